@@ -16,6 +16,7 @@ from jax import lax
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.formulas.rules import counted
+from mithril_nb.inspection import Inspection
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -31,6 +32,14 @@ def block(path: str) -> Iterator[None]:
 
 def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def check_links(inspection: Inspection, source: str, target: str) -> dict[str, frozenset[str]]:
+    """Assert that the links between two stages agree in both directions; return those from the source."""
+    there, back = inspection.links(source, target), inspection.links(target, source)
+    assert {(a, b) for a in there for b in there[a]} == {(a, b) for b in back for a in back[b]}
+    assert there.keys() == {one.id for one in inspection.stage(source).instructions}
+    return there
 
 
 def arrays(tree: Any, seed: int = 0) -> Any:

@@ -20,7 +20,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.models.saving.formats import source_lines
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
-from mithril_nb.stages.trace.provenance.user_lines import calling_line
+from mithril_nb.stages.trace.provenance.frames import calling_line
 
 PROGRAMS = ("forward", "forward+backward")
 """Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""

@@ -17,7 +17,7 @@ from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedEr
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown, sum_of_rows
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import SIZE, Equation
-from mithril_nb.stages.trace.kernels import BLOCKS, ESTIMATE, GRID, KERNEL, equations_of
+from mithril_nb.stages.trace.params import BLOCKS, ESTIMATE, GRID, KERNEL, equations_of
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Input

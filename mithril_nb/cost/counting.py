@@ -29,9 +29,9 @@ from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.cost.totals import MultiplyAdds, SourceLines, all_counted
 from mithril_nb.display import Shown, draw, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
-from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given import jax_modules
 from mithril_nb.stages.inspect_options import with_numbers
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_source, known_equations
 from mithril_nb.stages.records import Equation, Instruction, Stage
 from mithril_nb.stages.trace.partitioned import ids_on_sharded

@@ -11,7 +11,7 @@ from mithril_nb.cost.records import CostRow, Figures, parts_of, pieces_of, share
 from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.stages.places import lines_of_source
+from mithril_nb.stages.records import lines_of_source
 from mithril_nb.stages.trace.python_source import spans
 
 _MOST_NAMED = 8

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mithril_nb.cost.formulas.communication import SENDS_MORE
 from mithril_nb.cost.records import COUNTED, NO_TRIP_COUNT, CostRow
 from mithril_nb.cost.symbolic import SymbolicProgram, likely_holders, unknown_params
-from mithril_nb.stages.trace.collectives import COLLECTIVES
+from mithril_nb.stages.trace.params import COLLECTIVES
 
 if TYPE_CHECKING:
     from mithril_nb.stages.records import Input

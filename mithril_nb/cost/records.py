@@ -9,8 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
-from mithril_nb.stages.fast_records import quick_to_make
-from mithril_nb.stages.records import Role
+from mithril_nb.stages.records import Role, quick_to_make
 
 COUNTED = ("flops", "transcendentals", "bytes_accessed")
 COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")

@@ -17,7 +17,7 @@ from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.program_stages import ProgramStages
-from mithril_nb.stages.trace.provenance.user_lines import Span
+from mithril_nb.stages.trace.provenance.frames import Span
 from mithril_nb.stages.trace.tracing import checked_params
 
 

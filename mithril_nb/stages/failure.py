@@ -10,12 +10,10 @@ from typing import Literal, TypeVar
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.places import format_source
+from mithril_nb.stages.records import format_source
 from mithril_nb.stages.trace import tracing
 
 Value = TypeVar("Value")
-
-_MOST_LINES = 8
 
 
 @dataclass(frozen=True)
@@ -65,16 +63,22 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
         >>> failure_of(ValueError("no such axis")).text
         'ValueError: no such axis'
     """
-    message = "\n".join(str(error).strip().splitlines()[:_MOST_LINES]) or "no message"
+    message = first_lines(error)
     frames = traceback.extract_tb(error.__traceback__) if in_trace else []
+    # The innermost line of the user, even if JAX called it back.
     for frame in reversed(frames):
         if frame.filename == tracing.__file__:
             break  # frames further out called us, not JAX
-        if jax_versions.is_user_file(frame.filename):
+        if jax_versions.library_of(frame.filename) is None:
             label = jax_versions.file_label(frame.filename)
             line = frame.lineno or 0
             return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))
     return Failure(type(error).__name__, message)
+
+
+def first_lines(error: BaseException, count: int = 8) -> str:
+    """Return the first lines of the message of an error."""
+    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"
 
 
 def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.given.lines import ReadSources
+from mithril_nb.stages.given.locations import ReadSources
 from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
@@ -17,23 +17,15 @@ _CALLERS = frozenset({"call", "fusion", "while"})
 class Draft:
     """An instruction whose provenance is being computed.
 
+    The other attributes are those of `Instruction`.
+
     Attributes:
-        id: Unique in its stage.
-        opcode: The operation.
-        line: The line it starts on.
-        lines: Number of its lines.
         operands: Ids of the instructions whose results it takes.
-        equations: Ids of its equations.
-        shares: Blocks and their shares.
-        role: Its role.
-        origin: How its block was found.
         work: Its weight in the instruction that contains it: FLOPs, or 0.
         prefers_users: True if the users are a better source for its block than its operands, as for constants.
         is_settled: True if its block is final, even if it has none, as for the inputs of a program.
         users: Ids of the instructions that use its result; filled in by `pass_on`.
         shown_operands: Its operands as the stage shows them, if these are more than `operands`.
-        shapes: Specs of its results.
-        attributes: Names and values, as the stage prints them.
         sources: Operands that may give it a block, if only some may, or none.
         near: Ids of the equations of the instructions that gave it a block, if it has no equations: their source lines
             are its source lines.
@@ -126,6 +118,7 @@ def by_place(id: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts equation ids in program order: `"2"` before `"10"`, inputs first."""
     parts = []
     for part in id.split("."):
+        # Parts of an id are numbers, `b1` for a body and `arg0` for an input.
         digits = part.lstrip("abgr")
         is_number = digits.isdigit()
         # Ids may be names; their order must not depend on string hashes.
@@ -152,6 +145,7 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
         return ()
     return tuple(
         (block, weight / whole)
+        # Names break ties, so that the order does not depend on the order of the parts.
         for block, weight in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         if weight
     )
@@ -179,6 +173,7 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         changed = False
         for draft in order:
             changed |= _infer_block(draft, drafts)
+        # Both directions: a chain of operands settles in one round, and so does a chain of users.
         for draft in reversed(order):
             changed |= _infer_block(draft, drafts)
         if not changed:

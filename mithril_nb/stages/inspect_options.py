@@ -10,7 +10,7 @@ from typing import Any
 from mithril_nb.errors import MithrilError
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.trace.provenance.user_lines import Span
+from mithril_nb.stages.trace.provenance.frames import Span
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
         >>> fitting_numbers(["batch"], None)
         {'batch': 32}
     """
+    # A usual batch size first; smaller numbers for programs that limit a size, such as a context.
     tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
     for numbers in tried:
         with suppress(MithrilError):

@@ -105,10 +105,12 @@ def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruct
 
 def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instruction) -> tuple[Outcome, ...]:
     gone = pipeline.compilation.histories.get().vanished.get(one.id)
+    # Passes are compared by name, which several instructions of a given program may share.
     if gone is not None and len(_namesakes(pipeline, "hlo_before", one, one.opcode)) > 1:
         return (Outcome("unknown", one.id, by=gone),)
     found = outcomes.of(one.id, one.equations)
     if {each.became for each in found} == {"simplified"}:
+        # The instruction itself is gone, but XLA may have created another one for the same equation.
         made = _made_of(pipeline, outcomes, "jaxpr", one)
         if any(each.id == one.id for each in made):
             return _of_all(pipeline, outcomes, one, made)
@@ -160,6 +162,7 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
         return (Outcome("dropped", reason=_LOWERED),)
     named = _Nameless(pipeline, outcomes)
     found = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
+    # The outcome of one op is more informative than another op whose name is lost.
     return tuple(each for each in found if each.became not in ("dropped", "unknown")) or found
 
 

@@ -84,11 +84,6 @@ def open_jaxpr(value: Any) -> core.Jaxpr:
     return value.jaxpr if isinstance(value, core.ClosedJaxpr) else value
 
 
-def has_bodies(primitive: str) -> bool:
-    """Return whether the jaxprs in the params of this primitive hold equations of the program."""
-    return primitive not in _COMBINERS and not primitive.startswith("scatter")
-
-
 def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, Any] | None:
     """Return the params with each nested jaxpr replaced by `rewrite(prefix, jaxpr)`, or `None` if there are none.
 
@@ -106,6 +101,7 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
         else:
             items = list(value)
             items[index] = rewrite(prefix, items[index])
+            # The four jaxprs of a linear solve are a named tuple, the branches of a `cond` a plain one.
             params[key] = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     return params
 
@@ -123,9 +119,10 @@ def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
             found.append(((key, None), value))
         elif isinstance(value, (tuple, list)):
             found += [((key, index), item) for index, item in enumerate(value) if isinstance(item, _JAXPRS)]
-    if not found or not has_bodies(equation.primitive.name):  # the usual case
+    name = equation.primitive.name
+    if not found or name in _COMBINERS or name.startswith("scatter"):  # the usual case
         return []
-    if equation.primitive.name == _SOLVES:
+    if name == _SOLVES:
         # Only `solve` runs among the four jaxprs of a linear solve; the others serve its derivatives.
         return [(where, jaxpr) for where, jaxpr in found if _is_solve(equation.params[where[0]], where[1])]
     return found
@@ -144,6 +141,7 @@ def trip_count(equation: Any) -> int | None:
     if name == "scan":
         length = equation.params["length"]
         return int(length) if isinstance(length, (int, np.integer)) else None
+    # The last two are loops of Pallas.
     return None if name in ("while", "emit_pipeline", "parallel_loop") else 1
 
 
@@ -173,11 +171,11 @@ def size_as_value(equation: Any) -> str | None:
     return str(equation.params["dim"]) if equation.primitive.name == "dim_as_value" else None
 
 
-def names_of_sizes(shape: tuple[Any, ...]) -> set[str]:
-    """Return the names of the sizes in a shape that have no value."""
+def names_of_sizes(shapes: Iterable[Sequence[Any]]) -> tuple[str, ...]:
+    """Return the names of the sizes in some shapes that have no value, sorted."""
     # Parses the public text form of JAX: "2*batch + floordiv(time, 2)".
-    texts = [str(dim) for dim in shape if jax.export.is_symbolic_dim(dim)]
-    return {name for text in texts for name in re.findall(r"[^\W\d]\w*\b(?!\()", text)}
+    texts = [str(dim) for shape in shapes for dim in shape if jax.export.is_symbolic_dim(dim)]
+    return tuple(sorted({name for text in texts for name in re.findall(r"[^\W\d]\w*\b(?!\()", text)}))
 
 
 def carried(equation: Any) -> int:
@@ -199,6 +197,7 @@ def name_stack(equation: Any) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def _read_stack(stack: tuple[Any, ...]) -> NameStack:
+    # JAX does not export its classes `Scope` and `Transform`, but both are named tuples with a `name`.
     return tuple((element.name, type(element).__name__ == "Transform") for element in stack)
 
 
@@ -210,6 +209,7 @@ def transforms_of(stack: NameStack) -> tuple[str, ...]:
         if is_transform and name == "vmap":
             found.append("vmap")
         elif not is_transform and name in REMAT_SCOPES and found[-1:] != ["remat"]:
+            # One checkpoint opens two scopes in its backward pass, of the call and of the recomputation.
             found.append("remat")
     return tuple(found)
 
@@ -239,9 +239,13 @@ def frames_and_offsets(traceback: Any) -> tuple[Sequence[CodeType], Sequence[int
 
 @lru_cache(maxsize=8192)
 def library_of(file: str) -> str | None:
-    """Return the name of the installed library that contains a Python file, or `None` if it is the user's file."""
+    """Return the name of the library that contains a Python file, or `None` if it is the user's file.
+
+    This package and Python itself are libraries too.
+    """
     if file.startswith(_OURS):
         return "mithril_nb"
+    # Traces and saved programs may name files of another environment, whose folder is not in `_LIBRARY`.
     installed = _INSTALLED.match(file)
     for folder in (*_LIBRARY, *((installed.group(1),) if installed else ())):
         if file.startswith(folder + os.sep):
@@ -273,6 +277,7 @@ def file_label(path: str) -> str:
     The number is the execution count of the cell, which is stable if a notebook runs from its start.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    # IPython compiles each cell under a generated file name, and keeps its execution count here.
     cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
     if path not in cells:
         return os.path.basename(path)
@@ -297,11 +302,6 @@ def file_labels(paths: Iterable[str]) -> dict[str, str]:
     return labels
 
 
-def is_user_file(path: str) -> bool:
-    """Return whether a Python file belongs to no installed library, not to this package, and not to Python itself."""
-    return library_of(path) is None
-
-
 def is_literal(atom: Any) -> bool:
     """Return whether an operand is a constant written into the equation."""
     return isinstance(atom, core.Literal)
@@ -309,11 +309,13 @@ def is_literal(atom: Any) -> bool:
 
 def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
     """Return the operands that are not constants."""
+    # A list: unpacking a generator takes a third longer, and this runs for every equation.
     return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])
 
 
 def has_effects(equation: Any) -> bool:
     """Return whether an equation has effects that JAX keeps; JAX drops naming an axis, as collectives do."""
+    # JAX registers this effect as one that it may drop (`dceable_effects`), and does not export its class.
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
 
 
@@ -338,6 +340,7 @@ def spec_of(aval: Any) -> TensorSpec:
 def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
     """Return the shapes and dtypes of operands or results."""
     try:
+        # Nearly all are arrays, so only a failure looks at them one by one.
         return tuple([_spec(atom.aval.shape, atom.aval.dtype) for atom in atoms])
     except (AttributeError, TypeError):
         return tuple([spec_of(atom.aval) for atom in atoms])
@@ -345,6 +348,7 @@ def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
 
 @lru_cache(maxsize=8192)
 def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
+    # Dimensions of two symbolic scopes are never equal in JAX; their texts are.
     sizes = tuple(dim if isinstance(dim, int) else str(dim) for dim in shape)
     name = "float0" if dtype == jax.dtypes.float0 else getattr(dtype, "name", None)  # NumPy's name for it is "void"
     return TensorSpec(sizes, name or str(dtype))

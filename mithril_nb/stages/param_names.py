@@ -11,6 +11,7 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 DEFAULT = "params"
 """Default name of the argument that holds the parameters."""
 _MOST_SHOWN = 8
+# For example: .weight, ['a.b'], ["it's"] and [0] in params['a.b'].weight
 _PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\]""")
 """A step on the path to an input: an attribute, a key, or an index."""
 
@@ -49,6 +50,7 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
     """
     wanted = set(names)
     found = [bool(wanted & _holders(name)) for name in inputs]
+    # A misspelt name must not make the other inputs look like data.
     return [*found] if wanted <= _known(arguments, inputs) else [None] * len(inputs)
 
 
@@ -100,6 +102,7 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
         >>> example_of_params(["x", "state"], ["x", "state.step", "state.params['w']"])
         'params="state.params"'
     """
+    # For example: state.params in state.params['w'], but not state.params_old.
     inner = (re.match(rf"(.+?(?:\.{DEFAULT}|\['{DEFAULT}'\]))(?![^.\[])", name) for name in inputs)
     named = next((found.group(1) for found in inner if found), None)
     return f'params="{named or next(iter(arguments), "w")}"'

@@ -11,19 +11,18 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import jax_jit
 from mithril_nb.stages.failure import Failure, failure_of
-from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.stages.given.op_names import as_inferred
+from mithril_nb.stages.given.locations import as_inferred
 from mithril_nb.stages.given.program import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.inspect_options import InspectOptions, with_numbers
-from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
-from mithril_nb.stages.once import Once
+from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
 from mithril_nb.stages.trace.dataflow import Value, dataflow
@@ -66,6 +65,7 @@ class Pipeline:
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
         self._fn, self._args, self._options, self._given = fn, args, options, options.given
+        # Stages may be computed in another thread, where JAX's context managers are not active.
         self._context = jax_jit.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
@@ -144,7 +144,7 @@ class Pipeline:
         # Provenance beyond the tags is computed while XLA compiles.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
-            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed), self._args))
+            return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed)))
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if all sizes have numbers: XLA compiles no other."""
@@ -220,6 +220,7 @@ class Pipeline:
     def _reach(self, needed: str) -> None:
         """Run the long steps one by one, so that each is timed separately."""
         for step, once in (("trace", self.names), ("lower", self.lowered), ("compile", self.optimized)):
+            # A program that was given as compiled has no lowered form.
             if step != "lower" or self._given is None or self._given.lowered is not None:
                 once.get()
             if step == needed:
@@ -245,6 +246,7 @@ class Pipeline:
             return Stage(name, "", unavailable=failure.text)
         text, found = self._printed(program)
         if name == "jaxpr":
+            # The trace returns nothing: the failing function has no results.
             text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
         elif name == "graph":
             text, found = self._outlined(program, found)
@@ -339,6 +341,7 @@ class Pipeline:
         start = time.perf_counter()
         is_given = self._given is not None and not self._given.is_compiled_here
         read, was_ahead = (self._read_hlo(text), False) if is_given else self.compilation.hlo(text)
+        # Reading the text counts as compile time only if nothing read it while XLA generated code.
         late = 0.0 if was_ahead else time.perf_counter() - start
         return Stage("hlo", *read, self.optimized.elapsed_s + late)
 

@@ -15,11 +15,10 @@ from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
-from mithril_nb.stages.links import link_instructions
 from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.pipeline import Pipeline
-from mithril_nb.stages.records import Equation, Input, Stage
+from mithril_nb.stages.records import Equation, Input, Stage, link_instructions
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Program
@@ -47,6 +46,7 @@ class ProgramStages(Shown):
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
         self.name, self.stages = options.name or getattr(fn, "__name__", type(fn).__name__), tuple(STAGE_KINDS)
+        # An inspection must not keep the user's arrays alive.
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._options, self.device = fn, options, options.device
         self.check_sizes, self.given = options.check_sizes, options.given
@@ -81,6 +81,7 @@ class ProgramStages(Shown):
         """
         if self.given is not None:
             raise self.given.error()
+        # The check belongs to the named sizes of these arguments; the new ones may have others.
         return type(self)(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
 
     @property
@@ -171,6 +172,7 @@ class ProgramStages(Shown):
 
     def _graph_of(self, stage: str) -> StageGraph:
         first = first_stage(self)
+        # Later stages take order, folds and names from the graph of the first one.
         return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:

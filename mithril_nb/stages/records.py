@@ -5,15 +5,15 @@ Everything here can be printed, saved and compared without JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import update_wrapper
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.fast_records import paused_collector, quick_to_make
-from mithril_nb.stages.once import Once
+from mithril_nb.stages.once import Once, paused_collector
 
 PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
 """Suffixes of files of StableHLO, of HLO, or of an exported program; the content of a file decides how it is read."""
@@ -38,8 +38,46 @@ OPTIMIZER = "(optimizer)"
 UNATTRIBUTED = ""
 """Block path of work that no block caused, or whose block is unknown."""
 
+Record = TypeVar("Record")
+_NOTHING: frozenset[str] = frozenset()
 Traced = Iterable[tuple[str, tuple[str, ...]]]
 """Id and equation ids of each instruction of a stage, in order; links need nothing else."""
+
+
+def quick_to_make(cls: type[Record]) -> type[Record]:
+    """Make a frozen dataclass write its values directly into its `__dict__`; nothing else about it changes.
+
+    The generated `__init__` of a frozen dataclass calls `object.__setattr__` for each field, which takes three times as
+    long. The new one is also generated from source text, so that Python checks the arguments and raises its usual
+    errors.
+
+    Args:
+        cls: A frozen dataclass whose `__init__` takes every field, and which has neither slots, nor `__post_init__`,
+            nor fields with a `default_factory`.
+
+    Returns:
+        The same class.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> @quick_to_make
+        ... @dataclass(frozen=True)
+        ... class Point:
+        ...     x: int
+        ...     y: int = 0
+        >>> Point(1, 2), Point(y=2, x=1) == Point(1, 2), Point(3)
+        (Point(x=1, y=2), True, Point(x=3, y=0))
+    """
+    names = [field.name for field in fields(cls)]  # pyright: ignore[reportArgumentType]
+    # If keys are always assigned in this order, Python stores them once for all instances of the class.
+    lines = "".join(f"    __values__[{name!r}] = {name}\n" for name in names)
+    space: dict[str, Callable[..., None]] = {}
+    exec(f"def __init__(self, {', '.join(names)}):\n    __values__ = self.__dict__\n{lines}", space)
+    plain: Any = cls.__init__
+    quick: Any = update_wrapper(space["__init__"], plain)
+    quick.__defaults__ = plain.__defaults__
+    cls.__init__ = quick
+    return cls
 
 
 @quick_to_make
@@ -179,6 +217,7 @@ class Stage(Shown):
             elapsed_s: Seconds it took to compute from the previous stage.
         """
         stage = cls(name, "", (), elapsed_s)
+        # Without these entries, reading either attribute calls `__getattr__`, which computes both.
         del stage.__dict__["text"], stage.__dict__["instructions"]
         stage.__dict__.update(_read=Once(read), _traced=traced)
         return stage
@@ -192,6 +231,7 @@ class Stage(Shown):
         return self.__dict__[name]
 
     def __getstate__(self) -> dict[str, Any]:
+        # The functions that compute the text cannot be pickled, so a copy contains the text.
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
@@ -238,3 +278,94 @@ class Input:
     used_by: tuple[str, ...] = ()
     argument: str = ""
     is_moved: bool = False
+
+
+@paused_collector()
+def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
+    """Return the instructions of one stage that share an equation with each instruction of another.
+
+    Args:
+        source: One stage.
+        target: Another.
+
+    Returns:
+        Ids in `target` by id in `source`.
+    """
+    # Thousands of lines of a kernel have the same equations: look them up once and share their links.
+    named: dict[tuple[str, ...], list[str]] = {}
+    for name, equations in target.traced:
+        named.setdefault(equations, []).append(name)
+    groups: dict[tuple[str, ...], frozenset[str]] = {}
+    several: dict[str, list[frozenset[str]]] = {}  # the groups of more than one equation
+    while named:
+        # Each list is released once its set exists, so that a large program is held only once.
+        equations, names = named.popitem()
+        group = groups[equations] = frozenset(names)
+        for equation in equations if len(equations) > 1 else ():
+            several.setdefault(equation, []).append(group)
+    unions: dict[tuple[int, ...], frozenset[str]] = {}
+
+    def near(equations: tuple[str, ...]) -> frozenset[str]:
+        # `groups` keeps the sets alive, so their ids stay unique.
+        every = {id(group): group for equation in equations for group in several.get(equation, ())}
+        every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
+        which = tuple(sorted(every))
+        if which not in unions:  # cached: the same groups give the same set
+            unions[which] = _NOTHING.union(*every.values())
+        return unions[which]
+
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
+    for name, equations in source.traced:
+        if len(equations) == 1 and equations[0] not in several:  # nearly always
+            found[name] = groups.get(equations, _NOTHING)
+            continue
+        if equations not in known:
+            known[equations] = near(equations)
+        found[name] = known[equations]
+    return found
+
+
+def format_lines(file: str, lines: Sequence[int]) -> str:
+    """Return the label of some lines of a file.
+
+    Args:
+        file: Label of the file: its name, or `cell [12]`.
+        lines: Line numbers in ascending order.
+
+    Examples:
+        >>> format_lines("net.py", [3]), format_lines("net.py", [3, 4, 7])
+        ('net.py:3', 'net.py:3-7')
+        >>> format_lines("cell [12]", [3]), format_lines("cell [12]", [3, 7])
+        ('cell [12], line 3', 'cell [12], lines 3-7')
+    """
+    is_one = len(lines) == 1
+    numbers = f"{lines[0]}" if is_one else f"{lines[0]}-{lines[-1]}"
+    if file != "cell" and not file.startswith("cell ["):
+        return f"{file}:{numbers}"
+    return f"{file}, {'line' if is_one else 'lines'} {numbers}"
+
+
+def format_source(source: str) -> str:
+    """Return the label of an instruction's source, given as `file:line` or `file:first-last`.
+
+    Examples:
+        >>> format_source("cell [12]:3"), format_source("net.py:3"), format_source("net.py:3-7"), format_source("model")
+        ('cell [12], line 3', 'net.py:3', 'net.py:3-7', 'model')
+    """
+    file, first, last = lines_of_source(source)
+    return format_lines(file, [first] if first == last else [first, last]) if file else source
+
+
+def lines_of_source(source: str) -> tuple[str, int, int]:
+    """Return the file, first line and last line of an instruction's source; `""` and 0 if it names no line.
+
+    Examples:
+        >>> lines_of_source("net.py:3-7"), lines_of_source("net.py:3"), lines_of_source("model")
+        (('net.py', 3, 7), ('net.py', 3, 3), ('', 0, 0))
+    """
+    file, _, lines = source.rpartition(":")
+    first, _, last = lines.partition("-")
+    if not (file and first.isdigit() and (last or first).isdigit()):
+        return "", 0, 0
+    return file, int(first), int(last or first)

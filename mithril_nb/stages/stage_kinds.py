@@ -43,12 +43,11 @@ class StageKind:
     @property
     def basis(self) -> str:
         """Name of the stage of `Pipeline` that a program must have for this stage to be computed."""
-        return (
-            self.name if self.make is None else {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}[self.needs]
-        )
+        return self.name if self.make is None else _FIRST[self.needs]
 
 
 _BUILT_IN = (
+    # name, title, needs, description, language, verb, needs_numbers, is_machine_code
     StageKind("python", "Python", "trace", "Python", "python", "Reading"),
     StageKind("graph", "Graph", "trace", "graph", "graph", "Tracing"),
     StageKind("jaxpr", "jaxpr", "trace", "jaxpr", "jaxpr", "Tracing"),
@@ -118,6 +117,7 @@ def register_stage(
     """
 
     def register(function: Function) -> Function:
+        # JAX traces and lowers symbolic sizes; XLA does not compile them.
         numbers = needs == "compile"
         STAGE_KINDS[name] = StageKind(
             name, title, needs, title, language, _VERBS[needs], numbers, is_machine_code, function

@@ -10,7 +10,7 @@ import numpy as np
 
 from mithril_nb.graph.spec import Dim
 from mithril_nb.inspection import Inspection
-from mithril_nb.stages.jit.jax_jit import without_wrapper
+from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, without_compiler_options
 from mithril_nb.targets.constants import static_arguments, without_partial

@@ -24,7 +24,7 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.models.saving.formats import source_lines
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
 from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
-from mithril_nb.stages.trace.provenance.user_lines import calling_line
+from mithril_nb.stages.trace.provenance.frames import calling_line
 from mithril_nb.targets.mithril_models import graph_in
 from mithril_nb.train import programs
 

@@ -15,8 +15,8 @@ from mithril_nb.cost.formulas.communication import sent
 from mithril_nb.cost.formulas.parsing import parse
 from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.cost.notes import notes_of_communication
-from mithril_nb.stages.trace.collectives import COLLECTIVES
 from mithril_nb.stages.trace.equations import sites_of
+from mithril_nb.stages.trace.params import COLLECTIVES
 from mithril_nb.stages.trace.traced import record_of
 
 CASES = (

@@ -14,7 +14,7 @@ from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.text import attribute_pairs
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 ADD = """
 %add (a: f32[], b: f32[]) -> f32[] {

@@ -16,7 +16,7 @@ from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes accessed"}
 CORPUS = (

@@ -21,7 +21,7 @@ from fresh import run_fresh
 from jax_programs import spec
 
 from mithril_nb.inspection import inspect
-from mithril_nb.stages.jit.jax_jit import without_compilation_cache
+from mithril_nb.stages.jax_jit import without_compilation_cache
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.dump import __file__ as dump_file
 

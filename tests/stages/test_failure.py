@@ -15,7 +15,6 @@ from jax_programs import spec
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.failure import Failure, failure_of
-from mithril_nb.stages.once import Once
 
 WRONG = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (5,)."
 
@@ -23,26 +22,6 @@ WRONG = "TypeError: dot_general requires contracting dimensions to have the same
 def inner(x, w):
     y = jnp.sin(x)
     return y @ w  # fails
-
-
-def nested(x, w):
-    return inner(x * 2, w)
-
-
-def scanned(x, w):
-    return jax.lax.scan(lambda carry, _: (inner(carry, w), None), x * 2, None, length=2)
-
-
-def derived(x, w):
-    return jax.grad(lambda x: inner(x, w).sum())(x * 2)
-
-
-def mapped(x, w):
-    return jax.vmap(lambda x: inner(x, w))(x * 2)
-
-
-def jitted(x, w):
-    return jax.jit(inner)(x * 2, w)
 
 
 def no_such_key(x, w):
@@ -62,12 +41,13 @@ def of_a_number(x, w):
 
 
 BODIES = {
-    nested: ("mul", "sin"),
-    mapped: ("mul", "sin"),
-    derived: ("mul", "sin", "cos"),
-    scanned: ("mul",),
-    jitted: ("mul",),
+    "nested": (lambda x, w: inner(x * 2, w), ("mul", "sin")),
+    "mapped": (lambda x, w: jax.vmap(lambda x: inner(x, w))(x * 2), ("mul", "sin")),
+    "derived": (lambda x, w: jax.grad(lambda x: inner(x, w).sum())(x * 2), ("mul", "sin", "cos")),
+    "scanned": (lambda x, w: jax.lax.scan(lambda c, _: (inner(c, w), None), x * 2, None, length=2), ("mul",)),
+    "jitted": (lambda x, w: jax.jit(inner)(x * 2, w), ("mul",)),
 }
+"""Programs that call `inner`, and the equations before the failing line."""
 
 
 @cache
@@ -81,20 +61,21 @@ def marked(inspection: Inspection) -> list[str]:
     return [re.sub(r"\.py:\d+", ".py:1", line.strip()) for line in lines if line.startswith("    !! ")]
 
 
-@pytest.mark.parametrize("fn", BODIES, ids=lambda fn: fn.__name__)
-def test_equations_exist_up_to_the_failing_line(fn) -> None:
+@pytest.mark.parametrize("name", BODIES)
+def test_equations_exist_up_to_the_failing_line(name: str) -> None:
+    fn, primitives = BODIES[name]
     inspection = looked_at(fn)
     stage = inspection.stage("jaxpr")
-    assert tuple(one.opcode for one in stage.instructions if one.opcode != "parameter") == BODIES[fn]
+    assert tuple(one.opcode for one in stage.instructions if one.opcode != "parameter") == primitives
     assert marked(inspection) == ["!! test_failure.py:1  return y @ w  # fails", f"!! {WRONG}"]
     reason = f"{WRONG}\n  at test_failure.py:{inner.__code__.co_firstlineno + 2}: return y @ w  # fails"
-    for name in inspection.stages:
-        assert inspection.stage(name).unavailable == reason
-    assert all(inspection.stage(name).text == "" for name in inspection.stages[3:])
+    for each in inspection.stages:
+        assert inspection.stage(each).unavailable == reason
+    assert all(inspection.stage(each).text == "" for each in inspection.stages[3:])
 
 
 def test_the_text_of_a_program_that_fails() -> None:
-    assert looked_at(nested).stage("jaxpr").text == textwrap.dedent(f"""\
+    assert looked_at(BODIES["nested"][0]).stage("jaxpr").text == textwrap.dedent(f"""\
         {{ lambda
             a:f32[4,3]  # x
             b:f32[5,6]  # w
@@ -167,17 +148,3 @@ def test_lines_and_text() -> None:
     assert failure.lines == ("net.py:3  y = f(x)", "ValueError: one", "two")
     assert failure.reason == ("ValueError: one", "two")
     assert failure.text == "ValueError: one\ntwo\n  at net.py:3: y = f(x)"
-
-
-def test_error_is_cached_and_raised_unchanged() -> None:
-    def make() -> int:
-        raise ValueError("once")
-
-    value, depths = Once(make), []
-    for _ in range(3):
-        with pytest.raises(ValueError, match="once") as error:
-            value.get()
-        depths.append(len(error.traceback))
-    assert value.has_failed
-    assert not value.is_ready
-    assert depths == [depths[0]] * 3

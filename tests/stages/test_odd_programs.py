@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -11,9 +9,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax_programs import spec
 
 from mithril_nb.inspection import inspect
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jit import jax_jit
-from mithril_nb.stages.machine.llvm import llvm_lines
+from mithril_nb.stages import jax_jit, jax_versions
 
 
 @jax.jit
@@ -60,20 +56,6 @@ def test_an_intermediate_gradient_is_not_an_update() -> None:
     assert roles["broadcast_in_dim"] == "backward"
 
 
-def test_the_context_is_that_of_the_call() -> None:
-    with jax.default_matmul_precision("highest"):
-        precise = inspect(lambda x: x @ x, spec(3, 3))
-    with jax.enable_x64(True):
-        wide = inspect(lambda x: x * 2, spec(3, dtype="float64"))
-    texts: list[str] = []
-    looker = threading.Thread(target=lambda: texts.extend(one.stage("jaxpr").text for one in (precise, wide)))
-    looker.start()
-    looker.join()
-    assert "HIGHEST" in texts[0]
-    assert "f64[3]" in texts[1]
-    assert "tensor<3xf64>" in wide.stage("stablehlo").text
-
-
 def test_names_are_data() -> None:
     found = inspect(lambda x: jnp.sin(checkpoint_name(x * 2, "a\nb")), spec(3))
     stage = found.stage("jaxpr")
@@ -88,13 +70,6 @@ def test_a_result_may_cause_the_error() -> None:
     found = inspect(lambda x: (x, "abc"), spec(3))
     assert "not a valid JAX type" in found.stage("jaxpr").unavailable
     assert found.stage("jaxpr").unavailable == found.stage("hlo").unavailable
-
-
-def test_each_kernel_of_a_module_has_its_own_lines() -> None:
-    module = "@t = global i32 0\ndefine i32 @a() {\n  %1 = load i32, ptr @t\n  ret i32 %1\n}\n"
-    module += "define i32 @b() {\n  ret i32 1\n}\n"
-    assert [line for line, _, _ in llvm_lines(module, "b")] == ["define i32 @b() {", "  ret i32 1", "}"]
-    assert [line for line, _, _ in llvm_lines(module, "a")][:2] == ["@t = global i32 0", "define i32 @a() {"]
 
 
 def test_concurrent_compilations_restore_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

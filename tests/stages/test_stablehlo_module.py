@@ -16,7 +16,7 @@ from jax import lax
 
 from mithril_nb import inspect as inspect_any
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages.given.op_names import NamedOperations, OpNames
+from mithril_nb.stages.given.locations import NamedOperations, OpNames
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from tests.jax_programs import programs, spec

@@ -19,7 +19,7 @@ from mithril_nb.stages.hlo import text as hlo_text
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.text import read_line
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 WIDTHS = (5, 7, 3)
 SMALL = inspect(mlp(WIDTHS), linear_params(WIDTHS), spec(2, 5))

@@ -13,16 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.experimental import io_callback
+from jax_programs import spec
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.trace.equations import plain_params
+from mithril_nb.stages.trace.params import plain_params
 from mithril_nb.stages.transforms.stepping import step_through
-
-
-def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, dtype)
 
 
 def loss(w, x):
@@ -294,7 +291,7 @@ def test_a_function_that_cannot_be_traced_has_one_step() -> None:
     assert steps.left_out == ("jit",)
 
 
-@pytest.mark.parametrize("through", [3, None, np.ones(3)])
+@pytest.mark.parametrize("through", [3, None, np.ones(3), (("vmap", True),)])
 def test_an_invalid_chain_is_rejected(through) -> None:
     with pytest.raises(UnknownOptionError, match="step_through has no transform"):
         step_through(jnp.sin, spec(3), through=through)
@@ -391,8 +388,3 @@ def test_sums_of_every_kind_of_number_agree_with_numpy(name: str, made) -> None:
     with warnings.catch_warnings(action="error"):
         found = step_through(made, jnp.arange(4.0), through=(name,)).check()
     assert [one.agrees for one in found] == [True, True], [str(one) for one in found]
-
-
-def test_the_size_of_a_batch_must_be_an_integer() -> None:
-    with pytest.raises(UnknownOptionError, match="vmap"):
-        step_through(jnp.sin, spec(3), through=(("vmap", True),))

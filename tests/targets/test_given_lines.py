@@ -15,7 +15,7 @@ from stress import Stress
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import Inspection
-from mithril_nb.stages.given.lines import GivenLines
+from mithril_nb.stages.given.locations import GivenLines
 
 HERE = Path(__file__).name
 SHORT = ("MLP, forward", "LeNet, forward", "cond, gradient", "steps in a scan", "LSTM by scan, forward")

@@ -11,7 +11,7 @@ from typing import Any
 from jax.profiler import ProfileData
 
 from mithril_nb.cost.hlo.module import HloModule
-from mithril_nb.stages.jit.jax_jit import hold_types_of_stats
+from mithril_nb.stages.jax_jit import hold_types_of_stats
 from mithril_nb.stages.records import Stage
 
 MARKER = "mithril_nb run"

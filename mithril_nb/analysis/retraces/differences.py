@@ -15,7 +15,7 @@ from mithril_nb.analysis.retraces.signature import (
     Static,
     shortened,
 )
-from mithril_nb.stages.jit.tracers import Transform
+from mithril_nb.stages.jax_jit import Transform
 
 _AROUND = 40
 """Number of characters shown before the first difference of two long texts."""

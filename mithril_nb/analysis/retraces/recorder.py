@@ -12,7 +12,7 @@ from mithril_nb.analysis.retraces.differences import differences, sentence
 from mithril_nb.analysis.retraces.records import FunctionReport, Retrace
 from mithril_nb.analysis.retraces.signature import Signature, function_text, signature_of
 from mithril_nb.stages.jax_versions import file_label, library_of
-from mithril_nb.stages.jit.events import UNNAMED, JitCall
+from mithril_nb.stages.jit_events import UNNAMED, JitCall
 
 MOST_RETRACES = 100
 """Number of retraces stored per function; later ones are only counted."""

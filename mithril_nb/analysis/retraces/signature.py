@@ -14,9 +14,9 @@ from jax.core import Tracer
 from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from mithril_nb.errors import short_repr
+from mithril_nb.stages.jax_jit import Transform, depth_of, mesh_of, trace_context, transforms_of, type_of
 from mithril_nb.stages.jax_versions import file_label
-from mithril_nb.stages.jit.events import JitCall
-from mithril_nb.stages.jit.tracers import Transform, depth_of, mesh_of, trace_context, transforms_of, type_of
+from mithril_nb.stages.jit_events import JitCall
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 LONGEST_TEXT = 20_000

@@ -14,11 +14,10 @@ import jax
 from mithril_nb.analysis.retraces.recorder import Recorder
 from mithril_nb.analysis.retraces.records import FunctionReport, Retrace, WatchReport
 from mithril_nb.display import Shown, draw
+from mithril_nb.stages import jax_jit, jit_events
+from mithril_nb.stages.jax_jit import JitWrapper
 from mithril_nb.stages.jax_versions import library_of
-from mithril_nb.stages.jit import events as jit_events
-from mithril_nb.stages.jit import tracers
-from mithril_nb.stages.jit.events import JitCall, Source, thread
-from mithril_nb.stages.jit.jax_jit import JitWrapper
+from mithril_nb.stages.jit_events import JitCall, Source, thread
 
 MOST_FOLLOWERS = 4
 """Number of cell outputs that are updated for one watched function; older ones stay unchanged."""
@@ -110,7 +109,7 @@ class Watched(Following, JitWrapper):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
-        if tracers.is_jit_disabled():
+        if jax_jit.is_jit_disabled():
             self.recorder.count_unjitted()
             return self._jitted(*args, **kwargs)
         scopes, call = thread.scopes, _Call(self, self.recorder.count_call())

@@ -19,7 +19,7 @@ from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages.jit.jax_jit import context_now
+from mithril_nb.stages.jax_jit import context_now
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
 """Origin of costs: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""

@@ -31,7 +31,7 @@ from typing import Any
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.collectives import COLLECTIVES, GROUP, PARTITIONED
+from mithril_nb.stages.trace.params import COLLECTIVES, GROUP, PARTITIONED
 
 Sent = tuple[Expression | None, Expression | None]
 """Payload and wire bytes of one device; `None` if unknown."""

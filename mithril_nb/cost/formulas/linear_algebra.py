@@ -21,7 +21,7 @@ from mithril_nb.cost.formulas.sizes import length, times
 from mithril_nb.cost.formulas.symbols import call
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.equations import UNUSED
+from mithril_nb.stages.trace.params import UNUSED
 
 Finding = Callable[[Equation], Letters | Formula]
 _QR_STEPS = "the number of QR steps"

@@ -8,7 +8,7 @@ from mithril_nb.cost.formulas.rules import Formula, Letters, counted, items, of_
 from mithril_nb.cost.formulas.sizes import as_size, bytes_sum, count, length, repeated, times
 from mithril_nb.cost.formulas.symbols import Expression, call
 from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.kernels import COMBINER, equations_of
+from mithril_nb.stages.trace.params import COMBINER, equations_of
 
 
 @rule(

@@ -22,7 +22,7 @@ from mithril_nb.cost.formulas.parsing import parse, substituted
 from mithril_nb.cost.formulas.sizes import bytes_of, bytes_sum, count
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError
 from mithril_nb.stages.records import Equation
-from mithril_nb.stages.trace.collectives import PARTITIONED
+from mithril_nb.stages.trace.params import PARTITIONED
 
 Letters = Mapping[str, Expression]
 """The values of the letters of a formula: numbers, or polynomials in symbolic sizes."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mithril_nb.cost.hlo.module import Computation, HloModule, index_of
-from mithril_nb.stages.fast_records import quick_to_make
-from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage
+from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage, quick_to_make
 from mithril_nb.stages.xla.buffers import Buffer, Held
 from mithril_nb.stages.xla.live_ranges import LiveRanges
 

@@ -30,9 +30,9 @@ from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within
-from mithril_nb.stages.fast_records import paused_collector, quick_to_make
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import known_equations
-from mithril_nb.stages.records import UNATTRIBUTED
+from mithril_nb.stages.records import UNATTRIBUTED, quick_to_make
 from mithril_nb.stages.xla.buffers import Buffer
 
 if TYPE_CHECKING:

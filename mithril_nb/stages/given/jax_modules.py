@@ -28,6 +28,7 @@ class StableHlo:
     """A StableHLO module, with the methods of `jax.stages.Lowered` that are used here.
 
     Attributes:
+        module: The module as JAX reads it.
         name: Name of the module, or `""`.
 
     Args:
@@ -43,25 +44,15 @@ class StableHlo:
         self._device, self._platforms = device, tuple(platforms)
         try:
             with mlir.make_ir_context():
-                self._module = ir.Module.parse(text)
+                self.module = ir.Module.parse(text)
         except ir.MLIRError as error:
             raise ValueError(str(error)) from error
-        self.name = name_of(self._module)
-
-    @property
-    def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Name and type of each parameter of the entry function; a name is `""` where no location has one."""
-        return parameters_of(self._module)
-
-    @property
-    def results(self) -> tuple[tuple[str, str], ...]:
-        """Name and type of each result of the entry function; a name is `""` where it has none."""
-        return results_of(self._module)
+        self.name = name_of(self.module)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """Return the text of the module, or the text of its HLO before XLA's passes if the dialect is `"hlo"`."""
         if dialect != "hlo":
-            return mlir.module_to_string(self._module, enable_debug_info=debug_info)
+            return mlir.module_to_string(self.module, enable_debug_info=debug_info)
         options = hlo.HloPrintOptions.short_parsable()
         options.print_metadata = debug_info
         return self._hlo.to_string(options)
@@ -80,7 +71,8 @@ class StableHlo:
         first = self._device or backend.get_default_device()
         if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
             raise LookupError(f"it was exported for {', '.join(self._platforms)}, and the device is a {first.platform}")
-        sizes = [_attribute(self._module, f"mhlo.num_{one}", ir.IntegerAttr, 1) for one in ("replicas", "partitions")]
+        sizes = [_attribute(self.module, f"mhlo.num_{one}", ir.IntegerAttr, 1) for one in ("replicas", "partitions")]
+        # Each replica is divided into the same number of partitions.
         count = sizes[0] * sizes[1]
         present = jax.devices(first.platform)
         if count > len(present):
@@ -96,19 +88,20 @@ class StableHlo:
         build.allow_spmd_sharding_propagation_to_parameters = self._has_free_layout("arg_attrs")
         build.allow_spmd_sharding_propagation_to_output = self._has_free_layout("res_attrs")
         client = first.client
-        return Executable(client.compile_and_load(self._module, xla_client.DeviceList(tuple(devices)), options), count)
+        return Executable(client.compile_and_load(self.module, xla_client.DeviceList(tuple(devices)), options), count)
 
     @cached_property
     def _hlo(self) -> Any:
-        code = mlir.module_to_bytecode(self._module)
+        code = mlir.module_to_bytecode(self.module)
         return _jax.mlir.mlir_module_to_xla_computation(code, use_tuple_args=False).as_hlo_module()
 
     def _has_free_layout(self, attributes: str) -> list[bool]:
         """Return for each parameter or result whether XLA may choose its sharding, as JAX allows."""
-        main = entry_of(self._module)
+        main = entry_of(self.module)
         kinds = main.type.inputs if attributes == "arg_attrs" else main.type.results
         if attributes not in main.attributes:
             return [True] * len(kinds)
+        # GSPMD and its successor Shardy, which JAX uses by default, name the attribute differently.
         shardings = ("mhlo.sharding", "sdy.sharding")
         return [not any(one in each for one in shardings) for each in main.attributes[attributes]]
 
@@ -158,6 +151,7 @@ class HloText:
         is_kept = len(set(names)) == len(names)
         self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
         self.name = self._module.name
+        # XLA schedules a module in its last steps; a module from before that may contain fusions already.
         head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
         self.device_count = _number(head, "replica_count") * _number(head, "num_partitions")
@@ -197,7 +191,7 @@ def entry_of(module: Any) -> Any:
 
 
 def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each parameter of the entry function of a module."""
+    """Return name and type of each parameter of the entry function of a module; `""` where no location has a name."""
     return tuple((_name_in(str(one.location)), str(one.type)) for one in entry_of(module).arguments)
 
 
@@ -222,7 +216,7 @@ def partitions_of(lowered: Any) -> int:
     """Return the number of devices among which XLA's partitioner divides a lowered program."""
     if isinstance(lowered, HloText):
         return lowered.device_count
-    module = lowered._module if isinstance(lowered, StableHlo) else lowered.compiler_ir()
+    module = lowered.module if isinstance(lowered, StableHlo) else lowered.compiler_ir()
     return _attribute(module, "mhlo.num_partitions", ir.IntegerAttr, 1)
 
 
@@ -263,6 +257,7 @@ def _hlo_of_proto(data: bytes) -> Any:
 
 def _first_field(data: bytes) -> bytes | None:
     """Return the first field of a serialized message if it is number 1 and has a length, else `None`."""
+    # Key of field 1 with a length; the length is a varint: seven bits a byte, the least significant first.
     if data[:1] != b"\x0a":
         return None
     length, place = 0, 1

@@ -17,8 +17,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given import jax_modules, read_artifact
-from mithril_nb.stages.given.lines import GivenLines
-from mithril_nb.stages.given.op_names import NamedOperations, OpNames
+from mithril_nb.stages.given.locations import GivenLines, NamedOperations, OpNames
 from mithril_nb.stages.given.read_artifact import text_of_bytecode
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.hlo.text import read_module
@@ -30,6 +29,7 @@ from mithril_nb.stages.trace.tracing import Leaf
 
 _FROM_LOWERED = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
 _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
+# For example: params is the argument of params['w'] and of params.w
 _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
@@ -179,15 +179,13 @@ def _argument(name: str) -> str:
 def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
     """Return the program in the result of `jax.jit(f).lower(x)`."""
     module = lowered.compiler_ir()
-    name = _title(jax_modules.name_of(module))
-    specs = _specs(jax_modules.parameters_of(module))
-    results = _results(jax_modules.results_of(module))
-    sizes = _sizes(lowered.in_avals)
-    return Given(name, "a jax.stages.Lowered", specs, results, lowered, sizes=sizes, is_fixed=True)
+    name, sizes = _title(jax_modules.name_of(module)), _sizes(lowered.in_avals)
+    return Given(name, "a jax.stages.Lowered", *_entry_of(module), lowered, sizes=sizes, is_fixed=True)
 
 
 def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
     """Return the program in the result of `jax.jit(f).lower(x).compile()`."""
+    # Not every platform gives the text of its executables.
     text = compiled.as_text() or ""
     title, specs, results = _entry_of_hlo(text)
     kind = "a jax.stages.Compiled"
@@ -215,15 +213,15 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
     if data.startswith(_BYTECODE):
         return replace(given_of_stablehlo(_read_apart(data, "bytecode")["text"], device=device), kind="MLIR bytecode")
     found = _read_apart(data, "exported")
+    # Symbolic sizes arrive as text: they belong to a scope of the other process.
     sizes = jax.export.symbolic_shape(",".join(found["sizes"])) if found["sizes"] else ()
-    names = tuple(sorted(jax_versions.names_of_sizes(tuple(sizes))))
+    names = jax_versions.names_of_sizes([sizes])
     return _of_exported(found["text"], found["name"], found["platforms"], names, device)
 
 
 def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[str, ...], device: Any) -> Given:
-    module = jax_modules.StableHlo(text, device, platforms)
-    specs, results = _specs(module.parameters), _results(module.results)
-    return Given(name, "an exported program", specs, results, module, sizes=sizes)
+    lowered = jax_modules.StableHlo(text, device, platforms)
+    return Given(name, "an exported program", *_entry_of(lowered.module), lowered, sizes=sizes)
 
 
 def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
@@ -232,7 +230,9 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
     Raises:
         ValueError: The bytes are damaged, or reading them takes too long.
     """
+    # `-P` keeps the folder of the script off `sys.path`, where its files would hide installed modules.
     command = [sys.executable, "-P", read_artifact.__file__, kind]
+    # Reading needs no accelerator, which this process may have reserved for itself.
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     longest_s = _LEAST_S + len(data) // _BYTES_PER_S
     try:
@@ -258,9 +258,8 @@ def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
     Raises:
         ValueError: The text is not a module, or has no entry function.
     """
-    module = jax_modules.StableHlo(text, device)
-    specs, results = _specs(module.parameters), _results(module.results)
-    return Given(name or _title(module.name), "StableHLO text", specs, results, module)
+    lowered = jax_modules.StableHlo(text, device)
+    return Given(name or _title(lowered.name), "StableHLO text", *_entry_of(lowered.module), lowered)
 
 
 def given_of_hlo(module: str | bytes, name: str = "") -> Given:
@@ -288,33 +287,39 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
     title, computations = read_module(text)
     entry = next((one for one in computations if one.is_entry), None)
     found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
+    # The order of parameters in the text may differ from that of the arguments.
     found.sort(key=lambda one: int(one.literal) if one.literal.isdigit() else 0)
     parameters = tuple((one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found)
     root = next((one for one in (entry.instructions if entry else ()) if one.is_root), None)
     results = () if root is None else root.specs
-    names = ["result"] if len(results) == 1 else [f"result[{place}]" for place in range(len(results))]
-    return title.removeprefix("HloModule").strip(), parameters, tuple(zip(names, results, strict=True))
+    named = tuple(zip(_result_names(len(results)), results, strict=True))
+    return title.removeprefix("HloModule").strip(), parameters, named
 
 
-def _results(results: Sequence[tuple[str, str]]) -> Specs:
-    """Return the name and spec of each result from its name and type; results without a name are numbered."""
-    found: list[tuple[str, TensorSpec]] = []
-    for place, (name, kind) in enumerate(results):
-        name = name or ("result" if len(results) == 1 else f"result[{place}]")
-        found.append((name, next(iter(result_specs(f" : {kind}")), _TOKEN)))
-    return tuple(found)
+def _entry_of(module: Any) -> tuple[Specs, Specs]:
+    """Return the name and spec of each parameter and result of the entry of a StableHLO module; unnamed ones numbered.
+
+    Raises:
+        ValueError: The module has no entry function.
+    """
+    parameters, results = jax_modules.parameters_of(module), jax_modules.results_of(module)
+    numbered = [f"arg_{place}" for place in range(len(parameters))]
+    return _specs(parameters, numbered), _specs(results, _result_names(len(results)))
 
 
-def _specs(parameters: Sequence[tuple[str, str]]) -> Specs:
+def _specs(arrays: Sequence[tuple[str, str]], numbered: Sequence[str]) -> Specs:
     return tuple(
-        (name or f"arg_{place}", next(iter(result_specs(f" : {kind}")), _TOKEN))
-        for place, (name, kind) in enumerate(parameters)
+        (name or otherwise, next(iter(result_specs(f" : {kind}")), _TOKEN))
+        for (name, kind), otherwise in zip(arrays, numbered, strict=True)
     )
 
 
+def _result_names(count: int) -> list[str]:
+    return ["result"] if count == 1 else [f"result[{place}]" for place in range(count)]
+
+
 def _sizes(avals: Any) -> tuple[str, ...]:
-    shapes = [aval.shape for aval in jax.tree.leaves(avals) if hasattr(aval, "shape")]
-    return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
+    return jax_versions.names_of_sizes(aval.shape for aval in jax.tree.leaves(avals) if hasattr(aval, "shape"))
 
 
 def _title(module: str) -> str:

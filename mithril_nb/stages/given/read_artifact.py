@@ -21,6 +21,7 @@ def text_of_bytecode(data: bytes) -> str:
     """Return the text of a serialized StableHLO module, with its locations."""
     with mlir.make_ir_context():
         try:
+            # openxla/stablehlo#2967: this aborts on an attribute of an unexpected type, instead of raising an error.
             module: Any = _jax.mlir.deserialize_portable_artifact(data)
         except Exception:  # without the versions that make it portable
             module = ir.Module.parse(data)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.places import format_lines, format_source, lines_of_source
-from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
+from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, format_lines, format_source, lines_of_source
 
 _PERIODS = 40
 """Number of distances between equal neighbours that are tried as the length of a round."""

@@ -14,8 +14,7 @@ from typing import Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.fast_records import quick_to_make
-from mithril_nb.stages.records import LOSS, OPTIMIZER, ROLES, Role
+from mithril_nb.stages.records import LOSS, OPTIMIZER, ROLES, Role, quick_to_make
 
 Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
 ROOT = ""

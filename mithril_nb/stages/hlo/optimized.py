@@ -8,7 +8,7 @@ from functools import cached_property
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.given.lines import GivenLines, ReadSources
+from mithril_nb.stages.given.locations import GivenLines, ReadSources
 from mithril_nb.stages.hlo.callers import ids_in_function_of, orders_of
 from mithril_nb.stages.hlo.text import Computation, HloLine, attribute_pairs, read_module, tidy
 from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
@@ -22,7 +22,7 @@ from mithril_nb.stages.inference import (
     pass_on,
 )
 from mithril_nb.stages.records import Equation, Instruction, Origin
-from mithril_nb.stages.trace.provenance.tags import Marks
+from mithril_nb.stages.trace.provenance.scopes import Marks
 
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.given.lines import GivenLines, ReadSources
+from mithril_nb.stages.given.locations import GivenLines, ReadSources
 from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
 from mithril_nb.stages.hlo.escapes import read_mlir
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.provenance.tags import Marks
+from mithril_nb.stages.trace.provenance.scopes import Marks
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")

@@ -12,7 +12,7 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 _WHILE, _REDUCE = "stablehlo.while", "stablehlo.reduce"
 _PLAIN_REGIONS = frozenset(

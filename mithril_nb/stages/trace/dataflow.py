@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.trace.equations import Site, constants_of_scan
+from mithril_nb.stages.trace.equations import Site, wirings
 from mithril_nb.stages.trace.traced import Program
 
 BEFORE = -1
@@ -110,10 +110,8 @@ class _Flow:
                 known[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, made)
 
     def _enter(self, site: Site, known: dict[Any, Value], place: int) -> None:
-        if site.primitive == "scan":
-            self._scan(site, known, place)
-        elif site.primitive == "while":
-            self._while(site, known, place)
+        if site.primitive in ("scan", "while"):
+            self._loop(site, known, place)
         elif len(site.bodies) == 1 and len(site.equation.outvars) == len(site.bodies[0][0].outvars):
             self._call(site, known, place)
         else:
@@ -125,6 +123,7 @@ class _Flow:
         self._walk(inner, inside)
         record = self._program.by_id[site.id]
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
+            # A call may return a constant, which no equation computes.
             if jax_versions.is_literal(atom):
                 known[var] = self._new(f"{site.id}{{{number}}}", record.outputs[number], record.block, place)
             elif atom in inside:  # else it is unused
@@ -135,55 +134,38 @@ class _Flow:
         for body, inner in site.bodies:
             inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
             self._walk(inner, inside)
+            # In the order of the equations, a branch ends before the next one begins.
             end = self._places[inner[-1].id] if inner else place
             self._keep(_values(inside, body.outvars), end)
         self._results(site, known, self._last_inside[site.id])
         self._keep(_values(known, site.variables), self._last_inside[site.id])
 
-    def _scan(self, site: Site, known: dict[Any, Value], place: int) -> None:
-        body, inner = site.bodies[0]
+    def _loop(self, site: Site, known: dict[Any, Value], place: int) -> None:
+        atoms, results = site.equation.invars, site.equation.outvars
         end = self._last_inside[site.id]
-        atoms, carried = site.equation.invars, jax_versions.carried(site.equation)
-        constants = constants_of_scan(site.equation, body)
         self._results(site, known, place)
+        loop, *conditions = wirings(site)
         # A carry is one value for all iterations. Of an input that is cut into slices, one slice exists at a time.
-        inside = self._given(site, body, atoms[:constants], known, place)
-        for number, var in enumerate(body.invars[constants:], constants):
-            if number >= constants + carried:
-                whole = _value(known, atoms[number])
-                block = (whole and whole.block) or self._program.by_id[site.id].block
-                inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
-            elif number - constants not in site.dropped:
-                inside[var] = known[site.equation.outvars[number - constants]]
-        self._walk(inner, inside)
-        self._end_iteration(site, body, inside, known, end, atoms[constants : constants + carried])
-        self._keep(_values(known, [*atoms[:constants], *atoms[constants + carried :]]), end)
-
-    def _while(self, site: Site, known: dict[Any, Value], place: int) -> None:
-        atoms, carried = site.equation.invars, len(site.equation.outvars)
-        end = self._last_inside[site.id]
-        self._results(site, known, place)
-        test = next((body for body, _ in site.bodies if jax_versions.is_condition(site.equation, body)), None)
-        constants = 0 if test is None else len(test.invars) - carried
-        for body, inner in site.bodies:
-            own = atoms[:constants] if body is test else atoms[constants : len(atoms) - carried]
-            inside = self._given(site, body, own, known, place)
-            for var, outer in zip(body.invars[len(own) :], site.equation.outvars, strict=True):
-                if outer in known:
-                    inside[var] = known[outer]
-            self._walk(inner, inside)
-            if body is not test:
-                self._end_iteration(site, body, inside, known, end, atoms[len(atoms) - carried :])
-        self._keep(_values(known, atoms[: len(atoms) - carried]), end)
+        carried = {(loop.operands or ())[at]: result for at, result in loop.carried}
+        for wiring in (*conditions, loop):
+            operands = wiring.operands or ()
+            own = [atoms[at] for at in operands[: wiring.constants]]
+            inside = self._given(site, wiring.jaxpr, own, known, place)
+            for number in range(wiring.constants, len(operands)):
+                var, operand = wiring.jaxpr.invars[number], operands[number]
+                if operand not in carried:
+                    whole = _value(known, atoms[operand])
+                    block = (whole and whole.block) or self._program.by_id[site.id].block
+                    inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
+                elif carried[operand] not in site.dropped:  # an unused carry has no value: XLA removes it
+                    inside[var] = known[results[carried[operand]]]
+            self._walk(wiring.sites, inside)
+            if wiring is loop:
+                self._end_iteration(site, loop.jaxpr, inside, known, end, [atoms[at] for at in carried])
+        self._keep(_values(known, [atom for at, atom in enumerate(atoms) if at not in carried]), end)
 
     def _end_iteration(
-        self,
-        site: Site,
-        body: Any,
-        inside: dict[Any, Value],
-        known: dict[Any, Value],
-        end: int,
-        carried: Sequence[Any],
+        self, site: Site, body: Any, inside: dict[Any, Value], known: dict[Any, Value], end: int, carried: Sequence[Any]
     ) -> None:
         """Keep the results of a body and of its loop to the end of the iteration; assign blocks to the loop's results.
 
@@ -207,6 +189,7 @@ class _Flow:
         """Return whether a body computes the next value after the last use of the carry, or by updating it in place."""
         last = max(carried.uses, default=carried.made)
         primitive = self._program.sites[made.made].primitive
+        # XLA scatters in place if nothing else reads the array.
         is_alone = primitive.startswith("scatter") and {*carried.uses} == {made.made}
         is_changed = last == made.made and (primitive in _CHANGE or is_alone)
         return made.made > carried.made and (last < made.made or is_changed)

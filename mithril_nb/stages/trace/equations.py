@@ -5,19 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
-from jax.lax import RaggedDotDimensionNumbers
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
-from mithril_nb.stages.records import SIZE, Constant, Param
+from mithril_nb.stages.records import SIZE, Constant
 from mithril_nb.stages.trace.trips import trip_count
-
-UNUSED = "unused_results"
-"""Param with the indices of unused results, if the cost depends on them."""
 
 
 @dataclass(slots=True)
@@ -57,6 +52,61 @@ class Site:
     def is_call(self) -> bool:
         """Return whether it only calls nested jaxprs."""
         return bool(self.bodies)
+
+
+class Wiring(NamedTuple):
+    """Connection of a body to the equation that contains it.
+
+    Attributes:
+        jaxpr: The body.
+        sites: Its equations.
+        operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
+        results: Index of the result for each of its outputs; `None` if all results depend on all outputs.
+        carried: Pairs of an input and the output that replaces it in the next iteration.
+        constants: Number of inputs of a loop that are the same in each iteration; they come first.
+    """
+
+    jaxpr: Any
+    sites: list[Site]
+    operands: Sequence[int] | None
+    results: range | None
+    carried: tuple[tuple[int, int], ...] = ()
+    constants: int = 0
+
+
+def wirings(site: Site) -> list[Wiring]:
+    """Return the connection of each body of an equation; the body of a `while` comes before its condition."""
+    equation = site.equation
+    taken, given = len(equation.invars), len(equation.outvars)
+    if site.primitive == "scan":
+        ((jaxpr, body),) = site.bodies
+        count = jax_versions.carried(equation)
+        pairs = zip(jaxpr.invars, equation.invars, strict=True)
+        # JAX 0.12 stores trees instead of counts; in both versions the body sees one slice of such an operand.
+        sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
+        first = taken - count - sliced
+        return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)), first)]
+    loop = jax_versions.while_parts(equation)
+    if loop is not None:
+        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
+        first, state = loop.condition_constants, list(range(taken - given, taken))
+        own = loop.body_constants
+        places = [*range(first, first + own), *state]
+        carried = tuple((own + k, k) for k in range(given))
+        return [
+            Wiring(loop.body, by_jaxpr[id(loop.body)], places, range(given), carried, own),
+            Wiring(loop.condition, by_jaxpr[id(loop.condition)], [*range(first), *state], None, constants=first),
+        ]
+    # A predicate, or the constants of another body, come first.
+    return [
+        Wiring(
+            jaxpr,
+            body,
+            range(taken - len(jaxpr.invars), taken) if len(jaxpr.invars) <= taken else None,
+            range(given) if len(jaxpr.outvars) == given else None,
+        )
+        for jaxpr, body in site.bodies
+    ]
 
 
 def each_equation(jaxpr: Any) -> Iterator[Any]:
@@ -103,11 +153,13 @@ def outline_of(jaxpr: Any) -> Outline:
             names.update([scope for scope, _ in jax_versions.name_stack(equation)])
             if "name" in equation.params:
                 names.add(str(equation.params["name"]))
+            # A jaxpr that a program built, instead of tracing Python, has no tracebacks.
             have_frames &= equation.source_info.traceback is not None
             place = len(ids)
             ids.append(str(index))
             for prefix, body in jax_versions.bodies(equation):
                 plain = jax_versions.open_jaxpr(body)
+                # Ids stay unique: the jaxpr keeps its bodies alive.
                 own = known[id(plain)] if id(plain) in known else known.setdefault(id(plain), read(plain))
                 inside.update({len(ids) + at: count for at, count in own.inside.items()})
                 ids += [f"{index}.{prefix}{id}" for id in own.ids]
@@ -220,6 +272,7 @@ def _kept(value: Constant, dtype: Any) -> Constant:
         return value
     if np.issubdtype(dtype, np.complexfloating):
         return "?"
+    # A number outside of the range of the dtype overflows, and then differs from the original.
     with np.errstate(all="ignore"):
         return value if float(np.asarray(value).astype(dtype)) == value else "?"
 
@@ -276,6 +329,7 @@ def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
                 site.dropped = frozenset(place for place, var in enumerate(equation.outvars) if var not in live)
             continue
         needed = _mark_used_inside(site, [var in live for var in equation.outvars])
+        # Operands that only an unused result of a call needs are unused, as when JAX lowers it.
         live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
     return [var in live for var in jaxpr.invars]
 
@@ -306,74 +360,29 @@ def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
     A carry is used if the final result is used, or if a used value depends on it. A carry that only feeds itself is
     unused: JAX drops it when it lowers, for `while` since 0.12; before that, XLA does.
     """
-    loop = jax_versions.while_parts(site.equation)
-    test_constants: list[bool] = []
-    if loop is None:
-        ((jaxpr, body),) = site.bodies
-        carried, first = jax_versions.carried(site.equation), constants_of_scan(site.equation, jaxpr)
-    else:
-        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
-        carried, first = len(used), loop.body_constants
-        inputs = _mark_used(loop.condition, by_jaxpr[id(loop.condition)], [True])
-        test_constants, used = inputs[: loop.condition_constants], _either(used, inputs[loop.condition_constants :])
-        jaxpr, body = loop.body, by_jaxpr[id(loop.body)]
+    needed = [False] * len(site.equation.invars)
+    loop, *conditions = wirings(site)
+    assert loop.operands is not None
+    for condition in conditions:
+        _need(needed, condition, _mark_used(condition.jaxpr, condition.sites, [True]))
+    used = list(used)
+    for at, result in loop.carried:
+        used[result] |= needed[loop.operands[at]]
     while True:
-        needed = _mark_used(jaxpr, body, used)
-        more = _either(used[:carried], needed[first : first + carried]) + used[carried:]
+        inputs = _mark_used(loop.jaxpr, loop.sites, used)
+        more = list(used)
+        for at, result in loop.carried:
+            more[result] |= inputs[at]
         if more == used:
             break
         used = more
     site.dropped = frozenset(place for place, is_used in enumerate(used) if not is_used)
-    return [*test_constants, *needed[:first], *used[:carried], *needed[first + carried :]]
+    for at, result in loop.carried:
+        inputs[at] = used[result]
+    _need(needed, loop, inputs)
+    return needed
 
 
-def constants_of_scan(equation: Any, body: Any) -> int:
-    """Return the number of constant operands of a scan, which come first; the last ones are cut into slices."""
-    pairs = zip(body.invars, equation.invars, strict=True)
-    sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
-    return len(equation.invars) - jax_versions.carried(equation) - sliced
-
-
-def _either(some: list[bool], others: list[bool]) -> list[bool]:
-    return [one or other for one, other in zip(some, others, strict=True)]
-
-
-def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data, or that a name identifies, such as dtypes."""
-    found: list[tuple[str, Param]] = []
-    for key, value in equation.params.items():
-        if type(value) in _PLAIN_TYPES:
-            found.append((key, value))
-            continue
-        plain = _plain(value)
-        if plain is not _NOT_PLAIN:
-            found.append((key, plain))
-    return tuple(found)
-
-
-_NOT_PLAIN: Any = object()
-_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
-
-
-def _plain(value: Any) -> Any:
-    if type(value) in _PLAIN_TYPES:
-        return value
-    if isinstance(value, (tuple, list)):
-        items = tuple([_plain(item) for item in value])
-        return _NOT_PLAIN if _NOT_PLAIN in items else items
-    if isinstance(value, RaggedDotDimensionNumbers):
-        return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
-    name = getattr(value, "name", None)
-    if isinstance(value, Enum):  # enums that are also numbers too, such as the algorithm of a random generator
-        return value.name
-    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with NumPy numbers
-        return value.item()
-    if isinstance(value, (bool, int, float, str)):
-        return value
-    if jax_versions.is_jaxpr(value) or (callable(value) and not hasattr(value, "dtype")):
-        return _NOT_PLAIN
-    if name is not None:  # dtypes and enums
-        return str(name)
-    if hasattr(value, "dtype") or not type(value).__repr__ is not object.__repr__:
-        return _NOT_PLAIN
-    return str(value)
+def _need(needed: list[bool], wiring: Wiring, inputs: list[bool]) -> None:
+    for at, is_used in zip(wiring.operands or (), inputs, strict=True):
+        needed[at] |= is_used

@@ -11,9 +11,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.collectives import GROUP, PARTITIONED
-from mithril_nb.stages.trace.equations import UNUSED, Site
-from mithril_nb.stages.trace.kernels import COMBINER
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.params import COMBINER, GROUP, PARTITIONED, UNUSED
 from mithril_nb.stages.trace.tracing import Trace
 
 _SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
@@ -31,10 +30,7 @@ _OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
 
 
 def print_jaxpr(
-    trace: Trace,
-    top: list[Site],
-    equations: dict[str, Equation],
-    owner: Callable[[int], str],
+    trace: Trace, top: list[Site], equations: dict[str, Equation], owner: Callable[[int], str]
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text of a jaxpr, and its instructions: its inputs, then its equations.
 
@@ -59,6 +55,7 @@ def short_spec(spec: TensorSpec) -> str:
 
 def _short_dtype(dtype: str) -> str:
     name = dtype.rstrip("0123456789")
+    # `float0` is the dtype of cotangents of integers, not a float.
     return _SHORT[name] + dtype[len(name) :] if name in _SHORT and dtype != "float0" else dtype
 
 
@@ -162,6 +159,7 @@ class _Printer:
         """Connect the inputs of a body to the operands of its equation, where JAX keeps their order."""
         count = len(jaxpr.invars)
         if site.primitive == "while":
+            # The constants of the body and the carry come last; the condition has constants before them.
             given = taken[-count:] if jaxpr is site.bodies[-1][0] else ()
         else:
             # The first operand of a `cond` is the index of the branch.
@@ -205,6 +203,7 @@ def _letters() -> Iterator[str]:
 
 def _labels(record: Equation, count: int) -> list[str]:
     if record.primitive == "while" and count == 2:
+        # The condition comes before the body in the params of a `while`.
         return ["while", "do"]
     return [f"branch {index}" for index in range(count)]
 
@@ -217,6 +216,7 @@ def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[t
             continue
         if primitive == "dot_general" and key == "dimension_numbers":
             text = _dot_dims(value)
+        # A name is printed whole, because it identifies a function.
         if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."
         shown.append(f"{key}={text}")

@@ -7,12 +7,12 @@ from typing import Any
 
 import jax
 
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.records import Equation, Input
-from mithril_nb.stages.trace.collectives import PARTITIONED
 from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.params import PARTITIONED
 
+# Primitives whose params may contain shardings.
 _PLACING = frozenset(
     {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}
 )
@@ -123,6 +123,7 @@ class _Propagation:
         """Return a node for an array; XLA decides its division, unless its type contains the sharding."""
         self._count += 1
         node, sharding = self._count, getattr(var.aval, "sharding", None)
+        # With explicit axes the sharding is part of the type, and JAX itself checks and propagates it.
         types = getattr(getattr(sharding, "mesh", None), "axis_types", ()) or ()
         if not getattr(var.aval, "shape", ()):
             self._fixed.add(node)
@@ -137,6 +138,7 @@ class _Propagation:
         return node
 
     def _fix(self, node: int, layout: Layout | None) -> None:
+        # XLA may still change a sharding of which only the existence is known.
         if layout != UNKNOWN:
             self._fixed.add(node)
         if layout is not None:
@@ -172,10 +174,12 @@ class _Propagation:
             else:
                 requested = [one for one in _result_shardings(params) if _is_sharding(one)]
                 for place, var in enumerate(results):
+                    # A single requested sharding is meant for all results.
                     one = requested[min(place, len(requested) - 1)] if requested else None
                     nodes[var] = self.new(var) if one is None else self.given(var, _layout(one))
                 operands = [self._node(nodes, var) for var in site.variables]
                 is_whole = not any(node not in self._fixed or node in self._layouts for node in operands if node)
+                # Without an id: the arrays are connected, but the equation needs no communication.
                 id = "" if site.primitive in _REPEATING and is_whole else site.id
                 self._join(id, [*operands, *(nodes[var] for var in results)])
 
@@ -223,6 +227,7 @@ class _Propagation:
     def _read_bodies(self, site: Site, nodes: dict[Any, int]) -> None:
         params, results = site.equation.params, site.equation.outvars
         operands = [self._node(nodes, atom) for atom in site.equation.invars]
+        # The first operand selects the branch.
         given = operands[1:] if site.primitive == "cond" else operands
         requested = _requested(params.get("in_shardings", ()), len(given))
         for node, one in zip(given, requested, strict=True):
@@ -285,6 +290,7 @@ class _Propagation:
 
         while queue:
             node = queue.pop()
+            # Popped, so that each node and each equation is visited once.
             for place in joins_of.pop(node, ()):
                 if place not in done:
                     done.add(place)
@@ -314,6 +320,7 @@ def _along(layout: Layout, names: Any) -> Layout | None:
     if layout == UNKNOWN:
         return UNKNOWN
     sizes, dims = layout
+    # A dimension that is divided along these axes and others has no exact restriction.
     if any({*dim} & {*names} and not {*dim} <= {*names} for dim in dims):
         return UNKNOWN
     return _stripped(sizes, [dim if {*dim} <= {*names} else () for dim in dims])
@@ -329,6 +336,7 @@ def _of_spec(mesh: Any, spec: Any) -> Layout | None:
 
 
 def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
+    # A spec may leave out trailing dimensions; layouts with and without them must be equal.
     while dims and not dims[-1]:
         dims = dims[:-1]
     return (sizes, tuple(dims)) if dims else None
@@ -385,5 +393,6 @@ def _layout(sharding: Any) -> Layout | None:
         return None
     if hasattr(sharding, "spec"):
         return _of_spec(sharding.mesh, sharding.spec)
+    # Shardings of other classes than `NamedSharding` have no spec to read.
     is_open = hasattr(sharding, "is_fully_replicated") and not sharding.is_fully_replicated
     return UNKNOWN if is_open else None

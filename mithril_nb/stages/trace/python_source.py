@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
-from mithril_nb.stages.places import format_lines, lines_of_source
-from mithril_nb.stages.records import Equation, Instruction, Role
+from mithril_nb.stages.records import Equation, Instruction, Role, format_lines, lines_of_source
 
 _LONGEST = 200
 """Longest function or class, in lines, that is shown whole; of a longer one, only the functions that matter inside."""
@@ -144,6 +143,7 @@ def lines_of_file(file: str) -> list[str]:
 
 
 def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -> Instruction:
+    # A call would count the equations of its body twice.
     counted = [one for one in made if not one.is_call] or made
     shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
     roles: set[Role | None] = {one.role for one in counted}
@@ -171,9 +171,11 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
         with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file
             tree = ast.parse("".join(lines))
     except (SyntaxError, ValueError):  # a cell with magics, a changed file, a binary file
-        return _near(requested, len(lines))
-    spans = sorted({_around(tree, line) or (line, line) for line in requested})
+        spans = [(max(line - 2, 1), min(line + 2, max(len(lines), line))) for line in requested]
+    else:
+        spans = sorted({_around(tree, line) or (line, line) for line in requested})
     joined: list[tuple[int, int]] = []
+    # Statements on adjacent lines are shown as one piece.
     for first, last in spans:
         if joined and first <= joined[-1][1] + 1:
             joined[-1] = joined[-1][0], max(last, joined[-1][1])
@@ -185,6 +187,7 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
 def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
     """Return the largest statement around a line that is short enough to be shown whole."""
     for node in ast.iter_child_nodes(tree):
+        # These contain statements, but are not statements themselves.
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             inner = _around(node, line)
             if inner is not None:
@@ -198,14 +201,3 @@ def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
                 return first, last
             return _around(node, line) or (line, line)
     return None
-
-
-def _near(requested: Sequence[int], count: int) -> list[tuple[int, int]]:
-    joined: list[tuple[int, int]] = []
-    for line in requested:
-        first, last = max(line - 2, 1), min(line + 2, max(count, line))
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], last
-        else:
-            joined.append((first, last))
-    return joined

@@ -6,19 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.stages.jit import jax_jit
-from mithril_nb.stages.once import Once
+from mithril_nb.stages import jax_jit, jax_versions
+from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
-from mithril_nb.stages.trace.collectives import collective_params
 from mithril_nb.stages.trace.equations import Site, sites_of
-from mithril_nb.stages.trace.kernels import params_of
+from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
-from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks
-from mithril_nb.stages.trace.provenance.param_blocks import common_block, users_of_inputs
-from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of
+from mithril_nb.stages.trace.provenance.attribution import Attribution, are_all_in_blocks, common_block
+from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
 
@@ -152,6 +148,7 @@ class Program:
 
     def _model_source(self, block: str) -> str:
         """Return the line that adds a block to the model, or the innermost block around it with such a line."""
+        # The line adds a composite block; the equation is in a block inside of it.
         while block and block not in self._adding:
             block = block.rpartition("/")[0]
         return f"{MODEL}:{self._adding[block]}" if block else ""
@@ -160,9 +157,10 @@ class Program:
         top, _, attribution = self._attributed.get()
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
         are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], self._params)
+        # The walk over all bodies is needed only if the name of a parameter matches no block.
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
-            users = users_of_inputs(self.trace.closed.jaxpr, top, lambda id: attribution[id][:2])
+            users = attribution.users_of_inputs(self.trace.closed.jaxpr, top)
         found: list[Input] = []
         every = zip(self.trace.inputs, owners, are_params, users, strict=True)
         for place, (leaf, owner, is_param, blocks) in enumerate(every):
@@ -183,12 +181,12 @@ class Program:
 
     @cached_property
     def _behind(self) -> dict[str, tuple[str, ...]]:
+        # XLA merges a transpose into the product before it, and keeps the name of the transpose.
         producers: dict[tuple[str, Any], str] = {}
         found: dict[str, tuple[str, ...]] = {}
         for site in self.sites:
-            body = site.id.rpartition(".")[
-                0
-            ]  # Shared bodies share their variables, so the calls must be distinguished.
+            # Shared bodies share their variables, so the calls must be distinguished.
+            body = site.id.rpartition(".")[0]
             for var in site.equation.outvars:
                 producers[body, var] = site.id
             if site.primitive in MOVERS and not jax_versions.is_literal(site.equation.invars[0]):

@@ -12,13 +12,12 @@ from typing import Any
 import jax
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
-from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
 from mithril_nb.stages.trace.equations import Outline, outline_of
 from mithril_nb.stages.trace.partitioned import Layout, divided
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 _LONGEST_NAME = 60
 
@@ -85,23 +84,13 @@ class Trace:
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:
         """Names of symbolic sizes of its inputs."""
-        shapes = (aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
-        return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
+        return jax_versions.names_of_sizes(aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
 
-    def lower(self, closed: Any, args: tuple[Any, ...]) -> jax.stages.Lowered:
-        """Lower another closed jaxpr with the same signature.
-
-        Args:
-            closed: The closed jaxpr.
-            args: The arguments, or their shapes.
-        """
+    def lower(self, closed: Any) -> jax.stages.Lowered:
+        """Lower another closed jaxpr with the same signature."""
         # XLA truncates long file names, and then the files of different programs cannot be distinguished.
         name = self.name[:_LONGEST_NAME]
-        retraced = jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves)
-        if retraced is not None:
-            return retraced.lower()
-        # Dropping unused inputs, as `jax.jit` does by default, also drops the equations that only they feed.
-        return jax.jit(self.call(closed), donate_argnums=_whole_arguments(args, self.donated_leaves)).lower(*args)
+        return jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves).lower()
 
 
 def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:
@@ -119,18 +108,45 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
     traced = jitted.trace(*args)
     closed, donated = traced.jaxpr, jax_jit.donated(traced)
-    out = traced.out_info
     arguments = _argument_names(fn, len(args))
+    inputs, outputs = leaves_of(args, arguments, closed.jaxpr, traced.out_info)
+    title = name or _name_of(fn)
+    call = caller(traced.out_info, title, fn)
+    placed = divided(jax.tree.leaves(args), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, *placed)
+
+
+def leaves_of(
+    args: tuple[Any, ...], arguments: list[str], jaxpr: Any, out: Any
+) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
+    """Return the leaves of the arguments and of the results of a program.
+
+    Args:
+        args: The arguments, or their shapes.
+        arguments: Their names.
+        jaxpr: The jaxpr, open.
+        out: The results, or their shapes.
+    """
     inputs = tuple(
         Leaf(name, arguments[path[0].idx], spec_of(var.aval), _keys(path[1:]))
-        for (path, name), var in zip(_paths(args, arguments), closed.jaxpr.invars, strict=True)
+        for (path, name), var in zip(_paths(args, arguments), jaxpr.invars, strict=True)
     )
     outputs = tuple(
         Leaf("result" + jax.tree_util.keystr(path), "result", spec_of(leaf), _keys(path))
         for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
     )
+    return inputs, outputs
+
+
+def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
+    """Return the value of `Trace.call` for a program.
+
+    Args:
+        out: The results, or their shapes.
+        name: Name of the functions that it returns.
+        like: The function whose signature they have.
+    """
     structure = jax.tree.structure(out)
-    title = name or _name_of(fn)
 
     def call(other: Any) -> Callable[..., Any]:
         flat = jaxpr_as_fun(other)
@@ -139,12 +155,12 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
             return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
 
         # JAX names the parameters of StableHLO and HLO after the signature, and the module after the function.
-        functools.update_wrapper(program, fn, assigned=("__doc__",), updated=())
-        program.__name__ = program.__qualname__ = title
+        if like is not None:
+            functools.update_wrapper(program, like, assigned=("__doc__",), updated=())
+        program.__name__ = program.__qualname__ = name
         return program
 
-    placed = divided(jax.tree.leaves(args), traced)
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, *placed)
+    return call
 
 
 def trace_up_to_failure(
@@ -172,6 +188,7 @@ def trace_up_to_failure(
         return ()
 
     try:
+        # Without results: a result of the wrong type may be the error.
         found = trace(until, args, name)
     except Exception as another:
         return None, failed[0] if failed else another
@@ -181,6 +198,7 @@ def trace_up_to_failure(
 def _function(fn: Any) -> tuple[str, str]:
     """Return the name of the user's function without its wrappers, and where it begins."""
     while True:
+        # Wrappers may alternate: a partial of a bound method of a wrapped function.
         inner = python_inspect.unwrap(fn)
         inner = inner.func if isinstance(inner, functools.partial) else getattr(inner, "__func__", inner)
         if inner is fn:
@@ -189,17 +207,6 @@ def _function(fn: Any) -> tuple[str, str]:
     name = _name_of(fn)
     code = getattr(fn if hasattr(fn, "__code__") else type(fn).__call__, "__code__", None)
     return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-
-
-def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:
-    """Return the indices of the arguments whose leaves are all donated: JAX donates whole arguments."""
-    found, start = [], 0
-    for place, arg in enumerate(args):
-        count = len(jax.tree.leaves(arg))
-        if count and all(donated[start : start + count]):
-            found.append(place)
-        start += count
-    return tuple(found)
 
 
 def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, name: str | None) -> tuple[str, ...]:
@@ -228,6 +235,7 @@ def shape_of(leaf: Any) -> Any:
     """
     if not isinstance(leaf, jax.Array):
         return leaf
+    # JAX moves an uncommitted array to wherever it is needed, so its device is no part of the program.
     sharding = leaf.sharding if leaf.committed else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
 
@@ -240,9 +248,11 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
         bound = python_inspect.signature(fn).bind(*range(count)).arguments
     except (TypeError, ValueError):
+        # Builtins have no signature; for wrong arguments, JAX's own error is better than one of this module.
         return [f"args[{index}]" for index in range(count)]
     names: list[str] = []
     for name, value in bound.items():
+        # `*args` is bound to a tuple, one entry for each of its arguments.
         names.extend([name] if isinstance(value, int) else [f"{name}[{index}]" for index in range(len(value))])
     return names
 
@@ -254,5 +264,6 @@ def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any,
 
 
 def _keys(path: tuple[Any, ...]) -> tuple[str, ...]:
+    # JAX has one class for each kind of key: dict, attribute and sequence.
     keys = (getattr(entry, "key", getattr(entry, "name", getattr(entry, "idx", None))) for entry in path)
     return tuple(str(key) for key in keys if isinstance(key, str | int))

@@ -17,6 +17,7 @@ from mithril_nb.stages.records import Constant
 
 _EXACT = 2**53
 """Constants are stored as floats, which do not represent all integers above this one."""
+# The same comparison with its operands exchanged.
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
 _SAME_VALUE = frozenset({"convert_element_type", "copy"})
 
@@ -68,12 +69,14 @@ class _Counting:
             return None
         place = list(jaxpr.invars).index(atom)
         if place < constants:
+            # The operands are the constants of the condition, those of the body, and the carry.
             first = 0 if jaxpr is self.loop.condition else self.loop.condition_constants
             return _whole(self.constants[first + place])
         place -= constants
         inside = self.loop.body.invars[self.loop.body_constants + place]
         if self.loop.body.outvars[place] is inside:  # loop invariant
             return self._start(place)
+        # Sums of floats are rounded, so they give no exact count.
         return _Carried(place) if np.issubdtype(atom.aval.dtype, np.integer) and not atom.aval.shape else None
 
     def _start(self, place: int) -> int | None:
@@ -86,6 +89,7 @@ class _Counting:
         if made is None or made.primitive.name not in ("add", "sub"):
             return None
         operands = [self._operand(body, self.loop.body_constants, atom) for atom in made.invars]
+        # `1 + i` is `i + 1`; a difference is not symmetric.
         if made.primitive.name == "add" and isinstance(operands[0], int):
             operands.reverse()
         first, second = operands
@@ -118,11 +122,13 @@ def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> i
         (None, None, None)
     """
     far, by = (start - end, -step) if how in ("gt", "ge") else (end - start, step)
+    # An inclusive end is an exclusive end one further away.
     far += how in ("le", "ge")
     if far == 0 or (far < 0 and how != "ne"):
         return 0
     if far * by <= 0 or (how == "ne" and far % by):
         return None
+    # Rounded up.
     count = -(-far // by)
     return count if np.iinfo(dtype).min <= start + step * count <= np.iinfo(dtype).max else None
 

@@ -14,27 +14,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.stages.transforms.numbers import (
-    Examples,
-    Maker,
-    axes_of,
-    floats,
-    is_inexact,
-    paired,
-    slope_along,
-    tangents_of,
-    with_zeros,
-)
 from mithril_nb.stages.transforms.transform import (
     Args,
     Compared,
     Counts,
+    Examples,
     Function,
+    Shapes,
     Transform,
     all_equations,
+    axes_of,
     count_equations,
+    floats,
     forward_and_backward,
+    is_inexact,
     other_equations,
+    paired,
+    slope_along,
+    tangents_of,
+    with_zeros,
 )
 
 BATCH, TIMES = 8, 5
@@ -43,15 +41,14 @@ BATCH, TIMES = 8, 5
 class _Vmap(Transform):
     """Batched run over the rows of a batch."""
 
-    keeps_inputs = True
-
     def wrap(self, fn: Function, count: int) -> Function:
         return jax.vmap(fn, **self.option)
 
-    def args(self, args: Args, out: Any, make: Maker) -> Args:
+    def args(self, args: Args, out: Any, make: Shapes) -> Args:
         leaves, structure = jax.tree.flatten(args)
         made = []
         for leaf, axis in zip(leaves, self._axes(args), strict=True):
+            # Python numbers are leaves too.
             rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
             # Leave an invalid axis to JAX, whose error explains it.
             place = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
@@ -61,7 +58,7 @@ class _Vmap(Transform):
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         leaves, structure = jax.tree.flatten(args)
         axes = self._axes(args)
-        run = _compiled(before)
+        run = jax.jit(before)
         rows = []
         for at in range(self.amount):
             row = [
@@ -75,7 +72,7 @@ class _Vmap(Transform):
             for column, place in zip(columns, places, strict=True)
         ]
         expected = jax.tree.unflatten(jax.tree.structure(rows[0]), stacked)
-        return Compared(f"a Python loop of {self.amount} runs", _compiled(after)(*args), expected)
+        return Compared(f"a Python loop of {self.amount} runs", jax.jit(after)(*args), expected)
 
     def explain(self, counts: Counts) -> str:
         explanation = f"adds a batch axis of {self.amount} to {counts.batched} of {count_equations(counts.before)}"
@@ -108,13 +105,12 @@ class _Grad(Transform):
     """
 
     with_value: bool = False
-    keeps_inputs = True
 
     def wrap(self, fn: Function, count: int) -> Function:
         return (jax.value_and_grad if self.with_value else jax.grad)(fn, **self.option)
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
-        got, has_aux = _compiled(after)(*args), bool(self.option.get("has_aux"))
+        got, has_aux = jax.jit(after)(*args), bool(self.option.get("has_aux"))
         grads = got[1] if self.with_value else got[0] if has_aux else got
         argnums = self.option.get("argnums", 0)
         chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
@@ -124,15 +120,16 @@ class _Grad(Transform):
             full = list(args)
             for at, leaf in zip(chosen, moved, strict=True):
                 full[at] = leaf
-            made = _compiled(before)(*full)
+            made = jax.jit(before)(*full)
             return made[0] if has_aux else made
 
+        # One random direction tests all components of the gradient with two runs.
         direction = tangents_of(moved, Examples())
         slope, how, is_rough = slope_along(value, moved, direction)
         along, scale = paired(grads, floats(direction))
         expected: Any = slope
         if self.with_value:
-            along, expected = (got[0], along), (_compiled(before)(*args), slope)
+            along, expected = (got[0], along), (jax.jit(before)(*args), slope)
         return Compared(f"{how} along a random direction", along, expected, scale, is_rough)
 
     def explain(self, counts: Counts) -> str:
@@ -143,6 +140,7 @@ class _Grad(Transform):
         if isinstance(out, tuple) and len(out) == 2 and getattr(out[0], "shape", None) == ():
             return (f"functools.partial(jax.{self.name}, has_aux=True)",)
         if len(leaves) == 1 and leaves[0].shape != ():
+            # Only a scalar has a gradient, so the result is reduced first.
             return '"mean"', entry_of(self)
         if not all(map(is_inexact, jax.tree.leaves(args[:1]))):
             for at, arg in enumerate(args):
@@ -154,8 +152,6 @@ class _Grad(Transform):
 class _Jvp(Transform):
     """Forward mode: the value, and its derivative along a tangent, which is an additional argument."""
 
-    keeps_inputs = True
-
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
             primals = args[:count]
@@ -163,7 +159,7 @@ class _Jvp(Transform):
 
         return with_tangent
 
-    def args(self, args: Args, out: Any, make: Maker) -> Args:
+    def args(self, args: Args, out: Any, make: Shapes) -> Args:
         return (*args, [make.like(leaf) for leaf in jax.tree.leaves(args) if is_inexact(leaf)])
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -171,16 +167,16 @@ class _Jvp(Transform):
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         primals, tangents = args[:-1], with_zeros(args[:-1], args[-1])
-        value, slope = _compiled(after)(*args)[:2]
+        value, slope = jax.jit(after)(*args)[:2]
         weights = [Examples().like(leaf) for leaf in floats(value)]
         along, scale = paired(floats(slope), weights)
 
         def weighted(*primals: Any) -> Any:
-            return paired(floats(_compiled(before)(*primals)), weights)[0]
+            return paired(floats(jax.jit(before)(*primals)), weights)[0]
 
         expected, how, is_rough = slope_along(weighted, primals, tangents, backwards=True)
         return Compared(
-            f"the function, and {how}", (value, along), (_compiled(before)(*primals), expected), scale, is_rough
+            f"the function, and {how}", (value, along), (jax.jit(before)(*primals), expected), scale, is_rough
         )
 
     def explain(self, counts: Counts) -> str:
@@ -205,8 +201,6 @@ class _Linearize(_Jvp):
 class _Vjp(Transform):
     """Reverse mode: the value, and the pullback of a cotangent, which is an additional argument."""
 
-    keeps_inputs = True
-
     def wrap(self, fn: Function, count: int) -> Function:
         def with_cotangent(*args: Any) -> Any:
             value, pull = jax.vjp(fn, *args[:count], **self.option)
@@ -215,7 +209,7 @@ class _Vjp(Transform):
 
         return with_cotangent
 
-    def args(self, args: Args, out: Any, make: Maker) -> Args:
+    def args(self, args: Args, out: Any, make: Shapes) -> Args:
         return (*args, [make.like(leaf) for leaf in jax.tree.leaves(out) if is_inexact(leaf)])
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
@@ -223,16 +217,16 @@ class _Vjp(Transform):
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         primals, weights = args[:-1], args[-1]
-        value, pulled = _compiled(after)(*args)
+        value, pulled = jax.jit(after)(*args)
         direction = tangents_of(primals, Examples())
         along, scale = paired(pulled, floats(direction))
 
         def weighted(*primals: Any) -> Any:
-            return paired(floats(_compiled(before)(*primals)), weights)[0]
+            return paired(floats(jax.jit(before)(*primals)), weights)[0]
 
         expected, how, is_rough = slope_along(weighted, primals, direction)
         how = f"the function, and {how} along a random direction"
-        return Compared(how, (value, along), (_compiled(before)(*primals), expected), scale, is_rough)
+        return Compared(how, (value, along), (jax.jit(before)(*primals), expected), scale, is_rough)
 
     def explain(self, counts: Counts) -> str:
         return forward_and_backward(counts)
@@ -241,10 +235,8 @@ class _Vjp(Transform):
 class _Remat(Transform):
     """Checkpoint: results are recomputed in the backward pass instead of stored."""
 
-    keeps_inputs = True
-
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
-        return Compared("the function itself", _compiled(after)(*args), _compiled(before)(*args))
+        return Compared("the function itself", jax.jit(after)(*args), jax.jit(before)(*args))
 
     def explain(self, counts: Counts) -> str:
         return (
@@ -256,10 +248,9 @@ class _Remat(Transform):
 class _Jit(Transform):
     """Compilation of the whole function as one program."""
 
-    keeps_inputs = True
-
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
-        return Compared("the function itself, run operation by operation", _compiled(after)(*args), before(*args))
+        # `before` is not compiled here: compiling it is what the step adds.
+        return Compared("the function itself, run operation by operation", jax.jit(after)(*args), before(*args))
 
     def explain(self, counts: Counts) -> str:
         wrapped = f"{all_equations(counts)} in a jit{other_equations(counts)}"
@@ -268,8 +259,6 @@ class _Jit(Transform):
 
 class _Scan(Transform):
     """Loop in which the result of the function is its first argument in the next iteration."""
-
-    keeps_inputs = True
 
     def wrap(self, fn: Function, count: int) -> Function:
         def loop(first: Any, *rest: Any) -> Any:
@@ -282,10 +271,10 @@ class _Scan(Transform):
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         carry, *rest = args
-        run = _compiled(before)
+        run = jax.jit(before)
         for _ in range(self.amount):
             carry = run(carry, *rest)
-        return Compared(f"a Python loop of {self.amount} iterations", _compiled(after)(*args), carry)
+        return Compared(f"a Python loop of {self.amount} iterations", jax.jit(after)(*args), carry)
 
     def explain(self, counts: Counts) -> str:
         return (
@@ -297,14 +286,12 @@ class _Scan(Transform):
 class _Reduced(Transform):
     """Mean or sum of an array."""
 
-    keeps_inputs = True
-
     def wrap(self, fn: Function, count: int) -> Function:
         reduce = {"mean": jnp.mean, "sum": jnp.sum}[self.name]
         return lambda *args: reduce(fn(*args))
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
-        made, found = np.asarray(_compiled(before)(*args)), _compiled(after)(*args)
+        made, found = np.asarray(jax.jit(before)(*args)), jax.jit(after)(*args)
         exact = np.complex128 if np.iscomplexobj(made) else np.float64
         scale = float(np.sum(np.abs(made.astype(exact)))) if made.size else 0.0
         # Use the dtype of JAX's result, so that sums of integers overflow in the same way.
@@ -317,9 +304,10 @@ class _Reduced(Transform):
         return f"keeps {kept} and adds {counts.new} for the {self.name} of the result."
 
 
-def _compiled(fn: Function) -> Function:
-    """Return the function compiled, once for all calls with the same shapes in this step and the next."""
-    return jax.jit(fn)
+class _Unknown(Transform):
+    """A function of a function that the user gave."""
+
+    keeps_inputs = False
 
 
 NAMED: dict[str, Callable[[str, tuple[tuple[str, Any], ...], int], Transform]] = {
@@ -368,7 +356,8 @@ def transform_of(entry: Any) -> Transform | None:
     inner, options = entry, {}
     while isinstance(inner, functools.partial) and not inner.args:
         inner, options = inner.func, {**inner.keywords, **options}
+    # By identity: a wrapper of `jax.grad` may do something else.
     for function, name in _FUNCTIONS:
         if inner is function:
             return NAMED[name](name, tuple(options.items()), 0)
-    return Transform(getattr(inner, "__name__", type(inner).__name__), entry)
+    return _Unknown(getattr(inner, "__name__", type(inner).__name__), entry)

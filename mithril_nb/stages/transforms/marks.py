@@ -12,9 +12,10 @@ from typing import Any, Literal
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Origin
-from mithril_nb.stages.trace.equations import Site, plain_params
+from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.jaxpr_text import short_spec
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.params import plain_params
+from mithril_nb.stages.trace.provenance.scopes import Tags
 
 Mark = Literal["kept", "changed", "new", "gone"]
 Token = Any
@@ -47,25 +48,6 @@ class MarkedEquation:
     note: str = ""
     is_batched: bool = False
     origin: Origin | None = None
-
-
-def tagged(closed: Any, marker: str) -> Any:
-    """Return the closed jaxpr with every equation tagged; the innermost tag is the whole id of the equation."""
-
-    def tag(jaxpr: Any, prefix: str) -> Any:
-        def rewrite(inner: str, body: Any, outer: str) -> Any:
-            plain = jax_versions.open_jaxpr(body)
-            made = tag(plain, f"{outer}.{inner}")
-            return made if plain is body else body.replace(jaxpr=made)
-
-        equations = []
-        for index, equation in enumerate(jaxpr.eqns):
-            own = f"{prefix}{index}"
-            bodies = jax_versions.map_bodies(equation, lambda inner, body, own=own: rewrite(inner, body, own))
-            equations.append(jax_versions.with_scope(equation, f"{marker}{own}~", bodies))
-        return jaxpr.replace(eqns=equations)
-
-    return closed.replace(jaxpr=tag(closed.jaxpr, ""))
 
 
 class Side:
@@ -115,6 +97,7 @@ class Matching:
         self._record_operands(before.jaxpr, before.top, [("input", at) for at in range(len(before.jaxpr.invars))])
         self._marks: dict[str, MarkedEquation] = {}
         self._claims: dict[str, MarkedEquation] = {}
+        # An unknown transform may reorder its arguments, so nothing is known about them.
         inputs: list[Token] = [("input", at) if at < shared_inputs else _NEW for at in range(len(after.jaxpr.invars))]
         self._mark_body(after.jaxpr, after.top, inputs if shared_inputs else [None] * len(inputs))
         self.after = tuple(self._marks[site.id] for site in after.sites)
@@ -123,6 +106,7 @@ class Matching:
     def _read(self, site: Site) -> None:
         """Read source and transforms of an equation from its name stack, or else from the equation around it."""
         stack = jax_versions.name_stack(site.equation)
+        # Name stacks are relative to the jaxpr that contains them.
         outer = self._via[site.parent.id] if site.parent is not None else ()
         places = self._tags_of(site)
         if places:
@@ -202,11 +186,13 @@ class Matching:
         if source.id in self._claims or source.primitive != site.primitive or "transpose" in self._via[site.id]:
             return False
         others = [one for one in self._same.get(source.id, ()) if one != site.id and one not in self._marks]
+        # Among several equations with the same tag, the one with equal operands is the original.
         is_exact = site.id in self._same.get(source.id, ()) and self._has_same_operands(source, operands)
         return is_exact or not others
 
     def _has_same_operands(self, source: Site, operands: tuple[Token, ...]) -> bool:
         before = self._operands[source.id]
+        # An operand of unknown origin (`None`) may be the same.
         return len(before) == len(operands) and not any(
             one is not None and other is not None and one != other for one, other in zip(before, operands, strict=True)
         )
@@ -308,6 +294,7 @@ def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
         added.add(found[0])
     if len({size for size, _ in added}) != 1:
         return ""
+    # `out_axes` may put the new axis of each result elsewhere; name it only if all agree.
     size, place = min(added, key=lambda pair: pair[1])
     return f"a batch axis of {size}" + (f" at {place}" if len(added) == 1 and place else "")
 

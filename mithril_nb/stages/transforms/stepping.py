@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,18 +12,24 @@ import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic, StageUnavailableError, UnknownOptionError, short_repr
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages.failure import first_lines
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.provenance.tags import Tags
+from mithril_nb.stages.trace.provenance.scopes import Tags
 from mithril_nb.stages.trace.traced import record_of
-from mithril_nb.stages.trace.tracing import Leaf, Trace, trace
-from mithril_nb.stages.transforms.comparison import Comparison, comparison, first_lines
+from mithril_nb.stages.trace.tracing import Leaf, Trace, caller, leaves_of, trace
 from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transform_of
-from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side, tagged
-from mithril_nb.stages.transforms.numbers import Examples, Shapes
-from mithril_nb.stages.transforms.transform import Compared, Counts, Transform
+from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
+from mithril_nb.stages.transforms.transform import (
+    Compared,
+    Comparison,
+    Counts,
+    Examples,
+    Shapes,
+    Transform,
+    comparison,
+)
 
 _TRACE = "trace"
 
@@ -93,9 +99,6 @@ class TransformSteps(Shown, Sequence[TransformStep]):
     def __getitem__(self, index: Any) -> Any:
         return self._steps[index]
 
-    def __iter__(self) -> Iterator[TransformStep]:
-        return iter(self._steps)
-
     def __repr__(self) -> str:
         done = ", ".join(step.name + (" (problem)" if step.problem else "") for step in self._steps)
         return f"TransformSteps({self.name!r}: {done})"
@@ -160,6 +163,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             return None
         structure = jax.tree.structure(self._args)
         args = jax.tree.unflatten(structure, [_shape(var.aval) for var in made.closed.jaxpr.invars])
+        # An argument without arrays, such as `None`, has no leaf to take its name from.
         names = tuple(dict.fromkeys(leaf.argument for leaf in made.inputs))
         point = _Point(
             made, args, out, names if len(names) == len(args) else tuple(f"arg{i}" for i in range(len(args)))
@@ -180,7 +184,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
     def _take_step(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
         """Take one step; return whether it succeeded."""
         tags = Tags({name for site in point.side.sites for name, _ in site.stack})
-        marked = point.trace.call(tagged(point.trace.closed, tags.marker))
+        marked = point.trace.call(tags.tag(point.trace.closed, is_whole=True))
         try:
             wrapped = transform.wrap(marked, len(point.args))
             args = transform.args(point.args, point.out, Shapes())
@@ -216,15 +220,14 @@ class TransformSteps(Shown, Sequence[TransformStep]):
                 ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
                 ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
             ),
+            # A tuple of one entry needs its comma.
             f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if alternatives else "",
             code=StageUnavailableError.__name__,
         )
 
 
 def step_through(
-    fn: Callable[..., Any],
-    *args: Any,
-    through: Sequence[Any] = ("vmap", "grad", "remat", "jit"),
+    fn: Callable[..., Any], *args: Any, through: Sequence[Any] = ("vmap", "grad", "remat", "jit")
 ) -> TransformSteps:
     """Apply transforms to a function one at a time, and show the effect of each on its equations. Nothing runs.
 
@@ -288,27 +291,10 @@ class _Point:
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
     """Return the result of a transform as a trace. It keeps an outer jit, which the step must show."""
-    found = jax.tree_util.tree_flatten_with_path(args)[0]
-    inputs = tuple(
-        Leaf(names[path[0].idx] + jax.tree_util.keystr(path[1:]), names[path[0].idx], jax_versions.spec_of(var.aval))
-        for (path, _), var in zip(found, closed.jaxpr.invars, strict=True)
-    )
-    outputs = tuple(
-        Leaf("result" + jax.tree_util.keystr(path), "result", jax_versions.spec_of(leaf))
-        for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
-    )
-    structure = jax.tree.structure(out)
-
-    def call(other: Any) -> Callable[..., Any]:
-        flat = jax_versions.jaxpr_as_fun(other)
-
-        def program(*args: Any) -> Any:
-            return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
-
-        program.__name__ = previous.name  # the name of a jit in the jaxpr
-        return program
-
+    inputs, outputs = leaves_of(args, list(names), closed.jaxpr, out)
+    # Only the equations of a step are shown, so nothing is donated.
     none = (False,) * len(inputs)
+    call = caller(out, previous.name)
     return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
 
 
@@ -344,11 +330,6 @@ def _describe(leaf: Leaf) -> str:
 
 
 def _row(one: MarkedEquation) -> dict[str, Any]:
-    return {
-        "id": one.id,
-        "mark": one.mark,
-        "source": one.source,
-        "via": list(one.via),
-        "note": one.note,
-        "origin": one.origin,
-    }
+    row = {**vars(one), "via": list(one.via)}
+    del row["is_batched"]
+    return row

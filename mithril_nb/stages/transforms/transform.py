@@ -1,14 +1,122 @@
-"""A transform of functions: how it wraps a function, and what it changes in the jaxpr."""
+"""A transform of functions: the arguments it adds, its effect on the jaxpr, and its result on numbers."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.stages.transforms.numbers import (
-    Maker,
-)
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.stages.failure import first_lines
+
+
+class Shapes:
+    """Factory for the leaves of arguments that a transform adds, as shapes."""
+
+    def batched(self, leaf: Any, axis: int, size: int) -> Any:
+        """Return a leaf with one more axis."""
+        return jax.ShapeDtypeStruct((*leaf.shape[:axis], size, *leaf.shape[axis:]), leaf.dtype)
+
+    def like(self, leaf: Any) -> Any:
+        """Return another leaf of the same shape and dtype, such as a tangent."""
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+
+
+class Examples(Shapes):
+    """Factory for small arrays, the same ones each time."""
+
+    def __init__(self):
+        self._random = np.random.default_rng(0)
+
+    def batched(self, leaf: Any, axis: int, size: int) -> Any:
+        """Return a leaf with one more axis."""
+        leaf = jnp.asarray(leaf)
+        if not is_inexact(leaf):
+            return jnp.stack([leaf] * size, axis)
+        # Close to the original, so that it stays in the function's domain.
+        return jnp.stack([leaf * np.asarray(self._random.uniform(0.8, 1.2), leaf.dtype) for _ in range(size)], axis)
+
+    def like(self, leaf: Any) -> Any:
+        """Return another leaf of the same shape and dtype."""
+        dtype, shape = leaf.dtype, leaf.shape
+        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            keys = (jax.random.key(0, impl=name) for name in ("threefry2x32", "rbg", "unsafe_rbg"))
+            return jnp.broadcast_to(next(key for key in keys if key.dtype == dtype), shape)
+        if jnp.issubdtype(dtype, jnp.complexfloating):
+            made = self._random.normal(size=shape) + 1j * self._random.normal(size=shape)
+            return jnp.asarray(made / 2, dtype)
+        if jnp.issubdtype(dtype, jnp.inexact):
+            return jnp.asarray(self._random.normal(size=shape) / 2, dtype)
+        return jnp.asarray(self._random.integers(0, 2, size=shape), dtype)
+
+
+def is_inexact(leaf: Any) -> bool:
+    """Return whether a leaf has derivatives, as real and complex floats have."""
+    return jnp.issubdtype(jax.dtypes.result_type(leaf), jnp.inexact)
+
+
+def axes_of(axes: Any, full: Any) -> list[int | None]:
+    """Return the axis of each leaf, from axes that are a prefix of the tree."""
+    none = object()  # JAX does not count `None` as a leaf, but it is an axis here
+    marked = jax.tree.map(lambda axis: none if axis is None else axis, axes, is_leaf=lambda axis: axis is None)
+    spread = jax.tree.leaves(jax.tree.broadcast(marked, full))
+    return [None if axis is none else axis for axis in spread]
+
+
+def floats(tree: Any) -> list[Any]:
+    """Return the leaves that have derivatives."""
+    return [leaf for leaf in jax.tree.leaves(tree) if is_inexact(leaf)]
+
+
+def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
+    """Return tangents for a whole tree: those given for its floats, JAX's own zeros for others."""
+    queue = iter(given)
+    return jax.tree.map(
+        lambda leaf: next(queue) if is_inexact(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0), tree
+    )
+
+
+def tangents_of(tree: Any, make: Shapes) -> Any:
+    """Return a random direction for the floats of a tree."""
+    return with_zeros(tree, [make.like(jnp.asarray(leaf)) for leaf in floats(tree)])
+
+
+def paired(left: Any, right: Any) -> tuple[Any, Any]:
+    """Return the inner product of two lists of leaves, and the sum of the magnitudes of its terms."""
+    products = [one * other for one, other in zip(floats(left), floats(right), strict=True)]
+    total = sum((jnp.sum(jnp.real(one)) for one in products), jnp.zeros(()))
+    return total, sum((jnp.sum(jnp.abs(one)) for one in products), jnp.zeros(()))
+
+
+def slope_along(
+    fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
+) -> tuple[Any, str, bool]:
+    """Return the derivative of a scalar along a direction, its method, and whether it is approximate.
+
+    The method is a jvp, or a vjp if `backwards`; and finite differences if JAX does not support that mode.
+    """
+    try:
+        if backwards:
+            value, pull = jax.vjp(fn, *args)
+            return paired(pull(jnp.ones_like(value)), floats(direction))[0], "a vjp", False
+        return jnp.real(jax.jvp(fn, args, direction)[1]), "a jvp", False
+    except (TypeError, ValueError):  # A custom_vjp has no forward mode, a while loop no reverse mode.
+        # The cube root of the precision: there, truncation and rounding errors are about equal.
+        size = 1e-2 if jnp.finfo(jnp.result_type(*floats(args))).bits <= 32 else 1e-5
+        ahead, behind = (
+            fn(
+                *jax.tree.map(
+                    lambda leaf, d, s=step: leaf + s * d if is_inexact(leaf) else leaf, args, tuple(direction)
+                )
+            )
+            for step in (size, -size)
+        )
+        return jnp.real(ahead - behind) / (2 * size), "finite differences", True
+
 
 Function = Callable[..., Any]
 Args = tuple[Any, ...]
@@ -60,7 +168,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Transform:
-    """An unknown transform: it takes a function and returns one with the same arguments.
+    """A transform that takes a function and returns one with the same arguments.
 
     Attributes:
         name: Name for display.
@@ -74,7 +182,7 @@ class Transform:
     options: tuple[tuple[str, Any], ...] = ()
     amount: int = 0
 
-    keeps_inputs = False
+    keeps_inputs = True
     """True if the arguments after start with the arguments before."""
 
     @property
@@ -87,7 +195,7 @@ class Transform:
         assert self.entry is not None
         return self.entry(fn, **self.option)
 
-    def args(self, args: Args, out: Any, make: Maker) -> Args:
+    def args(self, args: Args, out: Any, make: Shapes) -> Args:
         """Return the arguments after, from those before and the result before."""
         return args
 
@@ -142,3 +250,73 @@ def forward_and_backward(counts: Counts) -> str:
         f"{counts.new - counts.recomputed - counts.transposed} for local derivatives, {recomputed}"
         f"{counts.transposed} for the backward pass{other_equations(counts)}."
     )
+
+
+# Relative tolerances. Derivatives lose digits, and sums are reordered by the compiler.
+_ROUGH = 1e-2
+_DIGITS = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2}
+_FEW_DIGITS = 1e-1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides of a step, as numbers.
+
+    Attributes:
+        step: Name of the step.
+        how: The reference; the reason, if nothing was compared; the exception, if a side failed.
+        largest: The largest difference; `None` if nothing was compared, infinite if a side failed.
+        tolerance: The largest difference that rounding explains.
+        nans: Number of values that are NaN on both sides; they count as equal.
+        is_failed: True if one side raised an exception.
+    """
+
+    step: str
+    how: str
+    largest: float | None = None
+    tolerance: float = 0.0
+    nans: int = 0
+    is_failed: bool = False
+
+    @property
+    def agrees(self) -> bool | None:
+        """True if both sides are equal within the tolerance; `None` if nothing was compared."""
+        return None if self.largest is None else self.largest <= self.tolerance
+
+    def __str__(self) -> str:
+        if self.largest is None:
+            return f"{self.step}: not compared: {self.how}"
+        if self.is_failed:
+            return f"{self.step}: FAILS at run time: {self.how}"
+        nans = f", {self.nans} NaN on both sides" if self.nans else ""
+        verdict = "agrees with" if self.agrees else "DIFFERS from"
+        return f"{self.step}: {verdict} {self.how}: off by {self.largest:.2g}, tolerance {self.tolerance:.2g}{nans}"
+
+
+def comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
+    """Run a comparison of a step; its error becomes part of the result."""
+    try:
+        compared = compare()
+    except Exception as error:  # a function with side effects may trace and still fail when it runs
+        return Comparison(step, f"{type(error).__name__}: {first_lines(error, 1)}", math.inf, is_failed=True)
+    if compared is None:
+        return Comparison(step, "its expected result is unknown")
+    got, expected = jax.tree.leaves(compared.got), jax.tree.leaves(compared.expected)
+    if [np.shape(one) for one in got] != [np.shape(one) for one in expected]:
+        return Comparison(step, f"{compared.how}, which returns different shapes", math.inf)
+    largest, scale, rate, nans = 0.0, max(1.0, float(compared.scale)), 0.0, 0
+    for one, other in zip(got, expected, strict=True):
+        dtype = jax.dtypes.result_type(one)
+        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        wide = np.complex128 if jnp.issubdtype(dtype, np.complexfloating) else np.float64
+        left, right = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
+        both = np.isnan(left) & np.isnan(right)
+        nans += int(both.sum())
+        same = both | (left == right)  # infinities too, whose difference is NaN
+        apart = np.abs(np.subtract(left, right, where=~same, out=np.zeros_like(left)))
+        largest = max(largest, float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0.0)))
+        scale = max(scale, float(np.max(np.abs(right), where=np.isfinite(right), initial=0.0)))
+        if jnp.issubdtype(dtype, np.inexact):
+            rate = max(rate, _DIGITS.get(np.dtype(dtype).name, _FEW_DIGITS))
+    return Comparison(step, compared.how, largest, scale * (max(rate, _ROUGH) if compared.is_rough else rate), nans)

@@ -19,9 +19,8 @@ from typing import Any
 
 import jax
 
-from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.stages.jit import jax_jit
-from mithril_nb.stages.once import Once
+from mithril_nb.stages import jax_jit
+from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import Read
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.early_read import EarlyRead, fingerprint

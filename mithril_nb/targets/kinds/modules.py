@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.errors import MithrilError
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection import inspect as inspect_function
-from mithril_nb.stages.trace.provenance.user_lines import calling_line
+from mithril_nb.stages.trace.provenance.frames import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.entry_point import entry_point

@@ -13,8 +13,7 @@ import numpy as np
 from jax.extend import core
 
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.targets.entry_point import entry_point
 
 _FIRST_NAME = re.compile(r"\w+")

@@ -17,7 +17,7 @@ from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages import Stage
-from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps

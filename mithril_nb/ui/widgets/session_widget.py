@@ -11,7 +11,7 @@ import traitlets
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.exploring import Exploration

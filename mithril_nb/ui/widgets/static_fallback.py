@@ -16,7 +16,7 @@ from IPython import get_ipython
 from IPython.display import display, update_display
 
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.once import paused_collector
 
 _STILL_S = 2.0
 """Seconds without changes before the fallback is rendered again. It is only needed after the session."""

@@ -22,7 +22,7 @@ import mithril_nb as ml
 from mithril_nb.analysis.retraces import Watched
 from mithril_nb.analysis.retraces.recorder import MOST_RETRACES
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.stages.jit import events as jit_events
+from mithril_nb.stages import jit_events
 
 X = jnp.arange(6.0).reshape(3, 2)
 

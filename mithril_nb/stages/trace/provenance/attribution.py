@@ -9,16 +9,15 @@ functions: such a name does not identify the layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
 from mithril_nb.stages.trace.equations import Site
-from mithril_nb.stages.trace.provenance.functions import functions_of, is_optimizer_work
-from mithril_nb.stages.trace.provenance.hoisted import restore_hoisted_scopes
+from mithril_nb.stages.trace.provenance.frames import common_start, functions_of, optimizer_work
 from mithril_nb.stages.trace.provenance.roles import roles_of
-from mithril_nb.stages.trace.provenance.scopes import Scopes, scopes_of
+from mithril_nb.stages.trace.provenance.scopes import Scopes, restore_hoisted_scopes, scopes_of
 from mithril_nb.stages.trace.tracing import Leaf, Trace
 
 EquationAttribution = tuple[str, Role | None, Origin | None]
@@ -27,17 +26,14 @@ Flow = frozenset[str]
 
 _NONE: Flow = frozenset()
 
-_MADE_BY_AUTODIFF = frozenset(
-    {
-        "add_any",
-        "broadcast_in_dim",
-        "zeros_like",
-        "convert_element_type",
-        "copy",
-        "pvary",
-    }
-)
+_MADE_BY_AUTODIFF = frozenset({"add_any", "broadcast_in_dim", "zeros_like", "convert_element_type", "copy", "pvary"})
 """Primitives that reverse mode adds between blocks: sums of cotangents, and zeros for missing cotangents."""
+
+
+_MOVES = frozenset(
+    "transpose reshape convert_element_type squeeze expand_dims broadcast_in_dim copy slice dynamic_slice split".split()
+)
+"""Primitives that only move or convert a parameter before its use."""
 
 
 def are_all_in_blocks(trace: Trace) -> bool:
@@ -63,7 +59,8 @@ class Attribution:
             updates = {id for id, scopes in scopes_by_id.items() if scopes.is_update}
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in scopes_by_id.items()}
         else:
-            updates = _optimizer_work(sites)
+            # Without the scopes of our train step, only the frames of an optimizer library are certain.
+            updates = optimizer_work(sites)
             if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
             else:  # nothing depends on a gradient
@@ -111,6 +108,7 @@ class Attribution:
         containers, as `model.layers[0].weight`, they belong to the block `layers/0` if there is one, or to
         `model/layers/0`.
         """
+        # A bare array has no name inside its argument that could match a block.
         if not leaf.keys:
             return UNATTRIBUTED
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
@@ -118,6 +116,7 @@ class Attribution:
             return path
         # Names of other things may come before, such as an optimizer's state, and after, such as a box of Flax.
         names = (leaf.argument, *leaf.keys)
+        # The longest path first: it names the innermost block.
         for length in range(len(names) - 1, 0, -1):
             for start in range(len(names) - length):
                 path = "/".join(names[start : start + length])
@@ -125,13 +124,62 @@ class Attribution:
                     return path
         return UNATTRIBUTED
 
+    def users_of_inputs(self, jaxpr: Any, top: list[Site]) -> list[Flow]:
+        """Return for each input of a program the blocks that compute with it, also in nested jaxprs.
+
+        Uses by the optimizer and moves of the input do not count. Uses in the loss count if no other block uses it.
+
+        Args:
+            jaxpr: The jaxpr of the program, open.
+            top: Sites of its equations.
+        """
+
+        def visit(jaxpr: Any, body: list[Site]) -> list[Flow]:
+            found: dict[Any, Flow] = {}
+            for site in reversed(body):
+                block, role, _ = self._found[site.id]
+                if role == "update" and not site.bodies:
+                    continue
+                atoms = site.equation.invars
+                if site.bodies:
+                    users = users_inside(site)
+                else:
+                    own = frozenset((block,))
+                    # A cast or transpose in an outer block belongs to the block that uses its result.
+                    if site.primitive in _MOVES:
+                        later = _NONE.union(*(found.get(var, _NONE) for var in site.equation.outvars))
+                        holder = common_block(later)
+                        if later and not (holder and block.startswith(f"{holder}/")):
+                            own = later
+                    users = [own] * len(atoms)
+                for atom, blocks in zip(atoms, users, strict=True):
+                    if blocks and not jax_versions.is_literal(atom):
+                        found[atom] = found.get(atom, _NONE) | blocks
+            return [found.get(var, _NONE) for var in jaxpr.invars]
+
+        def users_inside(site: Site) -> list[Flow]:
+            users = [_NONE] * len(site.equation.invars)
+            for place, (inner_jaxpr, inner) in enumerate(site.bodies):
+                if site.primitive == "while" and not place:
+                    continue  # a condition has its own operands, and computes with no parameter
+                reads = visit(inner_jaxpr, inner)
+                # A predicate, or the constants of a condition, come first.
+                first = len(users) - len(reads)
+                for at, blocks in enumerate(reads):
+                    if first + at >= 0:
+                        users[first + at] |= blocks
+            return users
+
+        return [blocks - {LOSS, UNATTRIBUTED} or blocks - {UNATTRIBUTED} for blocks in visit(jaxpr, top)]
+
     def _infer_calls(self, sites: list[Site]) -> None:
         """Attribute a call outside every block to the innermost block that contains its whole body."""
+        # Inner calls first: the block of an outer call depends on theirs.
         for site in reversed(sites):
             block, role, _ = self._found[site.id]
             if site.is_call and block == UNATTRIBUTED and role != "update":
                 inner = {self._block_inside(child) for _, body in site.bodies for child in body}
-                common = _common_path(inner - {UNATTRIBUTED})
+                common = common_block(inner - {UNATTRIBUTED})
                 if common:
                     self._found[site.id] = common, role, "inferred"
 
@@ -167,10 +215,7 @@ class Attribution:
                 if self._is_between(site):
                     after = set().union(*(users.get(var, set()) for var in site.equation.outvars)) - {UNATTRIBUTED}
                     before = {makers.get(var, UNATTRIBUTED) for var in site.variables} - {UNATTRIBUTED}
-                    found = next(
-                        (blocks for blocks in (after, before) if len(blocks) == 1),
-                        set(),
-                    )
+                    found = next((blocks for blocks in (after, before) if len(blocks) == 1), set())
                     for block in found:
                         self._found[site.id] = block, self._found[site.id][1], "inferred"
                         for var in site.variables:
@@ -255,19 +300,14 @@ class Attribution:
             owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
         return frozenset((owner,)) if owner else _NONE
 
-    def _flow_in(
-        self,
-        jaxpr: Any,
-        body: list[Site],
-        inputs: Sequence[Flow],
-        seen: dict[str, Flow],
-    ) -> list[Flow]:
+    def _flow_in(self, jaxpr: Any, body: list[Site], inputs: Sequence[Flow], seen: dict[str, Flow]) -> list[Flow]:
         flows: dict[Any, Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             results = site.equation.outvars
             own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
             if not site.bodies:
                 block, role, _ = self._found[site.id]
+                # The result of a block's operation belongs to this block, whatever its operands are.
                 if role != "update" and block not in (UNATTRIBUTED, LOSS):
                     own = frozenset((block,))
                 flows.update(dict.fromkeys(results, own))
@@ -282,13 +322,7 @@ class Attribution:
             flows.update(zip(results, leaving, strict=True))
         return [_of(flows, atom) for atom in jaxpr.outvars]
 
-    def _flow_out(
-        self,
-        jaxpr: Any,
-        body: list[Site],
-        outputs: Sequence[Flow],
-        seen: dict[str, Flow],
-    ) -> list[Flow]:
+    def _flow_out(self, jaxpr: Any, body: list[Site], outputs: Sequence[Flow], seen: dict[str, Flow]) -> list[Flow]:
         flows: dict[Any, Flow] = {}
 
         def arrive(var: Any, flow: Flow) -> None:
@@ -308,12 +342,7 @@ class Attribution:
                 continue
             needed = [own] * len(site.equation.invars)
             for inner_jaxpr, inner in site.bodies:
-                operands = self._flow_out(
-                    inner_jaxpr,
-                    inner,
-                    _matched(leaving, len(inner_jaxpr.outvars), own),
-                    seen,
-                )
+                operands = self._flow_out(inner_jaxpr, inner, _matched(leaving, len(inner_jaxpr.outvars), own), seen)
                 if len(site.bodies) == 1 and len(operands) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
                     needed = operands
             for atom, flow in zip(site.equation.invars, needed, strict=True):
@@ -348,16 +377,6 @@ def _last_name(leaf: Leaf) -> str:
     return next((key for key in reversed(leaf.keys) if not key.isdigit()), "")
 
 
-def _optimizer_work(sites: list[Site]) -> set[str]:
-    """Return the ids of equations from an optimizer library, those of their bodies included."""
-    found: set[str] = set()
-    for site in sites:
-        is_inside = site.parent is not None and site.parent.id in found
-        if is_inside or is_optimizer_work(site.equation.source_info.traceback):
-            found.add(site.id)
-    return found
-
-
 def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
     return _NONE if jax_versions.is_literal(atom) else flows.get(atom, _NONE)
 
@@ -371,11 +390,11 @@ def _matched(outer: list[Flow], count: int, whole: Flow) -> list[Flow]:
     return outer if len(outer) == count else [whole] * count
 
 
-def _common_path(paths: set[str]) -> str:
-    if not paths or (LOSS in paths and len(paths) > 1):
-        return UNATTRIBUTED
-    first, *rest = (path.split("/") for path in paths)
-    count = 0
-    while count < len(first) and all(other[: count + 1] == first[: count + 1] for other in rest):
-        count += 1
-    return "/".join(first[:count])
+def common_block(blocks: Set[str]) -> str:
+    """Return the deepest block that contains all given blocks; `""` if there is none.
+
+    Examples:
+        >>> common_block(frozenset({"net/a/b", "net/a"})), common_block(frozenset({"net", "head"}))
+        ('net/a', '')
+    """
+    return "/".join(common_start([tuple(block.split("/")) for block in blocks]))

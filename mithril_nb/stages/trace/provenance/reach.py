@@ -6,65 +6,16 @@ A mark is a bit set, and marks are combined with `|`. Loops are followed to a fi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.trace.equations import Site, constants_of_scan
+from mithril_nb.stages.trace.equations import Site, wirings
 
 Rule = Callable[[Site, int], int]
 """Returns the mark that an equation without a body passes on, from the marks that arrive."""
 
-
 Known = dict[int, dict[tuple[int, ...], list[int]]]
 """For each body, by the `id` of its list of equations: the marks of its outputs, by those of its inputs."""
-
-
-class Wiring(NamedTuple):
-    """Connection of a body to the equation that contains it.
-
-    Attributes:
-        jaxpr: The body.
-        sites: Its equations.
-        operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
-        results: Index of the result for each of its outputs; `None` if all results depend on all outputs.
-        carried: Pairs of an input and the output that replaces it in the next iteration.
-    """
-
-    jaxpr: Any
-    sites: list[Site]
-    operands: range | list[int] | None
-    results: range | None
-    carried: tuple[tuple[int, int], ...] = ()
-
-
-def wirings(site: Site) -> list[Wiring]:
-    """Return the connection of each body of an equation; the body of a `while` comes before its condition."""
-    equation = site.equation
-    taken, given = len(equation.invars), len(equation.outvars)
-    if site.primitive == "scan":
-        ((jaxpr, body),) = site.bodies
-        first, count = constants_of_scan(equation, jaxpr), jax_versions.carried(equation)
-        return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)))]
-    loop = jax_versions.while_parts(equation)
-    if loop is not None:
-        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
-        first, state = loop.condition_constants, list(range(taken - given, taken))
-        places = [*range(first, first + loop.body_constants), *state]
-        carried = tuple((loop.body_constants + k, k) for k in range(given))
-        return [
-            Wiring(loop.body, by_jaxpr[id(loop.body)], places, range(given), carried),
-            Wiring(loop.condition, by_jaxpr[id(loop.condition)], [*range(first), *state], None),
-        ]
-    # A predicate, or the constants of another body, come first.
-    return [
-        Wiring(
-            jaxpr,
-            body,
-            range(taken - len(jaxpr.invars), taken) if len(jaxpr.invars) <= taken else None,
-            range(given) if len(jaxpr.outvars) == given else None,
-        )
-        for jaxpr, body in site.bodies
-    ]
 
 
 def forwards(
@@ -210,6 +161,7 @@ def _fixed_point(
         made = known[key]
         for of, to in carried:
             given[to] |= made[of]
+        # Marks only grow and are finite, so this is reached.
         if tuple(given) == key:
             return made if is_new else follow(given)
 

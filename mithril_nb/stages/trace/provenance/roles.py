@@ -16,6 +16,7 @@ from mithril_nb.stages.records import Role
 from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.provenance.reach import backwards, forwards
 
+# Bits, because an input may lead to both.
 _TO_LOSS, _TO_UPDATE = 1, 2
 _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 
@@ -61,6 +62,7 @@ def roles_of(
                 made = [
                     follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
                 ]
+                # The condition of a `while` returns one value, which is no result of the loop.
                 fitting = [one for one in made if len(one) == len(leaving)]
                 if role != "backward":
                     roles[site.id] = _only({roles[child.id] for _, sites in site.bodies for child in sites}, role)
@@ -97,6 +99,7 @@ class _UpdateFinder:
 
     def find(self) -> None:
         """Set the roles of these equations."""
+        # Loops that contain a derivative are loops over steps.
         self._record_steps(self._top)
         nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
         leads = backwards(self._jaxpr, self._top, nothing, self._leads, self._steps, self._inside)
@@ -154,6 +157,7 @@ class _UpdateFinder:
             return _OF_LOSS
         is_update = bool(taken & _OF_STATE) or taken == _OF_COUNTER
         self._found[site.id] = is_update
+        # What is computed from the state of the optimizer stays part of it.
         return _OF_STATE if taken & _OF_STATE else taken
 
     def _is_kept(self, site: Site, outgoing: int) -> int:

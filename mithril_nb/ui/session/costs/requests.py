@@ -15,8 +15,8 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
-from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.program import Given
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.costs.formulas import BlockFormula, formula_of
 from mithril_nb.ui.session.costs.pictures import PICTURES, Look

@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
 from mithril_nb.jobs import rests
-from mithril_nb.stages.fast_records import paused_collector
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.costs.pictures import Look, draw_beside
 from mithril_nb.ui.session.costs.requests import CostPicture

@@ -11,8 +11,8 @@ from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
-from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import problem_of

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages.transforms.comparison import Comparison
 from mithril_nb.stages.transforms.stepping import TransformSteps
+from mithril_nb.stages.transforms.transform import Comparison
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import problem_of
 

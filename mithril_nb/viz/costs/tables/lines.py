@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL, columns
-from mithril_nb.stages.places import format_lines
+from mithril_nb.stages.records import format_lines
 from mithril_nb.viz.costs.tables.columns import QUANTITIES, Column, column_text
 from mithril_nb.viz.costs.tables.rows import COMMUNICATION, value_of
 from mithril_nb.viz.html_parts import Markup, html_table, output_html

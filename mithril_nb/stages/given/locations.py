@@ -1,4 +1,8 @@
-"""Lines of Python in the locations that JAX wrote into StableHLO and HLO, for programs that were not traced here.
+"""Locations that JAX wrote into StableHLO and HLO: names of operations and lines of Python, where there are no tags.
+
+JAX names each operation after the scopes around it, as "jit(f)/mlp/dot_general". MLIR stores the name as a location,
+XLA as `op_name`. Operations with the same name are linked, and the named scopes in it are the block. Neither is
+certain: several operations may share a name, so every block found this way is marked as inferred.
 
 An MLIR location is a name around a place in a file, a call stack ("callsite"), or several locations ("fused").
 The text of an HLO module starts with tables of files and stack frames; older modules have a `source_file` and a
@@ -8,13 +12,124 @@ The text of an HLO module starts with tables of files and stack frames; older mo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from itertools import islice, product
 from threading import Lock
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
-from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of_frames
+from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, Read, Role
+from mithril_nb.stages.trace.provenance.frames import Lines, Span, lines_of_frames
+from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of
+
+# For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
+_WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+_TAG = re.compile(r"mnb\d*#[b\d.]+~")
+"""The tag that this package adds to names. Two stages have it at the same places, or one does not have it."""
+_CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
+_STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
+"""Components that JAX adds for its own primitives with bodies."""
+# For example: branch_1_fun in jit(f)/cond/branch_1_fun/add
+_BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
+"""Components that name a body of the primitive before them."""
+
+
+class OpNames(Marks):
+    """Reads names of operations as `Tags` reads tags: the id of an operation is its name.
+
+    Examples:
+        >>> OpNames().path("jit(f)/mlp/dot_general"), OpNames().path("jit(f)"), OpNames().path("")
+        (('jit(f)', 'mlp', 'dot_general'), (), ())
+    """
+
+    joint = "/"
+    are_unique = False
+    marker = ""
+    most_callers = 256  # a file may contain functions that call each other in exponentially many ways
+
+    def path(self, op_name: str) -> tuple[str, ...]:
+        """Return the components of a name; none if it is empty or names the whole program."""
+        return _components(op_name)
+
+
+class NamedOperations(Mapping[str, Equation]):
+    """An equation for each name of an operation, computed on demand from the name alone.
+
+    Examples:
+        >>> one = NamedOperations()["jit(f)/transpose(jvp(mlp))/jit(relu)/max"]
+        >>> one.primitive, one.block, one.role, one.origin
+        ('max', 'mlp', 'backward', 'inferred')
+    """
+
+    def __getitem__(self, id: str) -> Equation:
+        if id not in self:
+            raise KeyError(id)
+        return _equation(id)
+
+    def __contains__(self, id: object) -> bool:
+        if not isinstance(id, str) or not id:
+            return False
+        # A helper that JAX lowers once keeps the full name of its first use: the name below its caller means nothing.
+        root, _, rest = id.partition("/")
+        return not (root.startswith(("jit(", "pjit(")) and f"/{root}/" in f"/{rest}")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+
+def as_inferred(read: Read) -> Read:
+    """Return a stage in which every block is marked as inferred."""
+    text, instructions = read
+    return text, tuple(replace(one, origin="inferred") if one.origin else one for one in instructions)
+
+
+@lru_cache(maxsize=8192)
+def _components(op_name: str) -> tuple[str, ...]:
+    parts: list[str] = []
+    depth, start = 0, 0
+    for place, char in enumerate(op_name):
+        depth += (char == "(") - (char == ")")
+        # A `/` in parentheses belongs to the name of a transformed scope.
+        if char == "/" and depth == 0:
+            parts.append(op_name[start:place])
+            start = place + 1
+    parts.append(op_name[start:])
+    found = tuple([part for part in parts if part and not _TAG.fullmatch(part)])
+    return () if len(found) == 1 and _WRAPPER.fullmatch(found[0]) else found
+
+
+@lru_cache(maxsize=8192)
+def _equation(id: str) -> Equation:
+    *around, last = _components(id) or (id,)
+    stack: list[tuple[str, bool]] = []
+    before = ""
+    for part in around:
+        name = part
+        while (wrapper := _WRAPPER.fullmatch(name)) is not None:
+            stack.append((wrapper.group(1), True))
+            name = wrapper.group(2)
+        is_call = bool(stack) and stack[-1] in {(one, True) for one in _CALLS} and part.endswith(")")
+        if is_call:
+            stack.pop()  # the function's own name is not a scope
+        elif name and name not in _STRUCTURE and not (before in _STRUCTURE and _BODIES.fullmatch(name)):
+            stack.append((name, False))
+        before = name
+    scopes = scopes_of(tuple(stack))
+    block = scopes.block or (LOSS if scopes.is_loss else OPTIMIZER if scopes.is_update else "/".join(scopes.path))
+    role: Role | None = "update" if scopes.is_update else "backward" if scopes.is_backward else None
+    if role is None and ("jvp", True) in stack:
+        role = "forward"
+    primitive = last.partition("(")[0]
+    return Equation(
+        id, primitive, block or UNATTRIBUTED, role, (), (), repeats=None,
+        is_call=primitive in jax_versions.CALL_NAMES, origin="inferred",
+    )  # fmt: skip
+
 
 Sources = tuple[tuple[str, ...], tuple[str, ...]]
 """The user's lines behind an instruction, and the lines of libraries, as in `Instruction`."""
@@ -24,7 +139,9 @@ Stack = tuple[Span, ...]
 """The frames of a call stack, the innermost first."""
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+# For example: "relu", (, callsite, #loc7 and 12 in callsite("relu"(#loc7) at "net.py":12:4)
 _TOKEN = re.compile(rf"{_QUOTED}|#loc\d*|\w+|\S")
+# For example: 1 {file_name_id=1 function_name_id=2 line=3 end_line=3 column=4 end_column=9}
 _ROW = re.compile(r"(\d+) (.*)")
 _NUMBER = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
@@ -78,6 +195,7 @@ class GivenLines:
             users: dict[str, None] = {}
             libraries: dict[str, None] = {}
             for location in locations:
+                # Thousands of instructions share a location.
                 if location not in known:
                     known[location] = [lines_of_frames(stack) for stack in stacks(location)]
                 for user, library in known[location]:
@@ -92,6 +210,7 @@ class GivenLines:
 
     def _label(self, file: str) -> str:
         with self._lock:
+            # A label may get a parent folder when another file of the same name appears.
             if file not in self.labels:
                 self.labels = jax_versions.file_labels([*self.labels, file])
             return self.labels[file]
@@ -171,6 +290,7 @@ def _frames(text: str) -> Callable[[str], Stack]:
     """Return a function from a frame number to its call stack, from the tables of an HLO module."""
     tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
     current: dict[int, str] | None = None
+    # The tables are between the first line and the first computation.
     for line in islice(text.splitlines(), 1, None):
         if line in tables:
             current = tables[line]

@@ -1,8 +1,9 @@
-"""Dataclasses with `quick_to_make` behave like any frozen dataclass."""
+"""Large values: computed once, with quick records, and without pauses of the garbage collector."""
 
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import pickle
 from collections.abc import Callable
@@ -10,7 +11,22 @@ from dataclasses import FrozenInstanceError, asdict, dataclass, field, replace
 
 import pytest
 
-from mithril_nb.stages.fast_records import quick_to_make
+from mithril_nb.stages.once import Once, paused_collector
+from mithril_nb.stages.records import quick_to_make
+
+
+def test_error_is_cached_and_raised_unchanged() -> None:
+    def make() -> int:
+        raise ValueError("once")
+
+    value, depths = Once(make), []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="once") as error:
+            value.get()
+        depths.append(len(error.traceback))
+    assert value.has_failed
+    assert not value.is_ready
+    assert depths == [depths[0]] * 3
 
 
 @dataclass(frozen=True)
@@ -53,3 +69,46 @@ def test_quick_dataclass_rejects_the_same_arguments(args: tuple[object, ...]) ->
     with pytest.raises(TypeError) as quick:
         Quick(*args)  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert str(quick.value) == str(plain.value).replace("Plain", "Quick")
+
+
+class Node:
+    """An object that the collector tracks."""
+
+
+def test_collector_is_paused_and_restored_after_errors() -> None:
+    assert gc.isenabled()
+
+    def fail() -> None:
+        with paused_collector(), paused_collector():
+            assert not gc.isenabled()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert gc.isenabled()
+
+
+def test_disabled_collector_stays_disabled() -> None:
+    gc.disable()
+    try:
+        with paused_collector():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_garbage_made_while_paused_is_collected_soon() -> None:
+    """Moving a slider traces hundreds of programs, and traced programs contain reference cycles."""
+    of_the_tests = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # Python's default
+    try:
+        for _ in range(50):
+            with paused_collector():
+                for _ in range(2000):
+                    one = Node()
+                    one.me = one
+        left = sum(type(one) is Node for one in gc.get_objects())
+    finally:
+        gc.set_threshold(*of_the_tests)
+    assert left < 10_000, "of 100,000"

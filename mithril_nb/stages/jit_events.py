@@ -24,6 +24,7 @@ from jax._src.util import fun_name
 
 from mithril_nb.stages.jax_versions import library_of, start_of
 
+# Names of JAX's monitoring events, the same in 0.10 and 0.12; JAX does not document them.
 _TRACE = "/jax/core/compile/jaxpr_trace_duration"
 _LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _COMPILE = "/jax/core/compile/backend_compile_duration"
@@ -144,6 +145,7 @@ def listen() -> None:
     """Register the listeners with JAX, unless they are already registered."""
     with _lock:
         if util.test_event_listener is not _on_event:
+            # JAX has room for one listener, so the previous one is called by this one.
             _next[:] = [] if util.test_event_listener is None else [util.test_event_listener]
             util.test_event_listener = _on_event
         # Check each list: `jax.monitoring.clear_event_listeners` does not clear the scalar listeners.
@@ -170,6 +172,7 @@ def source_of(function: Any) -> Source:
     file, line = _source(fun_sourceinfo(function))
     while not file and isinstance(function, functools.partial):
         function = function.func
+    # JAX reports no source for a callable object.
     if not file and not inspect.isbuiltin(function):
         with contextlib.suppress(TypeError, OSError):  # a class of C, or without a source file
             file, line = inspect.getsourcefile(type(function)) or "", inspect.getsourcelines(type(function))[1]
@@ -192,12 +195,14 @@ def _on_event(name: str, *args: Any) -> None:
     if name != "trace_to_jaxpr" or not (_everywhere or thread.scopes):
         return
     tracing = sys._getframe(1)
+    # Skip the frame of `util.test_event`, which calls this listener.
     while tracing.f_code.co_name == "test_event" and tracing.f_back is not None:
         tracing = tracing.f_back
     frame = tracing.f_back  # else the body of a scan, a cond, a custom derivative, ...
     if frame is None or frame.f_code.co_name != "_trace_for_jit":
         return
     values = frame.f_locals
+    # JAX gives its listener only the name of the event; the call is in the local variables of `_trace_for_jit`.
     call = _call(frame, values["fun"], values["ji"], values["args"], values["kwargs"])
     timed = [found for one in _observers() if (found := one.on_trace(call)) is not None]
     if thread.open:
@@ -223,12 +228,15 @@ def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
                 report(seconds)
     elif event == _LOWER:
         if found := _observers():
+            # The event of a lowering has the name of the function, but neither its file nor its call.
             source = _lowered()
             call = _running(name, source)
+            # A backward pass has no call of its own: the source of its jaxpr identifies it.
             thread.lowered[name] = thread.behind.get((name, source), source) if call is None else call.source
             for one in found:
                 one.on_lower(name, thread.lowered[name], seconds, call)
     elif event == _COMPILE:
+        # JAX reports a cache hit before the compilation that it replaces.
         from_disk, thread.from_disk = thread.from_disk, False
         for one in _observers():
             one.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
@@ -241,6 +249,7 @@ def _function_name(module: str) -> str:
 def _running(name: str, source: Source) -> JitCall | None:
     """Return the call on this thread of the jitted function with this name, and this source if it is known."""
     for frame in _frames(sys._getframe(1)):
+        # JAX's C++ code calls `cache_miss` if its cache has no executable for the arguments.
         if frame.f_code.co_name == "cache_miss" and "jit_info" in frame.f_locals:
             values = frame.f_locals
             if name_of(values["fun"]) == name and source in (("", 0), source_of(values["fun"])):
@@ -259,6 +268,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
     for one in _frames(frame.f_back):
         if not place[0] and library_of(one.f_code.co_filename) is None:
             place = one.f_code.co_filename, one.f_lineno or 0
+        # Only a trace in progress has such a frame around this call.
         if one.f_code.co_name.startswith("trace_to_jaxpr"):
             is_nested = True
     options = [(name, str(getattr(info, name, None))) for name in _OPTIONS]
@@ -296,12 +306,14 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
 
 def _is_of_user(frame: FrameType, function: Any) -> bool:
     """Return whether the user calls a jitted function that no library jitted itself, as `jnp.tanh` is."""
+    # All frames of JAX's `pjit.py` belong to this call; the first frame outside of it made the call.
     jit = frame.f_code.co_filename
     outside = (one.f_code for one in _frames(frame) if one.f_code.co_filename != jit)
     caller = next((one.co_filename for one in outside if one.co_name != _FILTERING), None)
     if caller is None or library_of(caller) is not None:
         return False
     module = sys.modules.get(getattr(function, "__module__", None) or "")
+    # A library's own jitted function is a public name of its module; `jax.jit` keeps the original as `__wrapped__`.
     known = getattr(module, getattr(function, "__name__", ""), None)
     return getattr(known, "__wrapped__", None) is not function
 
@@ -337,6 +349,7 @@ def _own_name(function: Any) -> str:
     code = getattr(function, "__code__", None)
     if code is None:
         return "jit" if hasattr(function, "lower") else type(function).__name__
+    # JAX's wrapper holds the function that it wraps in a closure, not in an attribute.
     if code.co_name == _FILTERING and "fun" in code.co_freevars:
         return _own_name(function.__closure__[code.co_freevars.index("fun")].cell_contents)
     return code.co_name

@@ -1,4 +1,4 @@
-"""JAX internals of `jax.jit` that may change between releases: its traces, caches and contexts.
+"""JAX internals of `jax.jit` that may change between releases: its traces, caches, contexts and tracers.
 
 Complements `jax_versions`, which reads equations; tested with 0.10.2 and 0.12.0.
 """
@@ -11,14 +11,12 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-
-try:
-    from jax._src import compilation_cache as cache
-except ImportError:  # pragma: no cover
-    cache = None
+from jax._src import compilation_cache as cache
+from jax._src import config
+from jax.core import Tracer
 
 _cache_lock = threading.Lock()
 _without_cache: list[Any] = []
@@ -56,6 +54,7 @@ def declares_shardings(jitted: Any) -> bool:
     """Return whether a jitted function, or its trace, declares the sharding of its arguments or results."""
     params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
     given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
+    # The class is private: `jax._src.named_sharding.UnspecifiedValue`.
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 
@@ -66,17 +65,14 @@ def shardings(traced: Any, side: str) -> Sequence[Any]:
     return found if len(found) == len(variables) else ()
 
 
-def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
-    """Return a traced function with another jaxpr of the same signature, or `None` if this JAX version cannot.
+def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any:
+    """Return a traced function with another jaxpr of the same signature.
 
     The public JAX's `jaxpr_as_fun` under `jax.jit` traces every equation again, which takes as long as lowering.
     """
-    params = getattr(traced, "_params", None)
-    if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():
-        return None
     other = copy.copy(traced)
-    other._params = {**params, "jaxpr": closed, "name": name, "donated_invars": donated}
-    other._lojax = None
+    other._params = {**traced._params, "jaxpr": closed, "name": name, "donated_invars": donated}
+    other._lojax = None  # JAX lowers this cached form of the old jaxpr if it is set
     return other
 
 
@@ -87,6 +83,7 @@ def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
     """
     lowering = getattr(lowered, "_lowering", None)
     if lowering is not None and hasattr(lowering, "hlo"):
+        # JAX itself does not cache the converted module.
         lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
     return lowered
 
@@ -97,12 +94,13 @@ def without_compilation_cache() -> Iterator[None]:
 
     JAX decides once per process whether to use the cache, and has no public way to bypass it once.
     """
-    if cache is None or not getattr(jax.config, "jax_compilation_cache_dir", None) or not hasattr(cache, "_cache_used"):
+    if not getattr(jax.config, "jax_compilation_cache_dir", None):
         yield
         return
     with _cache_lock:  # two programs may compile at once: the first disables the cache, the last enables it again
         if not _without_cache:
             _without_cache.append((cache._cache_checked, cache._cache_used))
+        # The first entry is the state to restore, each further one a program that compiles now.
         _without_cache.append(())
         cache._cache_checked, cache._cache_used = True, False
     try:
@@ -150,3 +148,84 @@ def context_now() -> Callable[[], AbstractContextManager[None]]:
             yield
 
     return again
+
+
+_TRANSFORMS = {
+    "Batch": "mapped (vmap)",
+    "JVP": "differentiated in forward mode (jvp)",
+    "Linearize": "differentiated in reverse mode (grad, vjp)",
+    "Jaxpr": "differentiated in reverse mode (grad, vjp)",  # with `jax_use_direct_linearize` off
+}
+
+
+def type_of(value: Any) -> tuple[str, bool]:
+    """Return the type of an array or Python scalar as text, and whether it is weak.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> type_of(jnp.zeros((2, 3))), type_of(1.5)
+        (('f32[2,3]', False), ('f32[]', True))
+    """
+    aval: Any = jax.typeof(value)
+    if not hasattr(aval, "str_short"):
+        return str(aval), False
+    # JAX marks weak types with `~`, which is returned separately here.
+    return aval.str_short(short_dtypes=True).lstrip("~"), bool(getattr(aval, "weak_type", False))
+
+
+def mesh_of(value: Any) -> str:
+    """Return the mesh and sharding in the type of an array as text, `""` if it has none."""
+    sharding = getattr(jax.typeof(value), "sharding", None)
+    return "" if sharding is None or sharding.mesh.empty else str(sharding)
+
+
+class Transform(NamedTuple):
+    """A transformation around a call for which JAX compiles a separate program.
+
+    Attributes:
+        text: Its description, such as `"mapped (vmap)"`.
+        size: Size of the axis that `jax.vmap` maps over; `None` for others.
+    """
+
+    text: str
+    size: int | None = None
+
+
+def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
+    """Return the transformations that a value is traced by, outside an outer `jax.jit`.
+
+    Returns:
+        For each JAX trace its transformation and the part of the value in it, such as the mapped axis.
+    """
+    found: dict[Any, tuple[Transform, str]] = {}
+    left = [value]
+    while left:
+        tracer = left.pop()
+        kind = type(tracer).__name__.removesuffix("Tracer")
+        if not isinstance(tracer, Tracer) or kind.startswith(("DynamicJaxpr", "Jit")):
+            continue
+        trace = tracer._trace
+        size = getattr(getattr(trace, "axis_data", None), "size", None)
+        axis = f" over its axis {tracer.batch_dim}" if isinstance(getattr(tracer, "batch_dim", None), int) else ""  # pyright: ignore[reportAttributeAccessIssue]
+        found[trace] = (Transform(_TRANSFORMS.get(kind, f"inside the transformation {kind}"), size), axis)
+        # Nested transforms wrap the tracer of the transform around them, under one of these names.
+        left += [getattr(tracer, name) for name in ("tangent", "primal", "val") if hasattr(tracer, name)]
+    return found
+
+
+def depth_of(trace: Any) -> int:
+    """Return the number of JAX traces around a trace."""
+    depth = 0
+    while (trace := getattr(trace, "parent_trace", None)) is not None:
+        depth += 1
+    return depth
+
+
+def is_jit_disabled() -> bool:
+    """Return whether this thread is inside `jax.disable_jit()`."""
+    return bool(config.disable_jit.value)
+
+
+def trace_context() -> dict[str, Any]:
+    """Return the settings of JAX on this thread that are part of the key of its trace cache, by name."""
+    return dict(zip(config.trace_context_names(), config.trace_context(), strict=False))

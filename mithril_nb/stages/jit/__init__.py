@@ -1,1 +1,0 @@
-"""Functions that JAX compiles: their wrappers, and the events of their compilations."""

@@ -1,0 +1,238 @@
+"""Params of an equation as plain data, so that the cost of a saved program can be computed.
+
+They include nested computations (Pallas kernels, combiners, primitives that JAX 0.12 expands late), the group sizes of
+collectives, and which equations XLA partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import jax
+import numpy as np
+from jax.lax import RaggedDotDimensionNumbers
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.records import Equation, Param
+from mithril_nb.stages.trace.equations import Site, sites_of
+
+UNUSED = "unused_results"
+"""Param with the indices of unused results, if the cost depends on them."""
+GROUP = "group_size"
+"""Param of a collective with the number of devices per group; `None` if unknown."""
+PARTITIONED = "partitioned"
+"""Param of an equation on sharded arrays whose communication XLA's partitioner decides."""
+COLLECTIVES: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "psum", "psum_start", "psum_invariant", "psum_invariant_start", "pmax", "pmin", "unreduced_psum",
+            "unreduced_psum_start", "unreduced_pmax", "unreduced_pmin",
+        ),
+        "all-reduce",
+    ),
+    **dict.fromkeys(
+        (
+            "all_gather", "all_gather_start", "all_gather_invariant", "all_gather_reduced", "all_gather_reduced_start",
+        ),
+        "all-gather",
+    ),
+    **dict.fromkeys(
+        (
+            "reduce_scatter", "reduce_scatter_start", "unreduced_reduce_scatter", "unreduced_reduce_scatter_start",
+        ),
+        "reduce-scatter",
+    ),
+    **dict.fromkeys(("all_to_all", "all_to_all_start"), "all-to-all"),
+    **dict.fromkeys(("ppermute", "ppermute_start", "psend"), "collective-permute"),
+    **dict.fromkeys(("pbroadcast", "pbroadcast_dynamic", "pbroadcast_start"), "collective-broadcast"),
+    "ragged_all_to_all": "ragged-all-to-all",
+}  # fmt: skip
+"""Primitives that send data to other devices, each with the equivalent HLO opcode."""
+
+
+def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Param], ...]:
+    """Return the params that the communication of an equation depends on; `()` for an equation that sends nothing.
+
+    Args:
+        site: The equation. The sizes of the mesh axes come from the `shard_map` around it.
+        is_partitioned: Whether XLA's partitioner decides its communication.
+
+    Returns:
+        `"group_size"` for a collective: the product of the sizes of its mesh axes, or the size of the largest of its
+        `axis_index_groups`. `"partitioned"` if the partitioner decides.
+    """
+    partitioned: tuple[tuple[str, Param], ...] = ((PARTITIONED, True),) if is_partitioned else ()
+    if site.primitive not in COLLECTIVES:
+        return partitioned
+    params = site.equation.params
+    groups = params.get("axis_index_groups")
+    if groups:
+        return ((GROUP, max(map(len, groups))), *partitioned)
+    # Reductions name their mesh axes `axes`, all other collectives `axis_name`.
+    names = params.get("axes", params.get("axis_name", ()))
+    size: int | None = 1
+    for name in names if isinstance(names, tuple | list) else (names,):
+        # A number is an axis of the array itself, which `vmap` adds, and not of the mesh.
+        each = 1 if isinstance(name, int) else _axis_size(site, name)
+        # One unknown axis makes the size of the group unknown.
+        size = None if size is None or each is None else size * each
+    return ((GROUP, size), *partitioned)
+
+
+def _axis_size(site: Site, name: Any) -> int | None:
+    around = site.parent
+    while around is not None:
+        sizes = getattr(around.equation.params.get("mesh"), "shape", {}) if around.primitive == "shard_map" else {}
+        if name in sizes:
+            return int(sizes[name])
+        around = around.parent
+    return None
+
+
+KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
+"""Params: the equations of the kernel, the sizes of the grid, the blocks, and the cost estimate of the author."""
+COMBINER = "combiner"
+"""Param with the equations that combine two items in a reduction, a window or a scatter."""
+_COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
+
+
+def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
+    """Return the params of an equation that are plain data or that its cost depends on."""
+    is_partial = site.primitive == "qr" and site.dropped
+    unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
+    return plain_params(site.equation) + kernel_params(site.equation) + unused
+
+
+def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
+    """Return the params that the cost of a kernel depends on; `()` for an equation without a kernel or an estimate.
+
+    Args:
+        equation: JAX's equation.
+
+    Returns:
+        - A primitive that JAX expands when it lowers, as `SearchSorted` since 0.12: `"kernel"`, a tuple for each of its
+          equations.
+        - `pallas_call`: `"kernel"`; `"grid"`, its sizes, `None` for a size that an operand determines; `"blocks"`, for
+          each block its shape, its dtype and the number of leading grid axes that its position depends on.
+        - A kernel with a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
+        - A reduction or a scatter with a jaxpr: `"combiner"`, a tuple for each of its equations.
+    """
+    params = equation.params
+    estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
+    high = params.get("_prim")
+    if equation.primitive.name == "call_hi_primitive" and high is not None:
+        expanded = jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+        return ((KERNEL, _equations(expanded.jaxpr)),)
+    mapping = params.get("grid_mapping")
+    if equation.primitive.name != "pallas_call" or mapping is None:
+        if equation.primitive.name not in _COMBINED:
+            return estimate
+        combiners = [one for one in params.values() if jax_versions.is_jaxpr(one)]
+        return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(one))) for one in combiners[:1]])
+    kernel = jax_versions.open_jaxpr(params["jaxpr"])
+    # Blocks of inputs and outputs follow the index operands; scratch buffers come last and have no block.
+    refs = kernel.invars[mapping.num_index_operands :]
+    blocks = tuple(
+        (*_spec(jax_versions.spec_of(ref.aval)), _axes(one.index_map_jaxpr, len(mapping.grid)))
+        for one, ref in zip(mapping.block_mappings, refs, strict=False)
+    )
+    grid = tuple(size if isinstance(size, int) else None for size in mapping.grid)
+    return (*estimate, (KERNEL, _equations(kernel)), (GRID, grid), (BLOCKS, blocks))
+
+
+def equations_of(kernel: Any) -> tuple[Equation, ...]:
+    """Return the equations of a kernel from the `"kernel"` param of its call."""
+    return tuple(
+        Equation(
+            id, primitive, "", None, _specs(inputs), _specs(outputs), "", repeats, is_call, params,
+            is_used=is_used, constants=constants,
+        )
+        for id, primitive, inputs, outputs, repeats, is_call, params, is_used, constants in kernel
+    )  # fmt: skip
+
+
+def _equations(kernel: Any) -> tuple[Param, ...]:
+    _, sites = sites_of(kernel)
+    return tuple(
+        (
+            site.id,
+            site.primitive,
+            tuple(map(_spec, jax_versions.specs_of(site.equation.invars))),
+            tuple(map(_spec, jax_versions.specs_of(site.equation.outvars))),
+            site.repeats,
+            site.is_call,
+            params_of(site),
+            site.is_used,
+            site.constants,
+        )
+        for site in sites
+    )
+
+
+def _spec(spec: TensorSpec) -> tuple[tuple[int | str, ...], str]:
+    return spec.shape, spec.dtype
+
+
+def _specs(found: Any) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(shape, dtype) for shape, dtype in found)
+
+
+def _axes(index_map: Any, rank: int) -> int:
+    """Return the number of leading grid axes that the position of a block depends on."""
+    jaxpr = jax_versions.open_jaxpr(index_map)
+    needed = set(jax_versions.variables(jaxpr.outvars))
+    # Backwards through the index map, to the grid axes that the position depends on.
+    for equation in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(equation.outvars):
+            needed.update(jax_versions.variables(equation.invars))
+    return max((place + 1 for place, var in enumerate(jaxpr.invars[:rank]) if var in needed), default=0)
+
+
+def _estimate(estimate: Any) -> tuple[tuple[str, Param], ...]:
+    names = ("flops", "transcendentals", "bytes_accessed")
+    values = [estimate.get(name) if isinstance(estimate, dict) else getattr(estimate, name, None) for name in names]
+    return ((ESTIMATE, tuple(values)),) if all(isinstance(value, int) for value in values) else ()
+
+
+def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
+    """Return the params of an equation that are plain data, or that a name identifies, such as dtypes."""
+    found: list[tuple[str, Param]] = []
+    for key, value in equation.params.items():
+        if type(value) in _PLAIN_TYPES:
+            found.append((key, value))
+            continue
+        plain = _plain(value)
+        if plain is not _NOT_PLAIN:
+            found.append((key, plain))
+    return tuple(found)
+
+
+_NOT_PLAIN: Any = object()
+_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _PLAIN_TYPES:
+        return value
+    if isinstance(value, (tuple, list)):
+        items = tuple([_plain(item) for item in value])
+        return _NOT_PLAIN if _NOT_PLAIN in items else items
+    if isinstance(value, RaggedDotDimensionNumbers):
+        return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
+    name = getattr(value, "name", None)
+    if isinstance(value, Enum):  # enums that are also numbers too, such as the algorithm of a random generator
+        return value.name
+    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with NumPy numbers
+        return value.item()
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if jax_versions.is_jaxpr(value) or (callable(value) and not hasattr(value, "dtype")):
+        return _NOT_PLAIN
+    if name is not None:  # dtypes and enums
+        return str(name)
+    if hasattr(value, "dtype") or type(value).__repr__ is object.__repr__:  # its text would be an address
+        return _NOT_PLAIN
+    return str(value)

@@ -1,0 +1,350 @@
+"""The Python behind each equation, from the frames that JAX recorded: the user's functions, and a line of code.
+
+JAX records with each equation the Python frames that created it, starting at the traced function. The frames of a
+nested jaxpr begin at the function of that jaxpr, which JAX may have traced for an earlier call.
+
+- Functions serve as blocks for programs without block scopes. Those of a nested jaxpr are appended to those of the
+  equation around it. Only the user's functions count: neither JAX's own nor those of any installed library.
+- The line is the innermost line of the user, with the library line that it called. Equations of a library's function
+  have no frame of the user, and take the line of the equation around them.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice
+from types import CodeType
+from typing import Any, NamedTuple
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.jax_versions import library_of
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.tracing import Trace
+
+Path = tuple[str, ...]
+Codes = tuple[CodeType, ...]
+
+_OPTIMIZERS = frozenset({"optax"})
+# Names of functions in optax's frames; other functions of it are losses and schedules.
+_OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
+
+
+def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[str]]:
+    """Return the functions that created the equations of a program, and the equations that JAX moved.
+
+    Returns:
+        - Names of the functions around each equation, from the outermost to the innermost, by id. The traced function
+          itself is not included: its own equations have the empty path. Equations for which JAX recorded no frames are
+          left out.
+        - Ids of equations that JAX moved out of a nested jaxpr when it differentiated it, such as the forward pass of
+          `jax.checkpoint` or the loop invariants of a scan.
+    """
+    reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
+    reader.visit(top, (), set())
+    reader.complete()
+    return reader.paths, reader.lifted
+
+
+def optimizer_work(sites: list[Site]) -> set[str]:
+    """Return the ids of equations from an optimizer library, those of their bodies included."""
+    found: set[str] = set()
+    for site in sites:
+        is_inside = site.parent is not None and site.parent.id in found
+        if is_inside or _is_optimizer_work(site.equation.source_info.traceback):
+            found.add(site.id)
+    return found
+
+
+@lru_cache(maxsize=8192)
+def _is_optimizer_work(traceback: Any) -> bool:
+    """Return whether an optimizer library was initialising or updating its state, or updating parameters."""
+    return any(
+        code.co_name in _OPTIMIZER_WORK and jax_versions.library_of(code.co_filename) in _OPTIMIZERS
+        for code in jax_versions.frames(traceback)
+    )
+
+
+class _Reader:
+    def __init__(self, target: set[str]):
+        self._target = target
+        self.paths: dict[str, Path] = {}
+        self.lifted: set[str] = set()
+        self._outer_paths: dict[CodeType, set[Path]] = {}  # the known paths around each function
+        self._cut: list[tuple[Site, Codes, Path]] = []
+
+    def visit(self, body: list[Site], outer: Path, starts: set[str]) -> None:
+        """Find the paths of the equations of a jaxpr.
+
+        Args:
+            body: Its sites.
+            outer: Path of the equation around it.
+            starts: Where the function that it was traced from begins, unless it is the target; empty if that function
+                is not the user's.
+        """
+        lifted: set[str] = set()
+        is_known = False  # whether any frames include the function of this jaxpr
+        # Many equations share a traceback.
+        read: dict[Any, tuple[Codes, Path | None]] = {}
+        for site in body:
+            traceback = site.equation.source_info.traceback
+            if traceback not in read:
+                codes = _user_functions(traceback)
+                target, start = _place(codes, self._target), _place(codes, starts)
+                is_known |= target is not None or start is not None
+                if target is not None:  # All frames are there, even in a nested jaxpr.
+                    read[traceback] = codes, self._register(codes[target + 1 :], ())
+                elif codes and start is None and (starts or (self._target and not outer)):
+                    read[traceback] = codes, None
+                else:
+                    read[traceback] = codes, self._register(codes[start or 0 :], outer)
+            codes, path = read[traceback]
+            if path is None:  # It has the frames of a nested jaxpr, but is in none.
+                self._cut.append((site, codes, outer))
+                lifted.add(site.id)
+            else:
+                self._put(site, path, traceback is not None)
+        if is_known:
+            self.lifted |= lifted
+
+    def _register(self, codes: Codes, outer: Path) -> Path:
+        """Register the paths around these functions, and return the path of the innermost one."""
+        for index, code in enumerate(codes):
+            self._outer_paths.setdefault(code, set()).add(outer + _names(codes[:index]))
+        return outer + _names(codes)
+
+    def complete(self) -> None:
+        """Find the paths of equations without outer frames: the common part of the paths around their function."""
+        while self._cut:
+            cut, self._cut = self._cut, []
+            for site, codes, outer in cut:
+                paths = [path for path in self._outer_paths.get(codes[0], ()) if path[: len(outer)] == outer]
+                around = common_start(paths) if paths else outer
+                self._put(site, around + _names(codes), True)
+
+    def _put(self, site: Site, path: Path, has_frames: bool) -> None:
+        if has_frames:
+            self.paths[site.id] = path
+        for jaxpr, inner in site.bodies:
+            self.visit(inner, path, _starts(jaxpr))
+
+
+def common_start(paths: list[Path]) -> Path:
+    """Return the longest path with which all of these paths start; `()` for no paths.
+
+    Examples:
+        >>> common_start([("net", "a", "b"), ("net", "a"), ("net", "c")])
+        ('net',)
+    """
+    first, last = min(paths, default=()), max(paths, default=())
+    count = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:count]
+
+
+@lru_cache(maxsize=8192)
+def _user_functions(traceback: Any) -> Codes:
+    """Return the functions in the frames that belong to no library, the outermost first.
+
+    A recursive function appears once, so that a path does not depend on the depth of the recursion.
+    """
+    frames = reversed(jax_versions.frames(traceback))
+    users = (code for code in frames if jax_versions.library_of(code.co_filename) is None)
+    # Code objects of different files may be equal.
+    return tuple({(code, code.co_filename): code for code in users}.values())
+
+
+@lru_cache(maxsize=8192)
+def _names(codes: Codes) -> Path:
+    """Return the names of functions; a `__call__` has the name of its class, a lambda has none."""
+    # For example: Net.__call__ and outer.<locals>.inner
+    names = (code.co_qualname.split(".")[-2:] for code in codes)
+    plain = (name[0] if name[-1] == "__call__" else name[-1] for name in names)
+    return tuple(name for name in plain if not name.startswith("<"))
+
+
+def _place(codes: Codes, starts: set[str]) -> int | None:
+    """Return the index of the first function that begins at one of these places."""
+    if not starts:
+        return None
+    return next((i for i, code in enumerate(codes) if f"{code.co_filename}:{code.co_firstlineno}" in starts), None)
+
+
+def _starts(jaxpr: Any) -> set[str]:
+    place = jax_versions.start_of(jaxpr)
+    return {place} if place and jax_versions.library_of(place.rpartition(":")[0]) is None else set()
+
+
+class Span(NamedTuple):
+    """An expression of Python.
+
+    Attributes:
+        file: Path of the file, as Python reports it.
+        line: Its first line, from 1.
+        column: Its first column, in bytes from 0; `None` if Python does not keep columns.
+        end_line: Its last line.
+        end_column: The column after its last character.
+    """
+
+    file: str
+    line: int
+    column: int | None
+    end_line: int
+    end_column: int | None
+
+
+class Lines(NamedTuple):
+    """Source lines of an equation.
+
+    Attributes:
+        user: The innermost expression of the user, or `None`.
+        library: The expression of the library that it called, or `None`.
+    """
+
+    user: Span | None = None
+    library: Span | None = None
+
+
+def calling_line() -> Span | None:
+    """Return the expression of the user that this thread evaluates now, the innermost one; `None` without one."""
+    frame = sys._getframe(1)
+    while frame is not None and _kind(frame.f_code.co_filename) != _USER:
+        frame = frame.f_back
+    return None if frame is None else _span(frame.f_code, frame.f_lasti)
+
+
+def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None) -> dict[str, Lines]:
+    """Return the lines behind each equation of a program, by its id.
+
+    Args:
+        trace: The program.
+        top: Sites of its equations, without those of nested jaxprs.
+        requested_at: The user's call that requested a program of this package, such as a train step. Equations without
+            any other line of the user get this line.
+    """
+    found: dict[str, Lines] = {}
+
+    def visit(body: Sequence[Site], outer: Lines, start: tuple[str, int] | None) -> None:
+        for site in body:
+            traceback = site.equation.source_info.traceback
+            lines = _EMPTY if traceback is None else _read(traceback, start)
+            if lines.user is None:
+                lines = Lines(outer.user, lines.library or outer.library)
+            found[site.id] = lines
+            for jaxpr, inner in site.bodies:
+                visit(inner, lines, _library_start(jax_versions.start_of(jaxpr)))
+
+    start = jax_versions.start_of(trace.closed.jaxpr)
+    # JAX adds equations around the user's function, such as the initial cotangent of a gradient.
+    visit(top, Lines(_start(trace.starts) or _start(start) or requested_at), _library_start(start))
+    return found
+
+
+_EMPTY = Lines()
+_USER, _LIBRARY, _JAX, _MACHINERY = range(4)
+
+_JAX_FUNCTIONS = re.compile(
+    r".*[/\\]jax[/\\](?:_src[/\\](?:numpy[/\\](?!array_methods|ufunc_api)|nn[/\\]|scipy[/\\]|image[/\\]|ops[/\\]"
+    r"|third_party[/\\]|random\b|lax[/\\](?:linalg|fft|special)\.py)|experimental[/\\]|nn[/\\]|scipy[/\\])"
+)
+"""Files of JAX that compose operations, as libraries do; other files of JAX trace, transform and dispatch."""
+_OUR_MODELS = re.compile(r".*[/\\]mithril_nb[/\\](?:models|backends|train)[/\\]")
+_TYPED = re.compile(r"<(?!stdin>|string>|input>|console>|ipython|cell)")
+"""In-memory files, such as code generated by decorators, except what the user types."""
+
+
+@lru_cache(maxsize=8192)
+def _kind(file: str) -> int:
+    """Return who owns a file: the user, a library, JAX's own library, or internal machinery."""
+    library = library_of(file)
+    if library is None:
+        return _MACHINERY if _TYPED.match(file) else _USER
+    if library == "mithril_nb":
+        return _LIBRARY if _OUR_MODELS.match(file) else _MACHINERY
+    # JAX's own functions, such as `jax.nn.gelu`, are library code to the user; its tracers are not.
+    if library == "jax":
+        return _JAX if _JAX_FUNCTIONS.match(file) else _MACHINERY
+    # Modules such as `functools` and `contextlib` are between the user and a library.
+    return _MACHINERY if library == "python" else _LIBRARY
+
+
+@lru_cache(maxsize=8192)
+def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
+    """Return the lines of a traceback.
+
+    Args:
+        traceback: The traceback.
+        start: File and line of the library function that the jaxpr was traced from. Frames around it belong to the
+            call that caused the trace, which may be another call.
+    """
+    codes, offsets = jax_versions.frames_and_offsets(traceback)
+    user, library = _choose(_files(codes, start))
+    return Lines(*(None if one is None else _span(codes[one], offsets[one]) for one in (user, library)))
+
+
+def lines_of_frames(frames: Sequence[Span]) -> Lines:
+    """Return the lines of a call stack that JAX recorded.
+
+    Args:
+        frames: The frames, the innermost first.
+
+    Examples:
+        >>> import jax
+        >>> here = Span("/a/net.py", 3, None, 3, None)
+        >>> lines_of_frames([Span(jax.nn.__file__, 7, None, 7, None), here]).user == here
+        True
+    """
+    user, library = _choose(frame.file for frame in frames)
+    return Lines(*(None if one is None else frames[one] for one in (user, library)))
+
+
+def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator[str]:
+    for code in codes:
+        yield code.co_filename
+        if start is not None and code.co_firstlineno == start[1] and code.co_filename == start[0]:
+            return
+
+
+def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
+    """Return the places of the user's frame and of the library's among the files of frames, the innermost first."""
+    library, is_exact = None, False
+    for place, file in enumerate(files):
+        kind = _kind(file)
+        if kind == _USER:
+            return place, library
+        # The innermost line of a library, but the outermost line of JAX: inner ones are its implementation.
+        if kind == _LIBRARY and not is_exact:
+            library, is_exact = place, True
+        elif kind == _JAX and not is_exact:
+            library = place
+    return None, library
+
+
+def _span(code: CodeType, offset: int) -> Span:
+    return Span(code.co_filename, *_range(code, offset))
+
+
+@lru_cache(maxsize=8192)
+def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
+    """Return first line, column, last line and end column of an instruction.
+
+    The file is not among them: Python's code objects are equal if only their files differ.
+    """
+    # An offset is in bytes; there is one position for each code unit, which has two.
+    line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
+    first = line or code.co_firstlineno
+    return first, column, end_line or first, end_column
+
+
+@lru_cache(maxsize=1024)
+def _library_start(start: str) -> tuple[str, int] | None:
+    """Return where the library function of a jaxpr begins; `None` for a function of the user."""
+    file, _, line = start.rpartition(":")
+    return (file, int(line)) if line.isdigit() and _kind(file) != _USER else None
+
+
+def _start(start: str) -> Span | None:
+    """Return the line on which a function of the user begins, or `None` if it belongs to a library."""
+    file, _, line = start.rpartition(":")
+    return Span(file, int(line), None, int(line), None) if line.isdigit() and _kind(file) == _USER else None
