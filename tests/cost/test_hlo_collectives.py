@@ -11,7 +11,7 @@ import mithril_nb as ml
 from mithril_nb.cost.hlo.collectives import group_size
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.stages.hlo.optimized import read_hlo
-from mithril_nb.stages.hlo.text import attribute_pairs
+from mithril_nb.stages.hlo.syntax import attribute_pairs
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.provenance.tags import Tags
 

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, programs, spec
+from parsed_hlo import operations, parse
 
 from mithril_nb.stages.hlo.readable import python_names, readable
-from mithril_nb.stages.hlo.readable_back import parse
-from mithril_nb.stages.hlo.readable_bodies import operations
 from mithril_nb.stages.hlo.text import read_module
 
 

@@ -15,10 +15,10 @@ from jax_programs import block, linear_params, mlp, spec
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages import Equation
-from mithril_nb.stages.hlo import text as hlo_text
+from mithril_nb.stages.hlo import syntax
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
-from mithril_nb.stages.hlo.text import read_line
+from mithril_nb.stages.hlo.syntax import read_line
 from mithril_nb.stages.trace.provenance.tags import Tags
 
 WIDTHS = (5, 7, 3)
@@ -231,24 +231,24 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
 
 
 def _is_read_the_same_twice(line: str) -> bool:
-    usual = hlo_text._usual_line(line)
-    return usual is None or usual == hlo_text._any_line(line)
+    usual = syntax._usual_line(line)
+    return usual is None or usual == syntax._any_line(line)
 
 
 @pytest.mark.parametrize("made", [SMALL, LOOPS], ids=["small", "loops"])
 def test_the_fast_reader_equals_the_general_one(made: Inspection) -> None:
     texts = (made.optimized.as_text() or "", made.lowered.as_text(dialect="hlo", debug_info=True))
     for text in texts:
-        lines = [line for line in text.splitlines() if isinstance(read_line(line), hlo_text.HloLine)]
+        lines = [line for line in text.splitlines() if isinstance(read_line(line), syntax.HloLine)]
         assert all(map(_is_read_the_same_twice, lines))
-        assert sum(hlo_text._usual_line(line) is not None for line in lines) > len(lines) / 2
+        assert sum(syntax._usual_line(line) is not None for line in lines) > len(lines) / 2
 
 
 def test_a_scope_that_looks_like_a_place_is_not_one() -> None:
     line = '  %a = f32[4]{0} add(%b, %c), metadata={op_name="jit(f)/stack_frame_id=6/add"}'
     assert _is_read_the_same_twice(line)
     found = read_line(line)
-    assert isinstance(found, hlo_text.HloLine)
+    assert isinstance(found, syntax.HloLine)
     assert (found.op_name, found.place) == ("jit(f)/stack_frame_id=6/add", "")
 
 

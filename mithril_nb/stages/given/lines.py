@@ -13,7 +13,7 @@ from itertools import islice, product
 from threading import Lock
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.hlo.escapes import read_mlir, read_xla
+from mithril_nb.stages.hlo.spelling import read_mlir, read_xla
 from mithril_nb.stages.trace.provenance.user_lines import Lines, Span, lines_of_frames
 
 Sources = tuple[tuple[str, ...], tuple[str, ...]]

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from mithril_nb.stages.hlo.syntax import names_in, opened_by
+from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
+from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.records import Instruction, Stage
-
-_BODIES = ("calls", "body", "condition", "to_apply", "branch_computations", "true_computation", "false_computation")
 
 
 @dataclass(frozen=True)
@@ -83,20 +82,12 @@ def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
     callers: dict[str, str] = {}
     for one in stage.instructions:
         for key, value in one.attributes:
-            if key in _BODIES:
+            if key in COMPUTATIONS:
                 for name in names_in(value):
                     callers.setdefault(name, one.id)
     if not callers:
         return {}
-    found: dict[str, str] = {}
-    owner = ""
-    lines = iter(sorted(stage.instructions, key=lambda one: one.line))
-    following = next(lines, None)
-    for number, text in enumerate(stage.text.split("\n"), 1):
-        if name := opened_by(text):
-            owner = callers.get(name, "")
-        while following is not None and following.line <= number:
-            if owner and following.id not in known:
-                found[following.id] = owner
-            following = next(lines, None)
-    return found
+    inside = by_computation(stage.text, sorted(stage.instructions, key=lambda one: one.line))
+    return {
+        one.id: callers[name] for name, ones in inside.items() if name in callers for one in ones if one.id not in known
+    }

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.lines import GivenLines, ReadSources
-from mithril_nb.stages.hlo.callers import ids_in_function_of, orders_of
-from mithril_nb.stages.hlo.text import Computation, HloLine, attribute_pairs, read_module, tidy
+from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
+from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts
+from mithril_nb.stages.hlo.text import Computation, orders_of, read_module, tidy
 from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
 from mithril_nb.stages.inference import (
     Draft,
@@ -28,9 +28,6 @@ _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
 """Opcodes with which a loop passes slices to its body, and stacks the results of the iterations."""
-# For example: num_partitions=8 in the line `HloModule jit_f, ...`
-_DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
-"""The number of devices in the head of a module: a collective without listed groups uses all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
 """Collectives that XLA combines into one with a tuple as its result."""
@@ -84,7 +81,8 @@ class _Module:
         )
         self._op_names, self._read = op_names, read
         self._title, computations = read_module(text)
-        self._title += "".join(_DEVICES.findall(text.partition("\n")[0]))
+        # A collective without listed groups uses all devices, so the counts are shown.
+        self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
         computations.sort(key=lambda one: not one.is_entry)
         self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = orders_of(computations, self._computations)

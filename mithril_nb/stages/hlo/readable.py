@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, described_by_word, runs_of, type_of
-from mithril_nb.stages.hlo.syntax import OPERAND, split
-from mithril_nb.stages.hlo.text import HloLine
+from mithril_nb.stages.hlo.syntax import OPERAND, HloLine, split
 
 DEEPEST = 40
 """Deeper bodies are printed separately."""

@@ -8,23 +8,22 @@ The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.lines import GivenLines, ReadSources
-from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
-from mithril_nb.stages.hlo.escapes import read_mlir
+from mithril_nb.stages.hlo.spelling import MLIR_DTYPES, read_mlir
+from mithril_nb.stages.hlo.syntax import QUOTED
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.provenance.tags import Marks
 
-_QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-_LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
+_LOC = re.compile(rf"{QUOTED}| loc\(((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED})*\))*\))*)\)")
 # For example: #loc3 = loc("x.py":4:2)
 _ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
-_NAME = re.compile(rf"({_QUOTED})(?:\((#loc\d*)\))?")
+_NAME = re.compile(rf"({QUOTED})(?:\((#loc\d*)\))?")
 # For example: %3:2 = "stablehlo.reduce"(...)
 _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?((?:, %[\w#:]+)*) = )?"?([A-Za-z_][\w.$]*)"?')
 _SYMBOL = r'@(?:"([^"]*)"|([\w.$-]+))'
@@ -260,7 +259,7 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
             location = table.get(location, "")
         if location.startswith("fused"):
             single = {place: one for place, one in table.items() if not one.startswith("fused")}
-            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}:?", location)
+            parts: list[str] = re.findall(rf"#loc\d*|{QUOTED}:?", location)
             return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
         if match is None:
@@ -381,3 +380,20 @@ def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[s
             found.add(id if id in equations else caller)
     found.discard("")
     return frozenset(found)
+
+
+def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
+    """Return the full ids for an id in the body of a loop, branch or reduction, relative to its caller's function.
+
+    Examples:
+        >>> ids_in_function_of("2.b1.0", ["5.2"]), ids_in_function_of("0", ["5.0"]), ids_in_function_of("1", ["5.0"])
+        ({'5.2.b1.0'}, {'5.0'}, set())
+    """
+    found: set[str] = set()
+    for caller in callers:
+        parts = caller.split(joint)
+        for count in range(len(parts)):
+            rest = joint.join(parts[count:])
+            if id == rest or id.startswith(f"{rest}{joint}"):
+                found.add(joint.join((*parts[:count], id)))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import prod
 
-from mithril_nb.stages.hlo.text import HloLine, sizes_in
+from mithril_nb.stages.hlo.syntax import HloLine, sizes_in
 
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
 _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
@@ -21,17 +21,7 @@ _MOVED = 0.01
 _FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
 """Opcodes that leave no code in a kernel."""
 
-CALLING = frozenset(
-    {
-        "fusion",
-        "call",
-        "while",
-        "conditional",
-        "async-start",
-        "async-update",
-        "async-done",
-    }
-)
+CALLING = frozenset("fusion call while conditional async-start async-update async-done".split())
 """Opcodes that run other computations."""
 
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
@@ -55,13 +45,7 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
             if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
                 inner *= kernel.shapes[0][1][labels.group(1).index("i")]
         return 2.0 * line.elements * inner
-    if line.opcode in (
-        "reduce",
-        "reduce-window",
-        "scatter",
-        "select-and-scatter",
-        "sort",
-    ):
+    if line.opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort"):
         source = shapes.get(line.operands[0]) if line.operands else None
         return float(max(source.elements if source else 0, line.elements))
     return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)

@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
-from mithril_nb.stages.hlo.text import HloLine
+from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 from mithril_nb.stages.xla.recover_op_names import ModuleText

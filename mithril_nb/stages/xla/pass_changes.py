@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from mithril_nb.stages.hlo.syntax import instruction_names
+from mithril_nb.stages.hlo.syntax import instruction_names, opened_by
 from mithril_nb.stages.hlo.text import tidy_module
 
 _HEADS = "computations"
@@ -129,7 +129,7 @@ def computations(text: str) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():
-        if line.endswith("{") and not line.startswith(" "):
+        if opened_by(line):
             found[_HEADS].append(line)
             current = found.setdefault(line.removeprefix("ENTRY ").split(" ", 1)[0], [])
         elif line.startswith(" "):
