@@ -17,8 +17,8 @@ from mithril_nb.analysis.measure import profile
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages.xla.early_read import fingerprint
-from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
+from mithril_nb.stages.hlo.text import fingerprint
+from mithril_nb.stages.xla.dump import LEAST_EFFORT, NO_MACHINE_CODE
 from tests.stress import is_long
 
 
@@ -329,7 +329,7 @@ def test_dump_flags_compile_the_program_in_full(compilations: list[str], monkeyp
 
 def test_passes_are_read_if_code_generation_continues(monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
     """A compiler that does not support the option to stop early continues."""
-    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", {*NO_MACHINE_CODE})
+    monkeypatch.setattr("mithril_nb.stages.xla.dump._unknown", {*NO_MACHINE_CODE})
     inspection = look()
     assert inspection.stage("hlo").text
     assert figures_of(inspection) == figures_of(look())

@@ -18,9 +18,9 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from benchmarks.corpus.program import adam_step
 from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import trace
-from mithril_nb.stages.xla.early_read import fingerprint
 
 CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
 PRODUCTS = ("dot_general", "conv_general_dilated")

@@ -13,8 +13,9 @@ from jax_programs import spec
 
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.inspection import Inspection, inspect
+from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.xla.early_read import EarlyRead, fingerprint
+from mithril_nb.stages.xla.compilation import EarlyRead
 from mithril_nb.stages.xla.passes import files_of_passes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.stages.machine.llvm import llvm_lines
+from mithril_nb.stages.xla.kernel_code import llvm_lines
 
 MODULE = """; ModuleID = '__compute_module'
 source_filename = "__compute_module"

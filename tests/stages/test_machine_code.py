@@ -8,7 +8,7 @@ import zlib
 
 import pytest
 
-from mithril_nb.stages.machine.machine_code import disassemble, read_ptx
+from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
 
 FAR = (
     "c-pIX^>JfjWMqH=Mg}_u1P=i!kOUo|Bqsw0gGcil4v!r$ng16M?9cp>49L6)pxPrGhrv7rpb-b`83+Jo238C)kTZmkTxbZT*@0L9n;|9TnaQaP"

@@ -13,7 +13,7 @@ from jax_programs import spec
 from mithril_nb.inspection import inspect
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jit import jax_jit
-from mithril_nb.stages.machine.llvm import llvm_lines
+from mithril_nb.stages.xla.kernel_code import llvm_lines
 
 
 @jax.jit

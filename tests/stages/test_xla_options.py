@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mithril_nb.stages.xla.options import FILES, KERNELS, compile_with
+from mithril_nb.stages.xla.dump import FILES, KERNELS, compile_with
 
 
 @pytest.fixture(autouse=True)
 def nothing_refused_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", set())
+    monkeypatch.setattr("mithril_nb.stages.xla.dump._unknown", set())
 
 
 def test_only_unsupported_options_are_dropped() -> None:

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from mithril_nb.cost.memory.liveness import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, LiveRange
 from mithril_nb.cost.memory.producers import Makers
-from mithril_nb.stages.xla.buffers import Buffer, Held
-from mithril_nb.stages.xla.live_ranges import LiveRanges
+from mithril_nb.stages.xla.memory import Buffer, Held, LiveRanges
 
 _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
 """Kinds of buffers that count. Thread-local buffers are left out: they are a few bytes on the stack."""

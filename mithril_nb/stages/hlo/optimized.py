@@ -12,15 +12,7 @@ from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
 from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts
 from mithril_nb.stages.hlo.text import Computation, orders_of, read_module, tidy
 from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
-from mithril_nb.stages.inference import (
-    Draft,
-    Shares,
-    attribute,
-    blend,
-    by_place,
-    majority,
-    pass_on,
-)
+from mithril_nb.stages.inference import Draft, Shares, attribute, blend, by_place, majority, pass_on
 from mithril_nb.stages.records import Equation, Instruction, Origin
 from mithril_nb.stages.trace.provenance.tags import Marks
 
@@ -73,13 +65,8 @@ class _Module:
         op_names: Mapping[str, str],
         read: ReadSources | None,
     ):
-        self._tags, self._equations, self._inputs, self._refine = (
-            tags,
-            equations,
-            inputs,
-            refine,
-        )
-        self._op_names, self._read = op_names, read
+        self._tags, self._equations, self._inputs = tags, equations, inputs
+        self._refine, self._op_names, self._read = refine, op_names, read
         self._title, computations = read_module(text)
         # A collective without listed groups uses all devices, so the counts are shown.
         self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
@@ -312,14 +299,14 @@ class _Module:
             return
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
         draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
-        weights = [one.work for one in counted]
-        if not any(weight for one, weight in zip(counted, weights, strict=True) if one.shares):
-            weights = [1.0] * len(counted)
-        shares = blend((one.shares, weight) for one, weight in zip(counted, weights, strict=True))
+        weighed = [(one, one.work) for one in counted]
+        if not any(weight for one, weight in weighed if one.shares):
+            weighed = [(one, 1.0) for one in counted]
+        shares = blend((one.shares, weight) for one, weight in weighed)
         if shares:
             draft.shares = shares
             draft.take_lines(counted)
-            draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
+            draft.role = majority((one.role, weight) for one, weight in weighed)
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
         is_moved = any(one.id in self._moves for one in inner)
         if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
@@ -356,16 +343,12 @@ class _Module:
     def _hand_in(self) -> None:
         """Connect the parameters of a called computation to the operands of its callers."""
         for computation in self._order:
-            for caller, _ in self._callers.get(computation.name, ()):
-                for line in computation.instructions:
-                    if line.opcode != "parameter" or not line.literal.isdigit():
-                        continue
+            callers = [one for one, _ in self._callers.get(computation.name, ()) if one.opcode in ("fusion", "call")]
+            for line in computation.instructions if callers else ():
+                if line.opcode == "parameter" and line.literal.isdigit():
                     number = int(line.literal)
-                    if number < len(caller.operands) and caller.opcode in (
-                        "fusion",
-                        "call",
-                    ):
-                        self._drafts[line.name].operands += (caller.operands[number],)
+                    given = tuple(one.operands[number] for one in callers if number < len(one.operands))
+                    self._drafts[line.name].operands += given
 
     def _keep_moves(self) -> None:
         """Give moves without a producer or user the block of their loop, or inside a fusion, of the fusion."""

@@ -8,7 +8,7 @@ The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -298,41 +298,30 @@ def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources
 
 
 def _resolve(
-    functions: Mapping[str, _Function],
-    tags: Marks,
-    equations: Mapping[str, Equation],
-    read: ReadSources | None,
+    functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation], read: ReadSources | None
 ) -> tuple[Instruction, ...]:
-    callers: dict[str, set[str]] = {name: set() for name in functions}
-    callers["main"] = {""}
-
-    def around(function: _Function, op: str) -> Set[str]:
-        """Return the equations that the tags of an op are relative to."""
+    def around(function: _Function, op: str, outside: Set[str]) -> Set[str]:
+        """Return the equations that the tags of an op are relative to, given those of its function."""
         body = function.bodies.get(op)
-        if body is None:
-            return callers[function.name]
-        return ids_of(function.locations[body], around(function, body), tags, equations)
+        return outside if body is None else ids_at(function.name, body, outside)
 
-    for _ in functions:  # Callers usually come before their callees; repeat until nothing is added.
-        before = {name: len(ids) for name, ids in callers.items()}
-        for function in functions.values():
-            for callee, op in function.calls:
-                known = callers.setdefault(callee, set())
-                if len(known) < tags.most_callers:
-                    known.update(ids_of(function.locations[op], around(function, op), tags, equations))
-        if before == {name: len(ids) for name, ids in callers.items()}:
-            break
+    def ids_at(name: str, op: str, outside: Set[str]) -> frozenset[str]:
+        function = functions[name]
+        return ids_of(function.locations[op], around(function, op, outside), tags, equations)
+
+    callers = callers_of({name: one.calls for name, one in functions.items()}, ids_at, tags.most_callers)
     drafts: dict[str, Draft] = {}
     for function in functions.values():
+        outside = callers[function.name]
         drafts[function.draft.id] = function.draft
         if function.name != "main":
-            attribute(function.draft, callers[function.name], equations)
+            attribute(function.draft, outside, equations)
             function.draft.origin = "inferred" if function.draft.origin else None
-        holders = {body: around(function, op) for op, body in function.bodies.items()}
+        holders = {body: around(function, op, outside) for op, body in function.bodies.items()}
         places = {(function.locations[draft.id], function.bodies.get(draft.id)) for draft in function.ops}
         ids = {
-            (place, body): ids_of(place, callers[function.name] if body is None else holders[body], tags, equations)
-            for place, body in places
+            (place, body): ids_of(place, outside if body is None else holders[body], tags, equations)
+            for place, body in places  # many ops share a location
         }
         for draft in function.ops:
             attribute(draft, ids[function.locations[draft.id], function.bodies.get(draft.id)], equations)
@@ -343,14 +332,14 @@ def _resolve(
 
 
 def callers_of(
-    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Marks, equations: Container[str]
+    calls: Mapping[str, Sequence[tuple[str, str]]], ids_at: Callable[[str, str, Set[str]], Set[str]], most: int
 ) -> dict[str, set[str]]:
     """Return the ids of the equations that call each function; the id for `main` is empty.
 
     Args:
         calls: For each function the functions it calls, each with the location of the call.
-        tags: Reads the tags of the equations in locations.
-        equations: The ids of all equations.
+        ids_at: Returns the equations of a call, given its function, its location and the callers of the function.
+        most: Number of callers of a function after which no more are added.
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
@@ -360,7 +349,9 @@ def callers_of(
         for name in changed:
             followed[name] = len(callers[name])
             for callee, location in calls[name]:
-                callers.setdefault(callee, set()).update(ids_of(location, callers[name], tags, equations))
+                known = callers.setdefault(callee, set())
+                if len(known) < most:
+                    known.update(ids_at(name, location, callers[name]))
         if not changed:
             break
     return callers

@@ -105,7 +105,11 @@ class _Reader:
                 self._line += 1
             elif one.operation.name != "sdy.mesh":
                 raise _UnknownError
-        callers = callers_of(self._calls, self._tags, self._order)
+        callers = callers_of(
+            self._calls,
+            lambda _, location, outside: ids_of(location, outside, self._tags, self._order),
+            self._tags.most_callers,
+        )
         links: list[_Links] = []
         for name, ops in others.items():
             ids, equations = self._links_of(ops, callers[name])
@@ -219,9 +223,7 @@ class _Reader:
 
 
 def _infer(
-    links: list[tuple[str, ...]],
-    left: list[tuple[int, Any]],
-    equations_of: Callable[[Any], tuple[str, ...]],
+    links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], tuple[str, ...]]
 ) -> None:
     """Give ops without a block the equations of their operands or users, where these have them.
 
@@ -241,7 +243,7 @@ def _infer(
         return one
 
     for op, one in order.items():
-        one.prefers_users = op.name.endswith((".constant", ".iota"))
+        one.prefers_users = op.name.endswith(_ASKS_USERS)
         makers = list(_makers(op))
         one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
         one.users = [near(user) for user in _users(op.results)]

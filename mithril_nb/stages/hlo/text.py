@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +15,8 @@ from mithril_nb.stages.records import Instruction
 _USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
 # For example: /*index=5*/: XLA numbers every fifth item of a long list
 _INDEX = re.compile(r"/\*index=\d+\*/")
+_CONFIG = re.compile(r"backend_config=\{.*")
+_DECODER = json.JSONDecoder()
 _USUAL_METADATA = re.compile(r', metadata=\{op_name="[^"\\{}]*"[^"{}]*\}')
 """A common case of `_NOISE`; a pattern that starts with plain text is several times faster."""
 
@@ -130,3 +134,27 @@ def _plain_layouts(text: str) -> str:
 def _layout(axes: str) -> str:
     order = [int(axis) for axis in axes.split(",") if axis]
     return "]" if order == sorted(order, reverse=True) else f"]{{{axes}}}"
+
+
+def fingerprint(text: str) -> bytes:
+    r"""Return a hash that is equal for two texts of the same module, and different otherwise.
+
+    XLA prints a backend's configuration as a map, in any order.
+
+    Examples:
+        >>> fingerprint('  a, backend_config={"b":1,"c":2}\n') == fingerprint('  a, backend_config={"c":2,"b":1}\n')
+        True
+        >>> fingerprint('  a, backend_config={"b":12}\n') == fingerprint('  a, backend_config={"b":21}\n')
+        False
+    """
+    return hashlib.blake2b(_CONFIG.sub(_in_order, text).encode(), digest_size=16).digest()
+
+
+def _in_order(found: re.Match[str]) -> str:
+    config = found.group()
+    start = len("backend_config=")
+    try:
+        value, end = _DECODER.raw_decode(config, start)
+    except ValueError:  # a backend's configuration is not always JSON
+        return config
+    return f"{config[:start]}{json.dumps(value, sort_keys=True)}{config[end:]}"

@@ -7,10 +7,10 @@ from typing import Any
 from mithril_nb.display import renderer
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
-from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.stages.xla.buffers import Buffer
+from mithril_nb.stages.xla.kernels import Kernel
+from mithril_nb.stages.xla.memory import Buffer
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.viz.bundles import Bundle
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout

@@ -16,9 +16,9 @@ from mithril_nb.display import Shown
 from mithril_nb.stages.hlo.syntax import OPERAND
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.inference import blend, by_place, majority
-from mithril_nb.stages.machine.machine_code import disassemble, read_ptx
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
 
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from"
