@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
@@ -50,17 +50,24 @@ class Draft:
             found = self.children[part] = Draft(key, name, kind, block, self)
         return found
 
+    def walk(self) -> Iterator[Draft]:
+        """Yield the node and all nodes inside it, each before its children."""
+        stack = [self]
+        while stack:
+            one = stack.pop()
+            yield one
+            stack.extend(one.children.values())
+
+    def add_counts(self, others: Iterable[Draft]) -> None:
+        """Add the counts of other nodes to its counts."""
+        self.counts = [sum(column) for column in zip(self.counts, *(other.counts for other in others), strict=True)]
+
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
     """Fold every level of a tree, from the bottom up; return the visible key for each hidden key."""
     hidden: dict[str, str] = {}
     known: dict[Hashable, int] = {}
-    stack, order = [root], []
-    while stack:
-        draft = stack.pop()
-        order.append(draft)
-        stack.extend(draft.children.values())
-    for draft in reversed(order):
+    for draft in reversed([*root.walk()]):
         _sign(draft, known)
         if not draft.children:  # most are instructions
             continue
@@ -113,8 +120,7 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
         first.members.append(other)
         first.repeat += 1
         _hide(other, first, hidden)
-    total = zip(first.counts, *(other.counts for other in others), strict=True)
-    first.counts = [sum(column) for column in total]
+    first.add_counts(others)
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
@@ -218,8 +224,8 @@ def _fold_run(
         group.repeat, group.order, group.shape = count, first[0].order, first[-1].shape
         found[part] = sources, group
     parts = {child.key: part for part, child in draft.children.items()}
+    group.add_counts(run)
     for at, child in enumerate(run):
-        group.counts = [mine + its for mine, its in zip(group.counts, child.counts, strict=True)]
         del draft.children[parts[child.key]]
         if at < period:
             group.children[parts[child.key]] = child
@@ -298,8 +304,8 @@ def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tupl
     for inner, child in found:
         group.children[inner] = child
         child.parent = group
-        group.counts = [mine + its for mine, its in zip(group.counts, child.counts, strict=True)]
         del draft.children[inner]
+    group.add_counts(child for _, child in found)
     group.order = min(child.order for _, child in found)
     group.shape = found[-1][1].shape
     draft.children[part] = group

@@ -126,27 +126,23 @@ def _planted(
         if one.id in owners:
             region = region_of(one)
             if region.is_call:
-                place_of_body = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
+                home = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
             else:
                 part = (place.key, region.kind, one.role)
                 number = counted[part] = counted.get(part, -1) + 1
-                place_of_body = place.child(f"{region.kind}:{number}", region.name, region.look, block)
-                place_of_body.note = region.note
-            place_of_body.ids.append(one.id)
-            place_of_body.order = place_of_body.order or order
-            place_of_body.role, place_of_body.opcode = one.role, one.opcode
-            place_of_body.source = one.source[0] if one.source else ""
-            homes[one.id] = place_of_body
-            bodies[one.id] = place_of_body, region
+                home = place.child(f"{region.kind}:{number}", region.name, region.look, block)
+                home.note = region.note
+            bodies[one.id] = home, region
         else:
-            leaf = place.child(f"={one.id}", one.opcode, "instruction", block)
-            leaf.ids.append(one.id)
-            leaf.order, leaf.opcode, leaf.shapes, leaf.role = order, one.opcode, one.shapes, one.role
+            home = place.child(f"={one.id}", one.opcode, "instruction", block)
             taken = (by_id[operand].shapes if operand in by_id else () for operand in one.operands)
-            leaf.takes = tuple(shapes[0] if shapes else None for shapes in taken)
-            leaf.source = one.source[0] if one.source else ""
-            leaf.shape = shapes_text(one.shapes)
-            homes[one.id] = leaf
+            home.takes = tuple(shapes[0] if shapes else None for shapes in taken)
+            home.shapes, home.shape = one.shapes, shapes_text(one.shapes)
+        home.ids.append(one.id)
+        home.order = home.order or order
+        home.role, home.opcode = one.role, one.opcode
+        home.source = one.source[0] if one.source else ""
+        homes[one.id] = home
     return homes
 
 
@@ -226,11 +222,7 @@ def _measure(
 
     A compiler may place bodies and fusions anywhere: nodes that have a position in another stage keep it.
     """
-    stack, drafts = [root], []
-    while stack:
-        draft = stack.pop()
-        drafts.append(draft)
-        stack.extend(draft.children.values())
+    drafts = [*root.walk()]
     homes = {id: draft for draft in drafts for id in draft.ids}
     users: dict[str, list[str]] = {}
     for source, target, _ in flows:
@@ -240,11 +232,9 @@ def _measure(
             instruction = by_id[one]
             if instruction.opcode != "parameter":
                 draft.counts[ROLES.index(instruction.role) if instruction.role else 3] += 1
-        for child in draft.children.values():
-            draft.counts = [mine + its for mine, its in zip(draft.counts, child.counts, strict=True)]
-        first = [child.order for child in draft.children.values() if child.counts[0]] or [
-            child.order for child in draft.children.values()
-        ]
+        draft.add_counts(draft.children.values())
+        children = draft.children.values()
+        first = [child.order for child in children if child.counts[0]] or [child.order for child in children]
         if first and draft.kind != "input":
             draft.order = min(first)
         if draft.key in places:

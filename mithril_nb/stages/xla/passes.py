@@ -66,7 +66,7 @@ class Pass(Shown):
     @cached_property
     def changes(self) -> Changes:
         """The instructions it added, removed, rewrote and moved."""
-        return changes_between(self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt"))
+        return changes_between(*self.written)
 
     @property
     def diff(self) -> str:
@@ -79,7 +79,7 @@ class Pass(Shown):
 
     def diff_lines(self) -> Iterator[str]:
         """Yield the lines of `diff` one by one, computed on demand."""
-        found = differences(*(computations(self._dump.text(name, "txt")) for name in (self._from, self._to)))
+        found = differences(*map(computations, self.written))
         return (line for difference in found for line in hunks(*difference))
 
 
@@ -118,19 +118,14 @@ class Outcome:
     def without_pass(self) -> str:
         """The outcome without the pass: `"fused into tanh_fusion"`."""
         first = f"rewritten into {self.opcode}{_by(self.rewritten)}, then " if self.opcode else ""
-        return (
-            first
-            + {
-                "kept": f"kept as {self.into}",
-                "fused": f"fused into {self.into}",
-                "merged": f"merged with {self.into}",
-                "rewritten": f"rewritten into {self.into}",
-                "inlined": "inlined",
-                "simplified": self.reason or "simplified away",
-                "dropped": f"dropped: {self.reason}",
-                "unknown": f"unknown: {self.reason}" if self.reason else "unknown",
-            }[self.became]
-        )
+        words = {
+            "kept": f"kept as {self.into}",
+            "fused": f"fused into {self.into}",
+            "merged": f"merged with {self.into}",
+            "rewritten": f"rewritten into {self.into}",
+            "simplified": self.reason or "simplified away",
+        }
+        return first + words.get(self.became, f"{self.became}: {self.reason}" if self.reason else self.became)
 
     def __str__(self) -> str:
         of = f" (equation {', '.join(self.equations)})" if self.equations else ""
@@ -247,7 +242,7 @@ class Histories:
         self.vanished: dict[str, Pass] = {}
         names: set[str] | None = None
         for one in passes:
-            if names is None:
+            if names is None:  # each pass starts where the one before ended
                 names = set(instruction_names(one._dump.text(one._from, "txt")))
             after = set(instruction_names(one._dump.text(one._to, "txt")))
             for name in after - names:
