@@ -39,15 +39,7 @@ class Operation:
 
 
 def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
-    r"""Return the operations of each computation of a module, in the order they are first run, the entry first.
-
-    Args:
-        text: The result of `compiled.as_text()`.
-
-    Examples:
-        >>> operations("ENTRY %f (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0)\n}")
-        ((Operation(opcode='parameter', results=(('f32', (2,)),), operands=(), runs=(), is_root=True),),)
-    """
+    """Return the operations of each computation of a module, in the order they are first run, the entry first."""
     _, bodies = bodies_of(text)
     runs = {
         name: [callee for line in body.instructions for how, callee in runs_of(line, body, bodies)[0]]
@@ -106,22 +98,7 @@ class _Computation:
 
 
 def parse(text: str) -> tuple[tuple[Operation, ...], ...]:
-    """Return the operations of each computation of a readable module, as `operations` does for the original.
-
-    Args:
-        text: The result of `readable`. Lines in another form are skipped.
-
-    Examples:
-        >>> from mithril_nb.stages.hlo.readable import readable
-        >>> from mithril_nb.stages.hlo.readable_bodies import operations
-        >>> module = '''HloModule f
-        ... ENTRY %main (x.1: f32[2]) -> f32[2] {
-        ...   %x.1 = f32[2]{0} parameter(0)
-        ...   ROOT %tanh.2 = f32[2]{0} tanh(%x.1)
-        ... }'''
-        >>> parse(str(readable(module))) == operations(module)
-        True
-    """
+    """Return the same for a readable module; lines in another form are skipped."""
     return _Reader(text).result()
 
 

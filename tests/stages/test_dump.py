@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +24,7 @@ from jax_programs import spec
 from mithril_nb.atomic_write import HELD
 from mithril_nb.inspection import inspect
 from mithril_nb.stages.jit.jax_jit import without_compilation_cache
-from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.dump import FILES, KERNELS, Dump, compile_with
 
 ALONE = "import sys; from mithril_nb.stages.xla.dump import Dump; assert 'jax' not in sys.modules; "
 """Starts Python code with a `Dump` and without JAX, which takes seconds to import."""
@@ -263,3 +264,44 @@ def test_cache_state_is_restored_after_an_error(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="no"):
         compiles()
     assert (cache._cache_checked, cache._cache_used) == (True, True)
+
+
+def test_only_unsupported_options_are_dropped() -> None:
+    tried = []
+
+    def compile(options: Any) -> Any:
+        tried.append(set(options))
+        for name in ("xla_dump_emitter_re", "xla_dump_compact_gte"):
+            if name in options:
+                raise RuntimeError(f"INVALID_ARGUMENT: No such compile option: '{name}'")
+        return options
+
+    asked = {**FILES, **KERNELS, "xla_dump_to": "here"}
+    told = compile_with(asked, {"xla_cpu_enable_fast_math": True}, compile)
+    assert told == {"xla_cpu_enable_fast_math": True, "xla_dump_to": "here"}
+    assert tried[0] == asked.keys() | {"xla_cpu_enable_fast_math"}
+    assert len(tried) == 3
+    compile_with(asked, {}, compile)
+    assert tried[3:] == [{"xla_dump_to"}], "an unsupported option is passed only once"
+
+
+def test_user_options_are_kept() -> None:
+    def compile(options: Any) -> None:
+        if options["xla_dump_emitter_re"] != "llvm|mlir":
+            raise AssertionError(options)
+        raise RuntimeError("No such compile option: 'xla_dump_emitter_re'")
+
+    with pytest.raises(RuntimeError, match="No such compile option: 'xla_dump_emitter_re'"):
+        compile_with(KERNELS, {"xla_dump_emitter_re": "llvm|mlir"}, compile)
+
+
+def test_other_compiler_errors_are_raised_unchanged() -> None:
+    count = []
+
+    def compile(options: Any) -> None:
+        count.append(1)
+        raise ValueError("RESOURCE_EXHAUSTED: out of memory")
+
+    with pytest.raises(ValueError, match="RESOURCE_EXHAUSTED"):
+        compile_with(KERNELS, {}, compile)
+    assert len(count) == 1

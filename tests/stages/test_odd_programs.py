@@ -13,7 +13,6 @@ from jax_programs import spec
 from mithril_nb.inspection import inspect
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jit import jax_jit
-from mithril_nb.stages.xla.kernel_code import llvm_lines
 
 
 @jax.jit
@@ -88,13 +87,6 @@ def test_a_result_may_cause_the_error() -> None:
     found = inspect(lambda x: (x, "abc"), spec(3))
     assert "not a valid JAX type" in found.stage("jaxpr").unavailable
     assert found.stage("jaxpr").unavailable == found.stage("hlo").unavailable
-
-
-def test_each_kernel_of_a_module_has_its_own_lines() -> None:
-    module = "@t = global i32 0\ndefine i32 @a() {\n  %1 = load i32, ptr @t\n  ret i32 %1\n}\n"
-    module += "define i32 @b() {\n  ret i32 1\n}\n"
-    assert [line for line, _, _ in llvm_lines(module, "b")] == ["define i32 @b() {", "  ret i32 1", "}"]
-    assert [line for line, _, _ in llvm_lines(module, "a")][:2] == ["@t = global i32 0", "define i32 @a() {"]
 
 
 def test_concurrent_compilations_restore_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:

@@ -83,6 +83,7 @@ def _pair_backward(
 ) -> None:
     """Match backward passes to calls, the last call's first; instructions between the calls of a round join it."""
     runs = _runs(draft, "backward")
+    # Only if both directions have equally many calls is it known which backward pass belongs to which call.
     total = Counter(run.part for run in runs)
     done: Counter[str] = Counter()
     current: int | None = None

@@ -13,8 +13,11 @@ from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
 
 _PERIODS = 40
 """Number of distances between equal neighbours that are tried as the length of a round."""
+# A level that is still too large after this many runs of one role is grouped into buckets.
 _MOST_RUNS = 8
+# More loose instructions than this between blocks hide the blocks.
 _MOST_LOOSE = 6
+# Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
 
 
@@ -68,7 +71,7 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
     hidden: dict[str, str] = {}
     known: dict[Hashable, int] = {}
     for draft in reversed([*root.walk()]):
-        _sign(draft, known)
+        _sign(draft, known)  # after its children, whose signatures it contains
         if not draft.children:  # most are instructions
             continue
         _fold_equal(draft, hidden, like)
@@ -164,6 +167,7 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
         if token in last:
             distances[at - last[token]] += 1
         last[token] = at
+    # The most frequent distances first: trying all would take quadratic time.
     best: tuple[int, int, int] | None = None
     for period, _ in sorted(distances.items(), key=lambda item: (-item[1], item[0]))[:_PERIODS]:
         start = 0
@@ -193,6 +197,7 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
             if run is None or len(draft.children) <= most:
                 break
             start, period, count = run
+            # One op in a row, or a run in a small part of the level, would not make the level clearer.
             is_one_op = period == 1 and plain[start].kind == "instruction"
             if is_one_op or 20 * period * count < len(plain):
                 break

@@ -20,6 +20,7 @@ from mithril_nb.stages.records import LOSS, OPTIMIZER, ROLES, Role
 
 Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
 ROOT = ""
+# With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})
 MOST = 25

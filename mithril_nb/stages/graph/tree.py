@@ -15,8 +15,10 @@ from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, Stage
 
+# For example: params in params['linear_0.weight'] and state in state[0].mu
 _ARGUMENT = re.compile(r"[.\[]")
 _FEW_INPUTS = 3
+# Ops without a counterpart in other stages, which compute nothing.
 _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
 
 
@@ -223,7 +225,7 @@ def _measure(
     A compiler may place bodies and fusions anywhere: nodes that have a position in another stage keep it.
     """
     drafts = [*root.walk()]
-    homes = {id: draft for draft in drafts for id in draft.ids}
+    homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_planted`: inputs were gathered since
     users: dict[str, list[str]] = {}
     for source, target, _ in flows:
         users.setdefault(source, []).append(target)

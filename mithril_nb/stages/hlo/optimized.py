@@ -71,6 +71,7 @@ class _Module:
         # A collective without listed groups uses all devices, so the counts are shown.
         self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
         computations.sort(key=lambda one: not one.is_entry)
+        # If a damaged text has two computations of one name, the first counts.
         self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = orders_of(computations, self._computations)
         self._drafts: dict[str, Draft] = {}
@@ -267,7 +268,7 @@ class _Module:
         for computation in self._order:
             for line in computation.instructions if computation.is_entry else ():
                 if self._tags.is_in(line.op_name):
-                    depth = 0
+                    depth = 0  # a slash inside of brackets is part of a name: jit(a/b)/add
                     for place, char in enumerate(line.op_name):
                         depth += (char == "(") - (char == ")")
                         if char == "/" and depth == 0:
@@ -300,7 +301,7 @@ class _Module:
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
         draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
         weighed = [(one, one.work) for one in counted]
-        if not any(weight for one, weight in weighed if one.shares):
+        if not any(weight for one, weight in weighed if one.shares):  # nothing in it computes or moves data
             weighed = [(one, 1.0) for one in counted]
         shares = blend((one.shares, weight) for one, weight in weighed)
         if shares:

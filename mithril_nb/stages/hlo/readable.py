@@ -28,8 +28,11 @@ PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "fals
 
 # For example: .clone.1 of %add_fusion.clone.1: XLA makes names unique with such endings
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
+# For example: mu and linear_0.weight in state[0].mu['linear_0.weight']
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
+# Words with another meaning in the readable text, so no value gets them as its name.
 _TAKEN = ("inf", "nan", "true", "false", "return", "as")
+# Attributes of custom calls that describe how C code is called, not what it computes.
 _SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
 _PREPOSITIONS = {
     "reduce": "over", "broadcast": "along", "concatenate": "along", "reverse": "along", "sort": "along",

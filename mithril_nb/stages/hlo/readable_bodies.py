@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, names_in, without_layout
+from mithril_nb.stages.hlo.syntax import LAYOUT, HloLine, attribute_pairs, names_in
 from mithril_nb.stages.hlo.text import read_module
 
 NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
@@ -73,7 +73,7 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
         if all(params) and len(numbered) == sum(line.opcode == "parameter" for line in computation.instructions):
             body.params = [line for line in params if line is not None]
             body.lines = [line for line in body.lines if isinstance(line, str) or line.opcode != "parameter"]
-    for body in found.values():
+    for body in found.values():  # only now: whether a constant is folded depends on the bodies that its user runs
         _fold(body, found)
     run = {callee for body in found.values() for runs in body.runs.values() for _, callee in runs}
     ordered = sorted(found.values(), key=lambda body: (not body.is_entry, body.name in run))
@@ -86,6 +86,7 @@ def runs_of(
     """Return the computations that a line runs, each with the attribute, except computations that a word describes."""
     called, words = [], []
     for how, callee in body.runs[line.name]:
+        # A fusion of one operation is not a combiner, although its body looks like one.
         word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
         if word is not None and line.shapes and word[1] == line.shapes[0][0]:
             words.append((how, word[0]))
@@ -108,7 +109,7 @@ def described_by_word(bodies: Mapping[str, Body]) -> set[str]:
 def type_of(line: HloLine) -> str:
     """Return the printed type of a result, without layouts."""
     written = line.written.partition(" = ")[2]
-    return without_layout(written[: written.find(f" {line.opcode}(")])
+    return LAYOUT.sub("]", written[: written.find(f" {line.opcode}(")])
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+# XLA and MLIR shorten `float` and drop the underscores: f8e4m3fn, f8E4M3FN.
 _SMALL_FLOATS = (
     "float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz",
     "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu",
@@ -55,6 +56,7 @@ def read_xla(written: str) -> str:
 def _read(written: str, escape: re.Pattern[bytes], base: int) -> str:
     def byte(match: re.Match[bytes]) -> bytes:
         found = match.group(1)
+        # Damaged text may contain a number above 255.
         return bytes([int(found, base) & 255]) if len(found) > 1 else _LETTERS.get(found, found)
 
     return escape.sub(byte, written.encode()).decode(errors="replace")

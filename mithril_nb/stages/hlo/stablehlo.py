@@ -20,12 +20,15 @@ from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.provenance.tags import Marks
 
+# For example: loc(#loc12), or loc("reduce_window_sum:"(#loc5)) of an argument; three levels of brackets are enough
 _LOC = re.compile(rf"{QUOTED}| loc\(((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED})*\))*\))*)\)")
 # For example: #loc3 = loc("x.py":4:2)
 _ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
+# For example: "jit(f)/add"(#loc3), a name for the location #loc3
 _NAME = re.compile(rf"({QUOTED})(?:\((#loc\d*)\))?")
 # For example: %3:2 = "stablehlo.reduce"(...)
 _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?((?:, %[\w#:]+)*) = )?"?([A-Za-z_][\w.$]*)"?')
+# For example: @relu, or @"a b": MLIR quotes a name with other characters
 _SYMBOL = r'@(?:"([^"]*)"|([\w.$-]+))'
 # For example: func.func private @relu(%arg0: tensor<4xf32>)
 _FUNC = re.compile(rf"func\.func (?:public |private )?{_SYMBOL}")
@@ -40,6 +43,7 @@ _GIVEN = re.compile(r"(%\w+): ")
 # For example: tensor<4x?xf32>
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
 _BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
+# For example: precision = [DEFAULT, DEFAULT], and before it contracting_dims = [1] x [0]
 _ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")
 
 

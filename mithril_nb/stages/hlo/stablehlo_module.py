@@ -14,6 +14,8 @@ from jaxlib.mlir import ir
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
 from mithril_nb.stages.trace.provenance.tags import Tags
 
+# This reader takes 0.7 s for 16,500 ops; printing them takes 0.7 s as well, and reading that text 3.9 s. Links need no
+# text. The tests compare both readers.
 _WHILE, _REDUCE = "stablehlo.while", "stablehlo.reduce"
 _PLAIN_REGIONS = frozenset(
     f"stablehlo.{name}"
@@ -247,7 +249,7 @@ def _infer(
         makers = list(_makers(op))
         one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
         one.users = [near(user) for user in _users(op.results)]
-    for _ in range(6):
+    for _ in range(6):  # as many rounds as `pass_on`, so that both readers stop at the same op
         if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
             break
     for at, op in left:
@@ -288,6 +290,7 @@ def _users(values: Iterable[Any]) -> Iterator[Any]:
 
 def _is_short(op: Any) -> bool:
     """Return whether MLIR prints a `reduce` on one line: its body is a single binary op."""
+    # StableHLO's printer checks the same in isReduceEligibleForCompactPrint.
     body = op.regions[0].blocks[0]
     ops = [one.operation for one in body.operations]
     if len(ops) != 2 or ops[0].name not in _COMMUTATIVE:

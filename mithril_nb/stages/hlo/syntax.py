@@ -25,6 +25,7 @@ QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 # For example: ROOT %add.1 = f32[4]{0} add(%x, %y)
 _HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
+# One group, so that `findall` returns plain names: the passes of a large program are hundreds of megabytes.
 _INSTRUCTION = re.compile(r"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _NAME = re.compile(r"%?([\w.\-]+)")
 _OPCODE = re.compile(r"[\w\-]+")
@@ -39,20 +40,24 @@ _RESULT_LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
 _QUOTED = re.compile(QUOTED)
 # For example: op_name="jit(f)/add" in metadata={...}
 _OP_NAME = re.compile(rf"op_name=({QUOTED})")
-# For example: stack_frame_id=3 in metadata={...} with jax 0.10 and 0.12; other texts have source_file and source_line
+# For example: stack_frame_id=3 in metadata={...}, a row of the tables at the start of the text, since jax 0.9
+# (openxla/xla#36953). Older texts, and xla_hlo_print_inline_stack_frames (openxla/xla#36975), have source_file and
+# source_line.
 _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _FILE, _FILE_LINE = re.compile(rf"source_file=({QUOTED})"), re.compile(r"source_line=(\d+)")
 _FILE_END = re.compile(r"source_end_line=(\d+)")
 # For example: calls=%fused_computation
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+# For example: x and y in add(x, y); jax 0.4 also wrote types: bitcast(f64[1]{0} %x)
 _OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
 _NAMED = re.compile(rf"\b({'|'.join(COMPUTATIONS)})=(\{{[^}}]*\}}|[\w.\-]+)")
 # For example: branch_computations={%a, %b}
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
 # For example: ]{1,0:T(8,128)} on a TPU, ]{1,0} elsewhere
 LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
-# For example: known_trip_count":{"n":"10"} in backend_config={...}
+# For example: known_trip_count":{"n":"10"} in backend_config={...}; older texts quote the whole configuration
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
+# For example: "flops":"64" in the configuration of a Pallas kernel, the only place with the work of a custom call
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
 _GROUPS = re.compile(
@@ -66,6 +71,7 @@ for _ in range(4):  # as deep as XLA nests them
     _BRACES = r"\{(?:[^{}\"]++|" + QUOTED + "|" + _BRACES + r")*+\}"
 NOISES = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
 NOISE = re.compile(rf", (?:{'|'.join(NOISES)})=(?:{_BRACES}|{QUOTED}|[^,{{\n]*)")
+# Possessive repeats (`++`): a line in another form fails at once, instead of after every way to split its names.
 _NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
 _USUAL = re.compile(
     rf"\s+(ROOT )?(%?)([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
@@ -125,6 +131,7 @@ def opened_by(line: str) -> str:
         >>> opened_by("ENTRY %main (x: f32[2]) -> f32[2] {"), opened_by("region_0.1 {"), opened_by("  x = add(y)")
         ('main', 'region_0.1', '')
     """
+    # Nearly all lines are indented, and need no pattern.
     match = None if line[:1] in ("", " ", "}") else _COMPUTATION.match(line)
     return "" if match is None else match.group(1)
 
@@ -180,16 +187,6 @@ def layout_in(line: str) -> tuple[int, ...]:
     return tuple(map(int, found[1].split(","))) if found else ()
 
 
-def without_layout(type: str) -> str:
-    """Return a type without layouts.
-
-    Examples:
-        >>> without_layout("(f32[2,3]{0,1:T(8,128)}, s32[])")
-        '(f32[2,3], s32[])'
-    """
-    return LAYOUT.sub("]", type)
-
-
 def split(text: str) -> list[str]:
     """Return the parts between commas that are outside of brackets and quotes.
 
@@ -219,7 +216,7 @@ def read_line(line: str) -> HloLine | str:
 
 
 def _usual_line(line: str) -> HloLine | None:
-    """Return the instruction on a line in the usual form, in a third of the time."""
+    """Return the instruction on a line in the usual form, in about half of the time."""
     match = _USUAL.match(line)
     if match is None:
         return None
@@ -275,6 +272,7 @@ def _made(
     calls: list[tuple[str, str]] = _CALLED.findall(attributes) if attributes else []
     for branches in _BRANCHES.findall(attributes) if "_computations={" in attributes else ():
         calls.extend(("branch", name) for name in names_in(branches))
+    # XLA itself prints large constants as {...}; JAX, which prints HLO before the passes, writes them out.
     shown_literal = "{...}" if opcode == "constant" and len(literal) > 200 else literal
     return HloLine(
         name,

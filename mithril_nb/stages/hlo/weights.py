@@ -17,6 +17,7 @@ MOVING = frozenset(
 )
 """Opcodes that move or name data, and compute nothing."""
 
+# A hundredth of an addition: moved data adds its block, but hardly changes the shares of blocks that compute.
 _MOVED = 0.01
 _FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
 """Opcodes that leave no code in a kernel."""
@@ -40,6 +41,7 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
         elif line.opcode == "convolution":
             window = _WINDOW.search(line.attributes)
             inner = prod(sizes_in(window.group(1).replace("x", ","))) if window else 1
+            # The window has the spatial sizes only; the labels show which axis of the kernel has the input channels.
             kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
             labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
             if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):

@@ -41,6 +41,7 @@ _OTHER_PROGRAM = "XLA compiled a different program the second time; request this
 
 
 Value = TypeVar("Value")
+# XLA does not report when its passes are finished, so its folder is polled.
 _INTERVAL_S = 0.02
 
 

@@ -11,12 +11,15 @@ from typing import Any
 
 from mithril_nb.stages.hlo.syntax import split
 
+# For example: .visible .entry add_fusion(
 _PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]*?([\w$.]+)\s*\(", re.MULTILINE)
+# For example: @%p1 bra $L__BB0_2; where @%p1 is a condition
 _PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*)")
 _OPCODE = re.compile(r"^  (?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
 """An instruction; its continuation lines, such as the cases of a switch, are indented more."""
 _CALLEE = re.compile(r"@(\"[^\"]*\"|[\w.$-]+)\(")
 _VALUE = re.compile(r"%(?:[\w.\-$]+|\"[^\"]*\")|@(?:[\w.\-$]+|\"[^\"]*\")")
+# For example: `, !tbaa !3` and `, align 4`, which do not change the operation
 _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 
 
@@ -133,6 +136,7 @@ def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
         [('  ret;', 'ret', ())]
     """
     for head in _PTX_HEAD.finditer(text):
+        # Names in PTX have no dots.
         if head.group(1) != symbol.replace(".", "_") and head.group(1) != symbol:
             continue
         start = text.find("{", head.end())
@@ -198,6 +202,7 @@ def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, 
         if line.startswith("}"):
             inside = False
     used = {value for line in body for value in _VALUE.findall(line)}
+    # Globals come before the functions, and which are used is known only now.
     for line in module.splitlines():
         if (name := _VALUE.match(line)) and name.group() in used and line.startswith("@"):
             yield line, "", ()

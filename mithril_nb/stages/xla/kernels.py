@@ -23,7 +23,9 @@ from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from"
 _NO_IR = "XLA wrote no unoptimized LLVM IR for this kernel"
+# For example: define void @add_fusion(ptr %0), or @"wrapped tanh.1"; a GPU's one file has all kernels
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
+# For example: the dots of add.fusion.1, whose kernel on a GPU is add_fusion_1
 _UNPLAIN = re.compile(r"[^\w]")
 
 

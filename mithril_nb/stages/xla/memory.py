@@ -10,12 +10,16 @@ from mithril_nb.display import Shown
 from mithril_nb.stages.xla.dump import Dump
 
 _BUFFERS, _LIVE_RANGES = "after_optimizations-buffer-assignment", "after_optimizations-live-range"
+# For example: allocation 3: size 64, parameter 2, shape |f32[16]| at ShapeIndex {}, maybe-live-out:
 _ALLOCATION = re.compile(r"^allocation (\d+): size (\d+)(.*?):?$")
+# For example: value: <9 while.7{1} @0> (size=32,offset=32): f32[8]{0}; a phi value has (phi) after its name
 _VALUE = re.compile(r"^ +value: <\d+ ([^\s{>]+)(\{[\d,]*\})?[^>]*> \(size=(\d+),offset=(\d+)\)")
 _PARAMETER = re.compile(r", parameter (\d+)\b")
+# The first match counts: an argument that XLA reuses for a result is both.
 _KINDS = {", parameter ": "parameter", ", constant": "constant", ", thread-local": "thread-local",
           ", maybe-live-out": "result"}  # fmt: skip
 """Kind of a buffer by the first attribute in XLA's text that matches."""
+# For example: 3:add.1 in the sequence, and add.1{}:1-2 among the ranges
 _PLACE = re.compile(r"^    (\d+):(\S+)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 

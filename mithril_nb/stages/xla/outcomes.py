@@ -148,7 +148,7 @@ class Outcomes:
             way = _Progress(name, self.last.get(name, "") if line is None else line.opcode)
             follow(_Copy(name, -1, way, tuple(equations), (place,), set()))
         while waiting:
-            copy = heappop(waiting)[2]
+            copy = heappop(waiting)[2]  # by the pass that removes it, so that each pass is parsed once
             for number, after in enumerate(self._after_pass(copy)):
                 place = (*copy.place, number)
                 if isinstance(after, Outcome):
@@ -171,6 +171,7 @@ class Outcomes:
             return [Outcome("unknown", way.first)]
         new = step.same(line) if line.op_name else step.nameless(line)
         new = [one for one in new if self._is_meant(one, copy.equations)] or new
+        # XLA gives the instructions of a rewrite the op name of the original: those of its opcode are its copies.
         copies = [one for one in new if one.opcode == line.opcode]
         if line.opcode == "call" and not copies:
             return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]

@@ -21,8 +21,10 @@ from mithril_nb.stages.xla.pass_changes import (
     shown,
 )
 
+# For example: 0003.simplification.after_algsimp.before_dce; in the middle of a pass, XLA omits the last part.
 _NUMBERED = re.compile(r"^\d+\..")
 _STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
+# XLA writes a file at the start of each pipeline under this name, also if an earlier pass changed the module.
 _START = "pipeline-start"
 _BEFORE = "before_optimizations"
 _NO_PASSES = "XLA wrote its files, but no passes"
@@ -242,7 +244,7 @@ class Histories:
         self.vanished: dict[str, Pass] = {}
         names: set[str] | None = None
         for one in passes:
-            if names is None:  # each pass starts where the one before ended
+            if names is None:  # each pass starts where the one before ended, so only the first needs both texts
                 names = set(instruction_names(one._dump.text(one._from, "txt")))
             after = set(instruction_names(one._dump.text(one._to, "txt")))
             for name in after - names:

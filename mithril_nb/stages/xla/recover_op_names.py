@@ -12,8 +12,10 @@ from mithril_nb.stages.hlo.syntax import HloLine, instruction_names
 from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.xla.passes import Histories
 
+# openxla/xla#9542: optimizations may drop metadata. The cost of a product is too large to be unattributed.
 CONTRACTIONS = frozenset({"dot", "convolution"})
 _MOVERS = frozenset({"transpose", "bitcast", "reshape", "copy", "convert", "reverse"})
+# XLA puts only a few instructions that move data after a product.
 _FARTHEST = 6
 
 
