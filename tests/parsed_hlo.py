@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.readable import expected_types, items_of, tuple_of
+from mithril_nb.stages.hlo.readable import expected_types, items_of
 from mithril_nb.stages.hlo.readable_bodies import NUMBER, bodies_of, described_by_word, runs_of
 from mithril_nb.stages.hlo.syntax import arrays_in, split
 
@@ -168,7 +168,7 @@ class _Reader:
                 row.operands.append(outer)
                 aliases.append(alias or outer)
         if row.opcode == "tuple" and not row.type:
-            row.type = tuple_of(body.type_of(operand) for operand in row.operands)
+            row.type = f"({', '.join(body.type_of(operand) for operand in row.operands)})"
         runs = "" if constant else found[3]
         row.words = [(how or "to_apply", word) for how, word in _WORD.findall(runs)]
         row.called = [(how, f"@{callee}") for how, callee in _NAMED.findall(runs)]

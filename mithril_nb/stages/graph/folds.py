@@ -55,7 +55,7 @@ class Draft:
 
     def walk(self) -> Iterator[Draft]:
         """Yield the node and all nodes inside it, each before its children."""
-        stack = [self]
+        stack: list[Draft] = [self]
         while stack:
             one = stack.pop()
             yield one

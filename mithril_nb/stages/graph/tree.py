@@ -17,6 +17,8 @@ from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, St
 
 # For example: params in params['linear_0.weight'] and state in state[0].mu
 _ARGUMENT = re.compile(r"[.\[]")
+# For example: .b1.0 of the id 4.b1.0 in a jaxpr, which is in branch 1 of equation 4
+_BRANCH = re.compile(r"\.b(\d+)(?=\.|$)")
 _FEW_INPUTS = 3
 # Ops without a counterpart in other stages, which compute nothing.
 _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
@@ -39,16 +41,6 @@ class Region:
     look: Literal["loop", "cond", "call"]
     note: str
     id: str
-
-    @property
-    def is_call(self) -> bool:
-        """Return whether it runs its contents exactly once."""
-        return self.look == "call"
-
-    def label(self, inner: str) -> str:
-        """Return the name of the branch that contains an instruction of a jaxpr, from its id; else `""`."""
-        branch = inner[len(self.id) + 1 :].partition(".")[0] if inner.startswith(f"{self.id}.") else ""
-        return f"branch {branch[1:]}" if branch[:1] == "b" and branch[1:].isdigit() else ""
 
 
 def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) -> StageGraph:
@@ -127,7 +119,7 @@ def _planted(
         place = _walk(outer, base, block) if block else outer
         if one.id in owners:
             region = region_of(one)
-            if region.is_call:
+            if region.look == "call":
                 home = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
             else:
                 part = (place.key, region.kind, one.role)
@@ -153,22 +145,15 @@ def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Regi
     if parent not in bodies:
         return root, ""
     home, region = bodies[parent]
-    if region.is_call and _block(one) != home.block and home.parent is not None:
-        # A call around whole blocks adds nothing to them: skip `remat` and `jit`.
-        while home.kind == "call" and home.parent is not None:
-            home = home.parent
-        return _region_above(home, root)
-    if region.look == "cond":
-        label = region.label(one.id)
-        home = home.child(f"branch:{label}", label, "branch", home.block) if label else home
+    if region.look == "call" and _block(one) != home.block and home.parent is not None:
+        # A call around whole blocks adds nothing to them: skip `remat` and `jit`, up to the region around them.
+        regions = (above for above in _line(home) if above.kind in ("loop", "cond", "branch"))
+        outer = next(regions, None)
+        return (root, "") if outer is None else (outer, outer.block)
+    branch = _BRANCH.match(one.id.removeprefix(region.id)) if region.look == "cond" else None
+    if branch is not None:
+        home = home.child(f"branch:branch {branch[1]}", f"branch {branch[1]}", "branch", home.block)
     return home, home.block
-
-
-def _region_above(home: Draft, root: Draft) -> tuple[Draft, str]:
-    place: Draft | None = home
-    while place is not None and place.kind not in ("loop", "cond", "branch"):
-        place = place.parent
-    return (place, place.block) if place is not None else (root, "")
 
 
 def _walk(start: Draft, base: str, block: str) -> Draft:
@@ -234,8 +219,9 @@ def _measure(
             instruction = by_id[one]
             if instruction.opcode != "parameter":
                 draft.counts[ROLES.index(instruction.role) if instruction.role else 3] += 1
-        draft.add_counts(draft.children.values())
         children = draft.children.values()
+        if children:  # most are instructions
+            draft.add_counts(children)
         first = [child.order for child in children if child.counts[0]] or [child.order for child in children]
         if first and draft.kind != "input":
             draft.order = min(first)

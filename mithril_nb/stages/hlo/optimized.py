@@ -102,9 +102,10 @@ class _Module:
                         shown_operands=line.operands,  # `operands` of a parameter grow by the operands of its callers
                         shapes=line.specs,
                         attributes=attribute_pairs(line.attributes) + _trips(line),
-                        # If the name is the whole program, the location is that of the call.
-                        places=(line.place,) if line.place and self._has_place(line) else (),
                     )
+                    # If the name is the whole program, the location is that of the call.
+                    if line.place and (not line.op_name or self._tags.is_in(line.op_name)):
+                        self._drafts[line.name].places = (line.place,)
                     for how, callee in line.calls:
                         if ranks.get(callee, -1) >= ranks[computation.name]:
                             continue  # Damaged: following a computation that calls itself would never end.
@@ -172,9 +173,6 @@ class _Module:
             draft.shares = blend((one.shares, weight) for one, weight in found)
             draft.role = majority((one.role, weight) for one, weight in found)
             draft.origin = "tagged" if draft.shares else None
-
-    def _has_place(self, line: HloLine) -> bool:
-        return not line.op_name or self._tags.is_in(line.op_name)
 
     def _hand_down_places(self) -> None:
         """Give instructions without a location the locations of the callers of their computation."""

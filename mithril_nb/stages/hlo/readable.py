@@ -212,7 +212,7 @@ class _Printer:
             within = {part.name for _, part in inline}
             runs += [f" {how}=@{self._titles[name]}" for how, name in called if name not in within]
             shown_line = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
-        if line.opcode == "tuple" and type == tuple_of(scope.types.get(operand, "") for operand in operands):
+        if line.opcode == "tuple" and type == f"({', '.join(scope.types.get(operand, '') for operand in operands)})":
             type = expected
         stated = "" if type == expected else f"{type} "
         name = scope.shown.get(line.name, "")
@@ -277,11 +277,6 @@ def items_of(type: str, index: str) -> str:
     """Return the type of one item of a tuple, or `""`."""
     items = split(type[1:-1]) if type.startswith("(") else []
     return items[int(index)] if index.isdigit() and int(index) < len(items) else ""
-
-
-def tuple_of(types: Iterable[str]) -> str:
-    """Return the type of a tuple."""
-    return f"({', '.join(types)})"
 
 
 def _base(name: str) -> str:

@@ -229,6 +229,7 @@ def _any_line(line: str) -> HloLine | str:
     match = _HEAD.match(line)
     if match is None:
         return line
+    root, sign, name = match.groups()
     place = match.end()
     type_end = _closing(line, place) + 1 if line[place : place + 1] == "(" else line.find(" ", place)
     start = line.find("(", type_end)
@@ -240,7 +241,9 @@ def _any_line(line: str) -> HloLine | str:
     op_name = _OP_NAME.search(dropped)
     metadata = _OP_NAME.sub("", dropped, 1)  # a scope may have any name, also `stack_frame_id=6`
     made = _made(
-        *match.groups(),
+        root,
+        sign,
+        name,
         line[place:type_end],
         opcode,
         line[start + 1 : end],
