@@ -25,21 +25,11 @@ from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.records import Read
-from mithril_nb.stages.xla.dump import (
-    FILES,
-    KERNELS,
-    LEAST_EFFORT,
-    NO_MACHINE_CODE,
-    PASSES,
-    Dump,
-    compile_with,
-)
+from mithril_nb.stages.xla.dump import FILES, KERNELS, LEAST_EFFORT, NO_MACHINE_CODE, PASSES, Dump, compile_with
 from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_passes
 from mithril_nb.stages.xla.recover_op_names import nameless, original_names
 
 _OTHER_PROGRAM = "XLA compiled a different program the second time; request this first in a new inspection"
-
-
 Value = TypeVar("Value")
 # XLA does not report when its passes are finished, so its folder is polled.
 _INTERVAL_S = 0.02
