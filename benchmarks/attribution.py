@@ -26,7 +26,8 @@ from benchmarks.corpus.modules import Make, steps
 from benchmarks.corpus.own_widths import by_width, own_widths
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages.hlo.text import Computation, HloLine, read_module
+from mithril_nb.stages.hlo.syntax import HloLine
+from mithril_nb.stages.hlo.text import Computation, read_module
 from mithril_nb.stages.hlo.weights import CALLING, flops
 from mithril_nb.stages.records import Equation, Instruction
 

@@ -26,7 +26,8 @@ PREFIX, SUFFIX = ".mithril_nb-", ".part"
 """Prefix and suffix of a temporary folder's name, around the random part."""
 LONGEST_WRITE_S = 3600.0
 """Without file locks, a temporary folder older than this is assumed to belong to a killed process."""
-_HELD = f"{PREFIX}held"
+HELD = f"{PREFIX}held"
+"""The file in a temporary folder that its process locks."""
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _FAR = 1 << 30
 """Offset of the lock, far behind the content: on Windows no other process can read locked bytes."""
@@ -58,7 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield target
         return
     remove_leftovers(target.parent)
-    folder, held = _new_folder(target.parent)
+    folder, held = locked_folder(target.parent)
     try:
         part = folder / target.name
         yield part
@@ -96,15 +97,16 @@ def write_text(path: str | os.PathLike[str], text: str, errors: str = "strict") 
         part.write_text(text, encoding="utf-8", errors=errors, newline="\n")
 
 
-def remove_leftovers(folder: Path, *, is_exclusive: bool = False) -> None:
-    """Remove the temporary folders of killed writes.
+def remove_leftovers(folder: Path, *, is_exclusive: bool = False, names: str = f"{PREFIX}*{SUFFIX}") -> None:
+    """Remove the temporary folders of killed processes.
 
     Args:
-        folder: The folder that contains the written files.
+        folder: The folder that contains them.
         is_exclusive: True if no other process writes there, so that every temporary folder is a leftover.
+        names: Pattern of their names.
     """
     with suppress(OSError):
-        for found in folder.glob(f"{PREFIX}*{SUFFIX}"):
+        for found in folder.glob(names):
             if is_exclusive or _is_abandoned(found):
                 shutil.rmtree(found, ignore_errors=True)
 
@@ -143,19 +145,19 @@ def lock_file(file: IO[bytes] | int) -> bool | None:
     return True
 
 
-def _new_folder(parent: Path) -> tuple[Path, IO[bytes]]:
+def locked_folder(parent: Path, prefix: str = PREFIX, suffix: str = SUFFIX) -> tuple[Path, IO[bytes]]:
     """Return a new temporary folder and a file in it that stays locked while its process lives."""
     while True:
-        folder = Path(tempfile.mkdtemp(SUFFIX, PREFIX, parent))
+        folder = Path(tempfile.mkdtemp(suffix, prefix, parent))
         with suppress(FileNotFoundError):  # another process removed it as a leftover before it was locked
-            held = open(folder / _HELD, "wb")
-            if lock_file(held) is not False and (folder / _HELD).exists():
+            held = open(folder / HELD, "wb")
+            if lock_file(held) is not False and (folder / HELD).exists():
                 return folder, held
             held.close()
 
 
 def _is_abandoned(folder: Path) -> bool:
-    with suppress(OSError), open(folder / _HELD, "r+b") as held:
+    with suppress(OSError), open(folder / HELD, "r+b") as held:
         is_locked = lock_file(held)
         if is_locked and os.name == "posix":  # Windows cannot remove an open file
             shutil.rmtree(folder, ignore_errors=True)

@@ -42,9 +42,8 @@ EIGHT_DEVICES = _of_quick_code(xla_force_host_platform_device_count=8)
 CODE = {
     "test_dump.py",
     "test_instruction_history.py",
+    "test_kernel_code.py",
     "test_kernels.py",
-    "test_llvm.py",
-    "test_machine_code.py",
     "test_options.py",
 }
 """Files that test fully optimized output of XLA: fusions, LLVM IR, machine code."""

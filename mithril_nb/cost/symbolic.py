@@ -28,6 +28,7 @@ from mithril_nb.cost.records import COMMUNICATION, NO_TRIP_COUNT, CostRow
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.inspect_options import fitting_numbers
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.param_names import example_of_params, why_unknown
 from mithril_nb.stages.records import Equation
 

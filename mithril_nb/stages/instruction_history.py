@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.given.program import Given
-from mithril_nb.stages.hlo.text import HloLine
+from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import InstructionHistory, Outcome

@@ -20,8 +20,6 @@ from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.inspect_options import InspectOptions, with_numbers
-from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
-from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, StageKind
@@ -36,9 +34,10 @@ from mithril_nb.stages.trace.python_source import (
 )
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
-from mithril_nb.stages.xla.buffers import Buffer, read_buffers
 from mithril_nb.stages.xla.compilation import Compilation
-from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
+from mithril_nb.stages.xla.kernel_code import llvm_lines
+from mithril_nb.stages.xla.kernels import AsmLine, Kernel, Owners, listing, read_kernels
+from mithril_nb.stages.xla.memory import Buffer, LiveRanges, read_buffers, read_live_ranges
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in libraries"

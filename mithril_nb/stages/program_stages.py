@@ -15,7 +15,6 @@ from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.instruction_history import find_instruction, history_of, read_outcomes
-from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.pipeline import Pipeline
 from mithril_nb.stages.records import Equation, Input, Stage, link_instructions
@@ -23,8 +22,8 @@ from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Leaf, shape_of
-from mithril_nb.stages.xla.buffers import Buffer
-from mithril_nb.stages.xla.live_ranges import LiveRanges
+from mithril_nb.stages.xla.kernels import Kernel
+from mithril_nb.stages.xla.memory import Buffer, LiveRanges
 from mithril_nb.stages.xla.passes import InstructionHistory, Pass
 
 Value = TypeVar("Value")

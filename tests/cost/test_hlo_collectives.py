@@ -12,7 +12,7 @@ from mithril_nb.cost import CostRow
 from mithril_nb.cost.hlo.collectives import group_size
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.stages.hlo.optimized import read_hlo
-from mithril_nb.stages.hlo.text import attribute_pairs
+from mithril_nb.stages.hlo.syntax import attribute_pairs
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.trace.provenance.scopes import Tags
 

@@ -18,7 +18,7 @@ from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import inspect
 from mithril_nb.stages import Equation
-from mithril_nb.stages.hlo.text import attribute_pairs, read_line
+from mithril_nb.stages.hlo.syntax import attribute_pairs, read_line
 from mithril_nb.stages.records import Instruction, Stage
 
 SIZES = M, N, K = 64, 96, 128

@@ -20,7 +20,7 @@ from mithril_nb.cost.memory.use import MemoryUse, memory_of
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import inspect
 from mithril_nb.inspection.inspection import Inspection
-from mithril_nb.stages.xla.live_ranges import live_ranges_in
+from mithril_nb.stages.xla.memory import live_ranges_in
 
 ONE = 64 * 64 * 4
 """Bytes of the square arrays of these tests."""
@@ -391,7 +391,7 @@ def test_a_program_that_cannot_be_traced_says_why(read: Callable[[Inspection], A
 
 
 def test_without_live_ranges_the_peak_is_known_and_the_timeline_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mithril_nb.stages.xla.live_ranges._FILE", "not written on this platform")
+    monkeypatch.setattr("mithril_nb.stages.xla.memory._LIVE_RANGES", "not written on this platform")
     found = inspect(jnp.matmul, square(64), square(64)).memory
     assert found.source == "compiled"
     assert found.peak_bytes == sum(found.at_peak.values()) == sum(found.kinds.values()) == 3 * ONE

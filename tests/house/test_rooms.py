@@ -64,7 +64,7 @@ FORBIDDEN = {
 STACKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "analysis": (("retraces", "measure", "whatif"), ()),
     "ui": (("session", "widgets"), ()),
-    "stages": (("trace", "hlo", "xla", "machine", "graph", "transforms"), ("pipeline", "program_stages")),
+    "stages": (("trace", "hlo", "xla", "graph", "transforms"), ("pipeline", "program_stages")),
     "cost": (("formulas", "hlo", "memory"), ("comparison", "counting", "difference")),
 }
 """Folders within a room, from the ground up, and the files beside them that import all of them."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import inspect
-from mithril_nb.stages.xla.buffers import Held, buffers_in
+from mithril_nb.stages.xla.memory import Held, buffers_in
 
 ASSIGNMENT = """BufferAssignment:
 allocation 0: size 40, parameter 2, shape |f32[10]| at ShapeIndex {}, maybe-live-out:

@@ -1,10 +1,13 @@
-"""A program compiles without writing its passes; passes requested early or late are the same."""
+"""A program compiles once, and its files are the same if they are requested or read early or late."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+import weakref
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +20,11 @@ from mithril_nb.analysis.measure import profile
 from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection, inspect
-from mithril_nb.stages.xla.early_read import fingerprint
-from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
+from mithril_nb.stages.hlo.text import fingerprint
+from mithril_nb.stages.records import Stage
+from mithril_nb.stages.xla.compilation import EarlyRead
+from mithril_nb.stages.xla.dump import LEAST_EFFORT, NO_MACHINE_CODE
+from mithril_nb.stages.xla.passes import files_of_passes
 from tests.stress import is_long
 
 
@@ -55,6 +61,31 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return compiled
 
     monkeypatch.setattr(jax.stages.Lowered, "compile", recorded)
+    return found
+
+
+@pytest.fixture
+def all_modules_differ(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Return a function after which no two modules have the same fingerprint."""
+    numbers = iter(range(9))
+    return lambda: monkeypatch.setattr(
+        "mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)])
+    )
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[str]:
+    """Record the names of the stages of HLO whose costs are counted."""
+    found: list[str] = []
+    held_up = request.getfixturevalue("held_up") if "held_up" in request.fixturenames else threading.Event()
+
+    def count(stage: Stage, *args: Any) -> Any:
+        found.append(stage.name)
+        if stage.name == "hlo":
+            held_up.set()  # only now: waiting for the end here would never return
+        return hlo_costs(stage, *args)
+
+    monkeypatch.setattr("mithril_nb.cost.counting.hlo_costs", count)
     return found
 
 
@@ -105,16 +136,7 @@ def test_background_compilation_does_not_block(held_up: threading.Event) -> None
     assert inspection.stage("hlo").instructions is ahead.instructions
 
 
-def test_costs_are_counted_before_code_generation(held_up: threading.Event, monkeypatch) -> None:
-    counted: list[str] = []
-
-    def count(stage, *args):
-        counted.append(stage.name)
-        if stage.name == "hlo":
-            held_up.set()  # only now: waiting for the end here would never return
-        return hlo_costs(stage, *args)
-
-    monkeypatch.setattr("mithril_nb.cost.counting.hlo_costs", count)
+def test_costs_are_counted_before_code_generation(held_up: threading.Event, counted: list[str]) -> None:
     inspection = look()
     first = inspection.costs()
     assert counted == ["hlo_before", "hlo"]
@@ -178,11 +200,10 @@ def test_figures_belong_to_the_program_that_ran(compilations: list[str]) -> None
     assert compilations == ["nothing", "files, least effort"]
 
 
-def test_machine_code_of_another_program_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_code_of_another_program_is_rejected(all_modules_differ) -> None:
     inspection = look()
     assert inspection.stage("hlo").text
-    numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    all_modules_differ()
     assert "XLA compiled a different program the second time" in (inspection.stage("asm").unavailable or "")
     with pytest.raises(StageUnavailableError, match="XLA compiled a different program the second time"):
         profile(inspection)
@@ -226,11 +247,10 @@ def test_convolution_gradients_get_names_from_the_passes(compilations: list[str]
     assert compilations == ["passes, least effort"]
 
 
-def test_passes_of_a_different_program_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_of_a_different_program_are_rejected(all_modules_differ) -> None:
     inspection = look()
     assert inspection.compiled is not None
-    numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    all_modules_differ()
     with pytest.raises(StageUnavailableError) as caught:
         _ = inspection.passes
     assert str(caught.value) == (
@@ -295,11 +315,10 @@ def test_module_waits_for_a_running_compilation(compilations: list[str]) -> None
     assert inspection.optimized is inspection.compiled
 
 
-def test_concurrent_compilations_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_compilations_are_compared(all_modules_differ) -> None:
     inspection = look()
     _ = inspection.lowered
-    numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    all_modules_differ()
     compilation = inspection._pipeline.compilation
     has_begun, may_go_on = threading.Event(), threading.Event()
     run = compilation._run
@@ -329,7 +348,7 @@ def test_dump_flags_compile_the_program_in_full(compilations: list[str], monkeyp
 
 def test_passes_are_read_if_code_generation_continues(monkeypatch: pytest.MonkeyPatch, compilations: list[str]) -> None:
     """A compiler that does not support the option to stop early continues."""
-    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", {*NO_MACHINE_CODE})
+    monkeypatch.setattr("mithril_nb.stages.xla.dump._unknown", {*NO_MACHINE_CODE})
     inspection = look()
     assert inspection.stage("hlo").text
     assert figures_of(inspection) == figures_of(look())
@@ -346,3 +365,131 @@ def test_program_that_does_not_compile_has_no_passes(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jax.stages.Lowered, "compile", fail)
     with pytest.raises(StageUnavailableError, match="out of memory"):
         _ = inspection.passes
+
+
+@pytest.fixture
+def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read even a small program early: make XLA wait for the reader."""
+    monkeypatch.setattr(
+        EarlyRead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None
+    )
+
+
+def everything(inspection: Inspection) -> list[object]:
+    histories = inspection._pipeline.compilation.histories.get()
+    hlo = inspection.stage("hlo")
+    return [
+        hlo.text, hlo.instructions, [(one.name, one.pipeline, one.after) for one in inspection.passes],
+        {name: one.number for name, one in histories.appeared.items()},
+        {name: one.number for name, one in histories.vanished.items()},
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    with monkeypatch.context() as patch:
+        patch.setattr(EarlyRead, "_run", lambda self: None)
+        inspection = look()
+        found = everything(inspection)
+        assert inspection._pipeline.compilation._early_module() is None
+    return found
+
+
+@pytest.mark.usefixtures("reading_at_once")
+@pytest.mark.parametrize("changes_later", [False, True])
+def test_early_read_equals_late_read(afterwards, all_modules_differ, changes_later: bool) -> None:
+    if changes_later:
+        all_modules_differ()
+    inspection = look()
+    assert everything(inspection) == afterwards
+    early = inspection._pipeline.compilation._early_module()
+    assert early is not None
+    assert (inspection.stage("hlo").instructions is early.hlo[1]) == (not changes_later)
+    assert inspection.passes is early.passes
+
+
+@pytest.mark.usefixtures("reading_at_once")
+@pytest.mark.parametrize("changes_later", [False, True])
+def test_costs_are_recounted_if_the_module_changes_later(changes_later, all_modules_differ, counted) -> None:
+    if changes_later:
+        all_modules_differ()
+    found = look().costs()
+    assert counted == ["hlo_before", "hlo", *(["hlo"] if changes_later else [])]
+    assert found["compiled"] == look().cost("compiled")
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_helper_module_is_not_mistaken_for_the_program(monkeypatch) -> None:
+    inspection = look()
+    compilation = inspection._pipeline.compilation
+    dump = compilation.dump.get()
+    assert compilation._early_module() is not None
+    dump._prefix = "module_0009.other"
+    assert compilation._early_module() is None
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_error_of_an_early_read_is_raised_on_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("text of a newer XLA")
+
+    monkeypatch.setattr("mithril_nb.stages.pipeline.read_hlo", fail)
+    inspection = look()
+    assert inspection.compiled is not None
+    assert "text of a newer XLA" in str(inspection.stage("hlo").unavailable)
+
+
+def test_failed_compilation_leaves_no_thread() -> None:
+    with pytest.raises(RuntimeError, match="out of memory"), EarlyRead(lambda: None) as ahead:
+        raise RuntimeError("out of memory")
+    deadline = time.monotonic() + 10
+    while any("early read" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert ahead.get() is None
+
+
+def test_early_read_releases_the_program() -> None:
+    class Kept:
+        def make(self) -> int:
+            return 1
+
+    kept = Kept()
+    gone = weakref.ref(kept)
+    with EarlyRead(kept.make) as ahead:
+        assert ahead.get() == 1
+    del kept
+    assert gone() is None
+
+
+def test_fingerprints_of_different_modules_differ() -> None:
+    text = '  %a = f32[] add(%b, %c), backend_config={"x":{"y":1},"z":2}\n'
+    assert fingerprint(text) == fingerprint(text.replace('"x":{"y":1},"z":2', '"z":2,"x":{"y":1}'))
+    assert fingerprint(text) != fingerprint(text.replace("add(%b", "add(%d"))
+    assert fingerprint(text) != fingerprint(text.replace(":2", ":3"))
+    assert fingerprint(text.replace(":2", ":12")) != fingerprint(text.replace(":2", ":21"))
+    assert fingerprint(f'{text}op_name="ab"') != fingerprint(f'{text}op_name="ba"')
+    assert fingerprint("backend_config={no json}") != fingerprint("backend_config={json no}")
+
+
+def test_program_is_read_late_without_threads(afterwards, monkeypatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert everything(look()) == afterwards
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_passes_written_later_are_included() -> None:
+    inspection = look()
+    compilation = inspection._pipeline.compilation
+    compilation.want(passes=True)
+    dump = compilation.dump.get()
+    names = files_of_passes(dump)
+    last = dump.path(names[-1], "txt").read_text()
+    dump.path(f"{len(names) + 50:04d}.later.after_late-pass.before_end", "txt").write_text(
+        last.replace(" tanh(", " negate(")
+    )
+    assert compilation._early_module() is None
+    assert inspection.passes[-1].name == "late-pass"

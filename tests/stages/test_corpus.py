@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import inspect
+from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import trace
-from mithril_nb.stages.xla.early_read import fingerprint
 
 CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
 PRODUCTS = ("dot_general", "conv_general_dilated")

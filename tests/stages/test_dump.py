@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,19 +21,19 @@ import pytest
 from fresh import run_fresh
 from jax_programs import spec
 
+from mithril_nb.atomic_write import HELD
 from mithril_nb.inspection import inspect
 from mithril_nb.stages.jax_jit import without_compilation_cache
-from mithril_nb.stages.xla.dump import Dump
-from mithril_nb.stages.xla.dump import __file__ as dump_file
+from mithril_nb.stages.xla.dump import FILES, KERNELS, Dump, compile_with
 
-ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from dump import Dump; "
+ALONE = "import sys; from mithril_nb.stages.xla.dump import Dump; assert 'jax' not in sys.modules; "
 """Starts Python code with a `Dump` and without JAX, which takes seconds to import."""
 
 
 @pytest.fixture(autouse=True)
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", set())
+    monkeypatch.setattr("mithril_nb.stages.xla.dump._unknown", set())
     return tmp_path
 
 
@@ -123,7 +124,7 @@ def test_dumps_of_threads_are_separate(temp: Path) -> None:
     assert sorted(dump.text("before_optimizations.txt") for dump in found) == [str(number) for number in range(8)]
     assert len(left(temp)) == 1
     assert len({dump.folder for dump in found}) == 8
-    assert len([*temp.glob("**/held")]) == 1  # an open file; the number of open files is limited
+    assert len([*temp.glob(f"**/{HELD}")]) == 1  # an open file; the number of open files is limited
     found.clear()
     assert left(temp) == []
 
@@ -133,12 +134,12 @@ def test_files_of_others_are_kept(temp: Path) -> None:
         (temp / name).mkdir()
     (temp / "mithril_nb-xla-file").write_text("")
     target = temp / "somebody"
-    (target / "held").write_text("")
+    (target / HELD).write_text("")
     (temp / "mithril_nb-xla-link").symlink_to(target)
     dump = Dump()
     assert dump.folder is not None
-    assert (target / "held").exists()
-    assert len(left(temp)) == 6
+    assert (target / HELD).exists()
+    assert len(left(temp)) == 5  # an empty folder is removed: its process was killed, or will create another
 
 
 def test_folder_recreated_by_xla_is_removed_later(temp: Path) -> None:
@@ -263,3 +264,44 @@ def test_cache_state_is_restored_after_an_error(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="no"):
         compiles()
     assert (cache._cache_checked, cache._cache_used) == (True, True)
+
+
+def test_only_unsupported_options_are_dropped() -> None:
+    tried = []
+
+    def compile(options: Any) -> Any:
+        tried.append(set(options))
+        for name in ("xla_dump_emitter_re", "xla_dump_compact_gte"):
+            if name in options:
+                raise RuntimeError(f"INVALID_ARGUMENT: No such compile option: '{name}'")
+        return options
+
+    asked = {**FILES, **KERNELS, "xla_dump_to": "here"}
+    told = compile_with(asked, {"xla_cpu_enable_fast_math": True}, compile)
+    assert told == {"xla_cpu_enable_fast_math": True, "xla_dump_to": "here"}
+    assert tried[0] == asked.keys() | {"xla_cpu_enable_fast_math"}
+    assert len(tried) == 3
+    compile_with(asked, {}, compile)
+    assert tried[3:] == [{"xla_dump_to"}], "an unsupported option is passed only once"
+
+
+def test_user_options_are_kept() -> None:
+    def compile(options: Any) -> None:
+        if options["xla_dump_emitter_re"] != "llvm|mlir":
+            raise AssertionError(options)
+        raise RuntimeError("No such compile option: 'xla_dump_emitter_re'")
+
+    with pytest.raises(RuntimeError, match="No such compile option: 'xla_dump_emitter_re'"):
+        compile_with(KERNELS, {"xla_dump_emitter_re": "llvm|mlir"}, compile)
+
+
+def test_other_compiler_errors_are_raised_unchanged() -> None:
+    count = []
+
+    def compile(options: Any) -> None:
+        count.append(1)
+        raise ValueError("RESOURCE_EXHAUSTED: out of memory")
+
+    with pytest.raises(ValueError, match="RESOURCE_EXHAUSTED"):
+        compile_with(KERNELS, {}, compile)
+    assert len(count) == 1

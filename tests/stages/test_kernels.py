@@ -12,10 +12,10 @@ from jax_programs import block, spec
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.inspection.exports import stage_data
-from mithril_nb.stages.machine.kernels import Owners, listing, read_kernels
-from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.kernel_code import llvm_lines
+from mithril_nb.stages.xla.kernels import Owners, listing, read_kernels
 
 
 def program(x, w, v):

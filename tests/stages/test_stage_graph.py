@@ -131,11 +131,11 @@ def test_a_stage_of_50_000_instructions_opens_in_linear_time() -> None:
     for count in (10_000, 50_000):
         rows = [(f"op{at % 13}", f"layer_{at // 500}/part_{at // 50 % 10}", str(at - 1)) for at in range(count)]
         stage = made(*rows)
-        start = time.perf_counter()
+        start = time.process_time()
         graph = stage_graph(stage)
         assert len(graph.visible(graph.first_view())) <= MOST
         graph.edges(graph.first_view())
-        spent.append(time.perf_counter() - start)
+        spent.append(time.process_time() - start)
     assert spent[1] < 15 * spent[0] + 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +16,10 @@ from jax_programs import block, linear_params, mlp, spec
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages import Equation
-from mithril_nb.stages.hlo import text as hlo_text
+from mithril_nb.stages.hlo import syntax
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
-from mithril_nb.stages.hlo.text import read_line
+from mithril_nb.stages.hlo.syntax import read_line
 from mithril_nb.stages.trace.provenance.scopes import Tags
 
 WIDTHS = (5, 7, 3)
@@ -231,43 +232,31 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
 
 
 def _is_read_the_same_twice(line: str) -> bool:
-    usual = hlo_text._usual_line(line)
-    return usual is None or usual == hlo_text._any_line(line)
+    usual = syntax._usual_line(line)
+    return usual is None or usual == syntax._any_line(line)
 
 
 @pytest.mark.parametrize("made", [SMALL, LOOPS], ids=["small", "loops"])
 def test_the_fast_reader_equals_the_general_one(made: Inspection) -> None:
     texts = (made.optimized.as_text() or "", made.lowered.as_text(dialect="hlo", debug_info=True))
     for text in texts:
-        lines = [line for line in text.splitlines() if isinstance(read_line(line), hlo_text.HloLine)]
+        lines = [line for line in text.splitlines() if isinstance(read_line(line), syntax.HloLine)]
         assert all(map(_is_read_the_same_twice, lines))
-        assert sum(hlo_text._usual_line(line) is not None for line in lines) > len(lines) / 2
+        assert sum(syntax._usual_line(line) is not None for line in lines) > len(lines) / 2
 
 
 def test_a_scope_that_looks_like_a_place_is_not_one() -> None:
     line = '  %a = f32[4]{0} add(%b, %c), metadata={op_name="jit(f)/stack_frame_id=6/add"}'
     assert _is_read_the_same_twice(line)
     found = read_line(line)
-    assert isinstance(found, hlo_text.HloLine)
+    assert isinstance(found, syntax.HloLine)
     assert (found.op_name, found.place) == ("jit(f)/stack_frame_id=6/add", "")
 
 
 @given(st.randoms(use_true_random=False))
 def test_both_readers_agree_on_a_damaged_line(rng: random.Random) -> None:
     lines = [line for line in (LOOPS.optimized.as_text() or "").splitlines() if line.startswith("  ")]
-    parts = [
-        ", to_apply=%f",
-        ", branch_computations={a, b}",
-        ", sharding={x}",
-        "{",
-        "}",
-        '"',
-        "\\",
-        ", ",
-        "%",
-        "=",
-        " ",
-    ]
+    parts = [", to_apply=%f", ", branch_computations={a, b}", ", sharding={x}", *'{}"\\%= ', ", "]
     for line in rng.sample(lines, 5):
         damaged = list(line)
         for _ in range(rng.randrange(1, 4)):
@@ -282,32 +271,30 @@ def test_readers_accept_any_text(text: str) -> None:
     read_stablehlo(text, TAGS, EQUATIONS)
 
 
-@given(st.randoms(use_true_random=False))
-def test_readers_accept_damaged_text(rng: random.Random) -> None:
-    program = SMALL._pipeline.program.get()
-    for text, read in (
-        (SMALL.compiled.as_text(), lambda text: read_hlo(text, program.tags, program.by_id, {})),
-        (SMALL.lowered.as_text(debug_info=True), lambda text: read_stablehlo(text, program.tags, program.by_id)),
-    ):
-        damaged = list(text or "")
-        for _ in range(rng.randrange(1, 30)):
-            place = rng.randrange(len(damaged))
-            damaged[place] = rng.choice(["", "{", "}", "(", ")", '"', "\\", "\n", "%", "#", " ", "x"])
-        _, instructions = read("".join(damaged))
-        for one in instructions:
-            assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0)
+def _damaged(text: str, rng: random.Random) -> str:
+    damaged = list(text)
+    for _ in range(rng.randrange(1, 30)):
+        damaged[rng.randrange(len(damaged))] = rng.choice(["", *'{}()"\\\n%# x'])
+    return "".join(damaged)
 
 
-@given(st.randoms(use_true_random=False))
-def test_readers_accept_exchanged_names(rng: random.Random) -> None:
-    program = LOOPS._pipeline.program.get()
-    pieces = re.split(r"(%[\w.\-]+)", LOOPS.compiled.as_text() or "")
+def _with_exchanged_names(text: str, rng: random.Random) -> str:
+    pieces = re.split(r"(%[\w.\-]+)", text)
     for _ in range(rng.randrange(1, 30)):
         place, other = (rng.randrange(len(pieces) // 2) * 2 + 1 for _ in range(2))
         pieces[place] = pieces[other]
-    _, instructions = read_hlo("".join(pieces), program.tags, program.by_id, {})
-    for one in instructions:
-        assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0)
+    return "".join(pieces)
+
+
+@pytest.mark.parametrize("damage", [_damaged, _with_exchanged_names])
+@given(rng=st.randoms(use_true_random=False))
+def test_readers_accept_damaged_text(damage: Callable[[str, random.Random], str], rng: random.Random) -> None:
+    for made in (SMALL, LOOPS):
+        program = made._pipeline.program.get()
+        _, hlo = read_hlo(damage(made.compiled.as_text() or "", rng), program.tags, program.by_id, {})
+        _, ops = read_stablehlo(damage(made.lowered.as_text(debug_info=True), rng), program.tags, program.by_id)
+        for one in (*hlo, *ops):
+            assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

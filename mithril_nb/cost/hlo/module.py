@@ -7,20 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from mithril_nb.stages.hlo.syntax import names_in, opened_by
+from mithril_nb.stages.hlo.syntax import COMPUTATIONS, device_counts, integer_in, layout_in, names_in, opened_by
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.trace.trips import rounds
 
-# For example: f32[8,4]{0,1} transpose(%x)
-_LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
-"""The layout of a result that is one array; the text leaves out the row-major layout."""
-# For example: s32[] constant(12)
-_NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
-# For example: num_partitions=8 in the line `HloModule jit_f, ...`
-_DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
-_INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
-           "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip
-"""Attributes whose values are names of computations."""
 _DIGITS = re.compile(r"\d+")
 _BEFORE = "hlo_before"
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
@@ -113,17 +103,15 @@ class HloModule:
             if line.startswith("  ROOT "):
                 current.root = one
             if one.opcode == "constant":
-                number = _NUMBER.search(line)
-                if number:
-                    current.numbers[one.id] = int(number[1])
-            # A test of the text is faster than a search, and the text leaves out the row-major layout.
-            layout = _LAYOUT.search(line) if "]{" in line else None
-            if layout:
-                current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
+                number = integer_in(line)
+                if number is not None:
+                    current.numbers[one.id] = number
+            if layout := layout_in(line):
+                current.layouts[one.id] = layout
         # Text that the user passes may be cut off or in another form.
         entry = next((one for one in found.values() if one.is_entry), None)
         # The HLO text leaves out counts of 1.
-        sizes = {name: int(size) for name, size in _DEVICES.findall(lines[0])}
+        sizes = device_counts(lines[0])
         replicas, partitions = (sizes.get(name, 1 if sizes else None) for name in ("replica_count", "num_partitions"))
         return None if entry is None else cls(found, entry, replicas, partitions)
 
@@ -132,7 +120,7 @@ class HloModule:
         return [
             self.computations[name]
             for key, value in one.attributes
-            if key in (how or _INLINE)
+            if key in (how or COMPUTATIONS)
             for name in names_in(value)
             if name in self.computations
         ]

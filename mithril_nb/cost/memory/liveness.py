@@ -9,8 +9,7 @@ from itertools import accumulate
 
 from mithril_nb.cost.hlo.module import Computation, HloModule, index_of
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage, quick_to_make
-from mithril_nb.stages.xla.buffers import Buffer, Held
-from mithril_nb.stages.xla.live_ranges import LiveRanges
+from mithril_nb.stages.xla.memory import Buffer, Held, LiveRanges
 
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"

@@ -33,7 +33,7 @@ from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import known_equations
 from mithril_nb.stages.records import UNATTRIBUTED, quick_to_make
-from mithril_nb.stages.xla.buffers import Buffer
+from mithril_nb.stages.xla.memory import Buffer
 
 if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages

@@ -13,6 +13,7 @@ from mithril_nb.stages.inference import by_place
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role
 from mithril_nb.stages.trace.jaxpr_text import printable, short_spec
 
+# A long name may be wider than its column, and then shifts only its own line.
 _WIDEST = 44
 
 

@@ -32,12 +32,9 @@ class _Run:
 
 def split_rounds(root: Draft, by_id: Mapping[str, Instruction]) -> None:
     """Give each round of calls a separate node, on every level of a tree."""
-    waiting = [root]
-    while waiting:
-        draft = waiting.pop()
+    for draft in root.walk():
         if len(draft.children) > 1:
             _split(draft, by_id)
-        waiting.extend(draft.children.values())
 
 
 def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
@@ -52,9 +49,8 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
         return
     start, period, count = found
     name = round_name([run.child for run in runs[start : start + period] if run.child.source] or [runs[start].child])
-    groups = [
-        draft.child(f"round:{start}:{at}", name, "repeat", draft.block) for at in range(count)
-    ]  # equal rounds are folded later
+    # Equal rounds are folded later.
+    groups = [draft.child(f"round:{start}:{at}", name, "repeat", draft.block) for at in range(count)]
     place: dict[str, tuple[int, str, Draft]] = {}  # by instruction: its round, the child of the level, its instance
     instances: dict[str, list[tuple[int, Draft] | None]] = {}
     for at, run in enumerate(runs):
@@ -87,6 +83,7 @@ def _pair_backward(
 ) -> None:
     """Match backward passes to calls, the last call's first; instructions between the calls of a round join it."""
     runs = _runs(draft, "backward")
+    # Only if both directions have equally many calls is it known which backward pass belongs to which call.
     total = Counter(run.part for run in runs)
     done: Counter[str] = Counter()
     current: int | None = None
@@ -117,7 +114,7 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
     units = [
         (unit.order, part, unit)
         for part, child in draft.children.items()
-        if not part_is_round(part)
+        if not part.startswith("round:")
         for unit in _units(child)
         if unit.role == role
     ]
@@ -128,11 +125,6 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
         else:
             found.append(_Run(part, draft.children[part], [unit]))
     return found
-
-
-def part_is_round(part: str) -> bool:
-    """Return whether a part of a key names a round."""
-    return part.startswith("round:")
 
 
 def _units(draft: Draft) -> Iterator[Draft]:
@@ -164,7 +156,7 @@ def _move(run: _Run, group: Draft, instance: Draft, place: dict[str, tuple[int, 
         home.children[part] = unit
         unit.parent = home
         _rekey(unit, f"{home.key}/{part}")
-        for id in _ids(unit):
+        for id in (id for one in unit.walk() for id in one.ids):
             place[id] = number, run.part, instance
 
 
@@ -179,14 +171,6 @@ def _rekey(draft: Draft, key: str) -> None:
         _rekey(child, f"{key}/{part}")
 
 
-def _ids(draft: Draft) -> Iterator[str]:
-    yield from draft.ids
-    for child in draft.children.values():
-        yield from _ids(child)
-
-
 def _drop_empty(draft: Draft) -> None:
-    for part, child in list(draft.children.items()):
-        _drop_empty(child)
-        if not child.children and not child.ids:
-            del draft.children[part]
+    for one in reversed([*draft.walk()]):
+        one.children = {part: child for part, child in one.children.items() if child.children or child.ids}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
@@ -12,8 +12,11 @@ from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, format_lines, forma
 
 _PERIODS = 40
 """Number of distances between equal neighbours that are tried as the length of a round."""
+# A level that is still too large after this many runs of one role is grouped into buckets.
 _MOST_RUNS = 8
+# More loose instructions than this between blocks hide the blocks.
 _MOST_LOOSE = 6
+# Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
 
 
@@ -49,18 +52,25 @@ class Draft:
             found = self.children[part] = Draft(key, name, kind, block, self)
         return found
 
+    def walk(self) -> Iterator[Draft]:
+        """Yield the node and all nodes inside it, each before its children."""
+        stack: list[Draft] = [self]
+        while stack:
+            one = stack.pop()
+            yield one
+            stack.extend(one.children.values())
+
+    def add_counts(self, others: Iterable[Draft]) -> None:
+        """Add the counts of other nodes to its counts."""
+        self.counts = [sum(column) for column in zip(self.counts, *(other.counts for other in others), strict=True)]
+
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
     """Fold every level of a tree, from the bottom up; return the visible key for each hidden key."""
     hidden: dict[str, str] = {}
     known: dict[Hashable, int] = {}
-    stack, order = [root], []
-    while stack:
-        draft = stack.pop()
-        order.append(draft)
-        stack.extend(draft.children.values())
-    for draft in reversed(order):
-        _sign(draft, known)
+    for draft in reversed([*root.walk()]):
+        _sign(draft, known)  # after its children, whose signatures it contains
         if not draft.children:  # most are instructions
             continue
         _fold_equal(draft, hidden, like)
@@ -112,8 +122,7 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
         first.members.append(other)
         first.repeat += 1
         _hide(other, first, hidden)
-    total = zip(first.counts, *(other.counts for other in others), strict=True)
-    first.counts = [sum(column) for column in total]
+    first.add_counts(others)
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
@@ -157,6 +166,7 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
         if token in last:
             distances[at - last[token]] += 1
         last[token] = at
+    # The most frequent distances first: trying all would take quadratic time.
     best: tuple[int, int, int] | None = None
     for period, _ in sorted(distances.items(), key=lambda item: (-item[1], item[0]))[:_PERIODS]:
         start = 0
@@ -186,6 +196,7 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
             if run is None or len(draft.children) <= most:
                 break
             start, period, count = run
+            # One op in a row, or a run in a small part of the level, would not make the level clearer.
             is_one_op = period == 1 and plain[start].kind == "instruction"
             if is_one_op or 20 * period * count < len(plain):
                 break
@@ -217,8 +228,8 @@ def _fold_run(
         group.repeat, group.order, group.shape = count, first[0].order, first[-1].shape
         found[part] = sources, group
     parts = {child.key: part for part, child in draft.children.items()}
+    group.add_counts(run)
     for at, child in enumerate(run):
-        group.counts = [mine + its for mine, its in zip(group.counts, child.counts, strict=True)]
         del draft.children[parts[child.key]]
         if at < period:
             group.children[parts[child.key]] = child
@@ -297,8 +308,8 @@ def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tupl
     for inner, child in found:
         group.children[inner] = child
         child.parent = group
-        group.counts = [mine + its for mine, its in zip(group.counts, child.counts, strict=True)]
         del draft.children[inner]
+    group.add_counts(child for _, child in found)
     group.order = min(child.order for _, child in found)
     group.shape = found[-1][1].shape
     draft.children[part] = group

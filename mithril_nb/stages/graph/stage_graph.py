@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Literal
 
 from mithril_nb.display import Shown
@@ -18,6 +19,7 @@ from mithril_nb.stages.records import LOSS, OPTIMIZER, ROLES, Role, quick_to_mak
 
 Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
 ROOT = ""
+# With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})
 MOST = 25
@@ -271,12 +273,5 @@ def shapes_text(specs: Iterable[TensorSpec]) -> str:
         return ""
     if len(found) == 1:
         return short_shape(found[0])
-    largest = max(found, key=lambda spec: (_size(spec), str(spec)))
+    largest = max(found, key=lambda spec: (prod(dim for dim in spec.shape if isinstance(dim, int)), str(spec)))
     return f"{short_shape(largest)} +{len(found) - 1}"
-
-
-def _size(spec: TensorSpec) -> int:
-    size = 1
-    for dim in spec.shape:
-        size *= dim if isinstance(dim, int) else 1
-    return size

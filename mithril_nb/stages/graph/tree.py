@@ -4,17 +4,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
-from mithril_nb.stages.graph.regions import Region, parents_of, region_of
 from mithril_nb.stages.graph.stage_graph import MOST, ROOT, GraphNode, StageGraph, shapes_text
+from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
+from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, Stage
 
+# For example: params in params['linear_0.weight'] and state in state[0].mu
 _ARGUMENT = re.compile(r"[.\[]")
+# For example: .b1.0 of the id 4.b1.0 in a jaxpr, which is in branch 1 of equation 4
+_BRANCH = re.compile(r"\.b(\d+)(?=\.|$)")
 _FEW_INPUTS = 3
+# Ops without a counterpart in other stages, which compute nothing.
 _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
+
+
+@dataclass(frozen=True)
+class Region:
+    """An instruction that contains others.
+
+    Attributes:
+        kind: Its opcode without a dialect.
+        name: Its label.
+        look: Whether it is a loop, has branches, or calls.
+        note: How often it runs.
+        id: The instruction.
+    """
+
+    kind: str
+    name: str
+    look: Literal["loop", "cond", "call"]
+    note: str
+    id: str
 
 
 def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) -> StageGraph:
@@ -93,28 +119,24 @@ def _planted(
         place = _walk(outer, base, block) if block else outer
         if one.id in owners:
             region = region_of(one)
-            if region.is_call:
-                place_of_body = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
+            if region.look == "call":
+                home = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
             else:
                 part = (place.key, region.kind, one.role)
                 number = counted[part] = counted.get(part, -1) + 1
-                place_of_body = place.child(f"{region.kind}:{number}", region.name, region.look, block)
-                place_of_body.note = region.note
-            place_of_body.ids.append(one.id)
-            place_of_body.order = place_of_body.order or order
-            place_of_body.role, place_of_body.opcode = one.role, one.opcode
-            place_of_body.source = one.source[0] if one.source else ""
-            homes[one.id] = place_of_body
-            bodies[one.id] = place_of_body, region
+                home = place.child(f"{region.kind}:{number}", region.name, region.look, block)
+                home.note = region.note
+            bodies[one.id] = home, region
         else:
-            leaf = place.child(f"={one.id}", one.opcode, "instruction", block)
-            leaf.ids.append(one.id)
-            leaf.order, leaf.opcode, leaf.shapes, leaf.role = order, one.opcode, one.shapes, one.role
+            home = place.child(f"={one.id}", one.opcode, "instruction", block)
             taken = (by_id[operand].shapes if operand in by_id else () for operand in one.operands)
-            leaf.takes = tuple(shapes[0] if shapes else None for shapes in taken)
-            leaf.source = one.source[0] if one.source else ""
-            leaf.shape = shapes_text(one.shapes)
-            homes[one.id] = leaf
+            home.takes = tuple(shapes[0] if shapes else None for shapes in taken)
+            home.shapes, home.shape = one.shapes, shapes_text(one.shapes)
+        home.ids.append(one.id)
+        home.order = home.order or order
+        home.role, home.opcode = one.role, one.opcode
+        home.source = one.source[0] if one.source else ""
+        homes[one.id] = home
     return homes
 
 
@@ -123,22 +145,15 @@ def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Regi
     if parent not in bodies:
         return root, ""
     home, region = bodies[parent]
-    if region.is_call and _block(one) != home.block and home.parent is not None:
-        # A call around whole blocks adds nothing to them: skip `remat` and `jit`.
-        while home.kind == "call" and home.parent is not None:
-            home = home.parent
-        return _region_above(home, root)
-    if region.look == "cond":
-        label = region.label(one.id)
-        home = home.child(f"branch:{label}", label, "branch", home.block) if label else home
+    if region.look == "call" and _block(one) != home.block and home.parent is not None:
+        # A call around whole blocks adds nothing to them: skip `remat` and `jit`, up to the region around them.
+        regions = (above for above in _line(home) if above.kind in ("loop", "cond", "branch"))
+        outer = next(regions, None)
+        return (root, "") if outer is None else (outer, outer.block)
+    branch = _BRANCH.match(one.id.removeprefix(region.id)) if region.look == "cond" else None
+    if branch is not None:
+        home = home.child(f"branch:branch {branch[1]}", f"branch {branch[1]}", "branch", home.block)
     return home, home.block
-
-
-def _region_above(home: Draft, root: Draft) -> tuple[Draft, str]:
-    place: Draft | None = home
-    while place is not None and place.kind not in ("loop", "cond", "branch"):
-        place = place.parent
-    return (place, place.block) if place is not None else (root, "")
 
 
 def _walk(start: Draft, base: str, block: str) -> Draft:
@@ -194,12 +209,8 @@ def _measure(
 
     A compiler may place bodies and fusions anywhere: nodes that have a position in another stage keep it.
     """
-    stack, drafts = [root], []
-    while stack:
-        draft = stack.pop()
-        drafts.append(draft)
-        stack.extend(draft.children.values())
-    homes = {id: draft for draft in drafts for id in draft.ids}
+    drafts = [*root.walk()]
+    homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_planted`: inputs were gathered since
     users: dict[str, list[str]] = {}
     for source, target, _ in flows:
         users.setdefault(source, []).append(target)
@@ -208,11 +219,10 @@ def _measure(
             instruction = by_id[one]
             if instruction.opcode != "parameter":
                 draft.counts[ROLES.index(instruction.role) if instruction.role else 3] += 1
-        for child in draft.children.values():
-            draft.counts = [mine + its for mine, its in zip(draft.counts, child.counts, strict=True)]
-        first = [child.order for child in draft.children.values() if child.counts[0]] or [
-            child.order for child in draft.children.values()
-        ]
+        children = draft.children.values()
+        if children:  # most are instructions
+            draft.add_counts(children)
+        first = [child.order for child in children if child.counts[0]] or [child.order for child in children]
         if first and draft.kind != "input":
             draft.order = min(first)
         if draft.key in places:
@@ -266,3 +276,56 @@ def _freeze(draft: Draft, nodes: dict[str, GraphNode]) -> None:
             one.note,
         )
         stack.extend(reversed([*one.children.values(), *one.members[1:]]))
+
+
+def region_of(one: Instruction) -> Region:
+    """Return the region of an instruction that contains others.
+
+    Examples:
+        >>> region_of(Instruction("3", "scan", 1, attributes=(("length", "10"),))).note
+        '×10 rounds'
+        >>> region_of(Instruction("while.1", "while", 1, attributes=(("known_trip_count", "7"),))).note
+        '×7 rounds'
+        >>> region_of(Instruction("3", "while", 1)).note
+        'unknown number of rounds'
+    """
+    kind = one.opcode.rpartition(".")[2]
+    attributes = dict(one.attributes)
+    if kind in ("scan", "while"):
+        trips = attributes.get("length") or attributes.get("known_trip_count", "")
+        note = f"×{trips} rounds" if trips.isdigit() else "unknown number of rounds"
+        return Region(kind, kind, "loop", note, one.id)
+    if kind in ("cond", "conditional", "case", "if", "switch"):
+        return Region(kind, kind, "cond", "one branch runs", one.id)
+    return Region(kind, attributes.get("name", kind), "call", "", one.id)
+
+
+def parents_of(stage: Stage) -> dict[str, str]:
+    """Return the innermost instruction around each instruction that is inside another."""
+    parents: dict[str, str] = {}
+    open_ones: list[tuple[int, str]] = []  # the line after its last, and its id
+    for one in sorted(stage.instructions, key=lambda one: (one.line, -one.lines)):
+        while open_ones and open_ones[-1][0] <= one.line:
+            open_ones.pop()
+        if open_ones:
+            parents[one.id] = open_ones[-1][1]
+        if one.lines > 1:
+            open_ones.append((one.line + one.lines, one.id))
+    parents.update(_by_computation(stage, parents))
+    return parents
+
+
+def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the same for HLO, whose bodies are separate computations that name no caller."""
+    callers: dict[str, str] = {}
+    for one in stage.instructions:
+        for key, value in one.attributes:
+            if key in COMPUTATIONS:
+                for name in names_in(value):
+                    callers.setdefault(name, one.id)
+    if not callers:
+        return {}
+    inside = by_computation(stage.text, sorted(stage.instructions, key=lambda one: one.line))
+    return {
+        one.id: callers[name] for name, ones in inside.items() if name in callers for one in ones if one.id not in known
+    }

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.locations import GivenLines, ReadSources
-from mithril_nb.stages.hlo.callers import ids_in_function_of, orders_of
-from mithril_nb.stages.hlo.text import Computation, HloLine, attribute_pairs, read_module, tidy
+from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
+from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts
+from mithril_nb.stages.hlo.text import Computation, orders_of, read_module, tidy
 from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
-from mithril_nb.stages.inference import (
-    Draft,
-    Shares,
-    attribute,
-    blend,
-    by_place,
-    majority,
-    pass_on,
-)
+from mithril_nb.stages.inference import Draft, Shares, attribute, blend, by_place, majority, pass_on
 from mithril_nb.stages.records import Equation, Instruction, Origin
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
@@ -28,9 +20,6 @@ _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
 """Opcodes with which a loop passes slices to its body, and stacks the results of the iterations."""
-# For example: num_partitions=8 in the line `HloModule jit_f, ...`
-_DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
-"""The number of devices in the head of a module: a collective without listed groups uses all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
 """Collectives that XLA combines into one with a tuple as its result."""
@@ -76,16 +65,13 @@ class _Module:
         op_names: Mapping[str, str],
         read: ReadSources | None,
     ):
-        self._tags, self._equations, self._inputs, self._refine = (
-            tags,
-            equations,
-            inputs,
-            refine,
-        )
-        self._op_names, self._read = op_names, read
+        self._tags, self._equations, self._inputs = tags, equations, inputs
+        self._refine, self._op_names, self._read = refine, op_names, read
         self._title, computations = read_module(text)
-        self._title += "".join(_DEVICES.findall(text.partition("\n")[0]))
+        # A collective without listed groups uses all devices, so the counts are shown.
+        self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
         computations.sort(key=lambda one: not one.is_entry)
+        # If a damaged text has two computations of one name, the first counts.
         self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = orders_of(computations, self._computations)
         self._drafts: dict[str, Draft] = {}
@@ -116,9 +102,10 @@ class _Module:
                         shown_operands=line.operands,  # `operands` of a parameter grow by the operands of its callers
                         shapes=line.specs,
                         attributes=attribute_pairs(line.attributes) + _trips(line),
-                        # If the name is the whole program, the location is that of the call.
-                        places=(line.place,) if line.place and self._has_place(line) else (),
                     )
+                    # If the name is the whole program, the location is that of the call.
+                    if line.place and (not line.op_name or self._tags.is_in(line.op_name)):
+                        self._drafts[line.name].places = (line.place,)
                     for how, callee in line.calls:
                         if ranks.get(callee, -1) >= ranks[computation.name]:
                             continue  # Damaged: following a computation that calls itself would never end.
@@ -186,9 +173,6 @@ class _Module:
             draft.shares = blend((one.shares, weight) for one, weight in found)
             draft.role = majority((one.role, weight) for one, weight in found)
             draft.origin = "tagged" if draft.shares else None
-
-    def _has_place(self, line: HloLine) -> bool:
-        return not line.op_name or self._tags.is_in(line.op_name)
 
     def _hand_down_places(self) -> None:
         """Give instructions without a location the locations of the callers of their computation."""
@@ -282,7 +266,7 @@ class _Module:
         for computation in self._order:
             for line in computation.instructions if computation.is_entry else ():
                 if self._tags.is_in(line.op_name):
-                    depth = 0
+                    depth = 0  # a slash inside of brackets is part of a name: jit(a/b)/add
                     for place, char in enumerate(line.op_name):
                         depth += (char == "(") - (char == ")")
                         if char == "/" and depth == 0:
@@ -314,14 +298,14 @@ class _Module:
             return
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
         draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
-        weights = [one.work for one in counted]
-        if not any(weight for one, weight in zip(counted, weights, strict=True) if one.shares):
-            weights = [1.0] * len(counted)
-        shares = blend((one.shares, weight) for one, weight in zip(counted, weights, strict=True))
+        weighed = [(one, one.work) for one in counted]
+        if not any(weight for one, weight in weighed if one.shares):  # nothing in it computes or moves data
+            weighed = [(one, 1.0) for one in counted]
+        shares = blend((one.shares, weight) for one, weight in weighed)
         if shares:
             draft.shares = shares
             draft.take_lines(counted)
-            draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
+            draft.role = majority((one.role, weight) for one, weight in weighed)
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
         is_moved = any(one.id in self._moves for one in inner)
         if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
@@ -358,16 +342,12 @@ class _Module:
     def _hand_in(self) -> None:
         """Connect the parameters of a called computation to the operands of its callers."""
         for computation in self._order:
-            for caller, _ in self._callers.get(computation.name, ()):
-                for line in computation.instructions:
-                    if line.opcode != "parameter" or not line.literal.isdigit():
-                        continue
+            callers = [one for one, _ in self._callers.get(computation.name, ()) if one.opcode in ("fusion", "call")]
+            for line in computation.instructions if callers else ():
+                if line.opcode == "parameter" and line.literal.isdigit():
                     number = int(line.literal)
-                    if number < len(caller.operands) and caller.opcode in (
-                        "fusion",
-                        "call",
-                    ):
-                        self._drafts[line.name].operands += (caller.operands[number],)
+                    given = tuple(one.operands[number] for one in callers if number < len(one.operands))
+                    self._drafts[line.name].operands += given
 
     def _keep_moves(self) -> None:
         """Give moves without a producer or user the block of their loop, or inside a fusion, of the fusion."""

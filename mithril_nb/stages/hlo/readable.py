@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, described_by_word, runs_of, type_of
-from mithril_nb.stages.hlo.syntax import OPERAND, split
-from mithril_nb.stages.hlo.text import HloLine
+from mithril_nb.stages.hlo.syntax import OPERAND, HloLine, split
 
 DEEPEST = 40
 """Deeper bodies are printed separately."""
@@ -29,8 +28,11 @@ PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "fals
 
 # For example: .clone.1 of %add_fusion.clone.1: XLA makes names unique with such endings
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
+# For example: mu and linear_0.weight in state[0].mu['linear_0.weight']
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
+# Words with another meaning in the readable text, so no value gets them as its name.
 _TAKEN = ("inf", "nan", "true", "false", "return", "as")
+# Attributes of custom calls that describe how C code is called, not what it computes.
 _SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
 _PREPOSITIONS = {
     "reduce": "over", "broadcast": "along", "concatenate": "along", "reverse": "along", "sort": "along",
@@ -210,7 +212,7 @@ class _Printer:
             within = {part.name for _, part in inline}
             runs += [f" {how}=@{self._titles[name]}" for how, name in called if name not in within]
             shown_line = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
-        if line.opcode == "tuple" and type == tuple_of(scope.types.get(operand, "") for operand in operands):
+        if line.opcode == "tuple" and type == f"({', '.join(scope.types.get(operand, '') for operand in operands)})":
             type = expected
         stated = "" if type == expected else f"{type} "
         name = scope.shown.get(line.name, "")
@@ -275,11 +277,6 @@ def items_of(type: str, index: str) -> str:
     """Return the type of one item of a tuple, or `""`."""
     items = split(type[1:-1]) if type.startswith("(") else []
     return items[int(index)] if index.isdigit() and int(index) < len(items) else ""
-
-
-def tuple_of(types: Iterable[str]) -> str:
-    """Return the type of a tuple."""
-    return f"({', '.join(types)})"
 
 
 def _base(name: str) -> str:

@@ -7,39 +7,14 @@ a single user comes right before it. All other lines keep the order of the text.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.syntax import split
-from mithril_nb.stages.hlo.text import HloLine, read_module
+from mithril_nb.stages.hlo.syntax import LAYOUT, HloLine, attribute_pairs, names_in
+from mithril_nb.stages.hlo.text import read_module
 
 NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
 """A constant that is written where it is used."""
-Types = tuple[tuple[str, tuple[int, ...]], ...]
-
-_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\]")
-# For example: ]{1,0}
-_LAYOUT = re.compile(r"\]\{[^{}]*\}")
-_NAME = re.compile(r"%?([\w.\-]+)")
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One operation, equal for the printed text and the original.
-
-    Attributes:
-        opcode: The operation.
-        results: Dtype and sizes of each array in its result.
-        operands: Positions of its operands among the operations of its computation; -1 if the text has no such line.
-        runs: Computations that it runs, each with the attribute: a position in the list, or a word such as `"add"`.
-        is_root: True if it returns the result of its computation.
-    """
-
-    opcode: str
-    results: Types
-    operands: tuple[int, ...] = ()
-    runs: tuple[tuple[str, int | str], ...] = ()
-    is_root: bool = False
 
 
 @dataclass
@@ -98,50 +73,11 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
         if all(params) and len(numbered) == sum(line.opcode == "parameter" for line in computation.instructions):
             body.params = [line for line in params if line is not None]
             body.lines = [line for line in body.lines if isinstance(line, str) or line.opcode != "parameter"]
-    for body in found.values():
+    for body in found.values():  # only now: whether a constant is folded depends on the bodies that its user runs
         _fold(body, found)
     run = {callee for body in found.values() for runs in body.runs.values() for _, callee in runs}
     ordered = sorted(found.values(), key=lambda body: (not body.is_entry, body.name in run))
     return title, {body.name: body for body in ordered}
-
-
-def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
-    r"""Return the operations of each computation of a module, in the order they are first run, the entry first.
-
-    Args:
-        text: The result of `compiled.as_text()`.
-
-    Examples:
-        >>> operations("ENTRY %f (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0)\n}")
-        ((Operation(opcode='parameter', results=(('f32', (2,)),), operands=(), runs=(), is_root=True),),)
-    """
-    _, bodies = bodies_of(text)
-    runs = {
-        name: [callee for line in body.instructions for how, callee in runs_of(line, body, bodies)[0]]
-        for name, body in bodies.items()
-    }
-    by_word = described_by_word(bodies)
-    shown = [name for name in bodies if name not in by_word]
-    order = {name: at for at, name in enumerate(visited(shown, runs))}
-    found = []
-    for name in order:
-        body = bodies[name]
-        lines = [*body.params, *body.instructions]
-        places = {line.name: at for at, line in enumerate(lines)}
-        rows = []
-        for line in lines:
-            called, words = runs_of(line, body, bodies)
-            rows.append(
-                Operation(
-                    line.opcode,
-                    line.shapes,
-                    tuple(places.get(operand, -1) for operand in line.operands),
-                    tuple(sorted([*((how, order[callee]) for how, callee in called), *words], key=lambda run: run[0])),
-                    line.is_root,
-                )
-            )
-        found.append(tuple(rows))
-    return tuple(found)
 
 
 def runs_of(
@@ -150,6 +86,7 @@ def runs_of(
     """Return the computations that a line runs, each with the attribute, except computations that a word describes."""
     called, words = [], []
     for how, callee in body.runs[line.name]:
+        # A fusion of one operation is not a combiner, although its body looks like one.
         word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
         if word is not None and line.shapes and word[1] == line.shapes[0][0]:
             words.append((how, word[0]))
@@ -169,61 +106,23 @@ def described_by_word(bodies: Mapping[str, Body]) -> set[str]:
     return words - called
 
 
-def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
-    """Return all computations in the order they are first run, starting from the roots."""
-    seen: dict[str, None] = {}
-    for root in roots:
-        waiting = [root]
-        while waiting:
-            name = waiting.pop()
-            if name not in seen:
-                seen[name] = None
-                waiting.extend(reversed(runs.get(name, [])))
-    return list(seen)
-
-
 def type_of(line: HloLine) -> str:
     """Return the printed type of a result, without layouts."""
     written = line.written.partition(" = ")[2]
-    return without_layout(written[: written.find(f" {line.opcode}(")])
-
-
-def without_layout(type: str) -> str:
-    """Return a type without layouts.
-
-    Examples:
-        >>> without_layout("(f32[2,3]{0,1:T(8,128)}, s32[])")
-        '(f32[2,3], s32[])'
-    """
-    return _LAYOUT.sub("]", type)
-
-
-def types_in(type: str) -> Types:
-    """Return dtype and sizes of each array in a type.
-
-    Examples:
-        >>> types_in("(f32[2,3], s32[])")
-        (('f32', (2, 3)), ('s32', ()))
-    """
-    return tuple(
-        (dtype, tuple(int(size.lstrip("<=")) for size in sizes.split(",") if size.lstrip("<=").isdigit()))
-        for dtype, sizes in _ARRAY.findall(type)
-    )
+    return LAYOUT.sub("]", written[: written.find(f" {line.opcode}(")])
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Return the text after the operands: pairs of name and value, and the computations in it with their attributes."""
     attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []
-    for part in split(text):
-        key, _, value = part.partition("=")
+    for key, value in attribute_pairs(text):
         key = key.removesuffix("_computations").removesuffix("_computation")
-        found = _NAME.fullmatch(value)
-        listed = [_NAME.fullmatch(name) for name in split(value[1:-1])] if value.startswith("{%") else []
-        if found and found[1] in names:
-            runs.append((key, found[1]))
-        elif listed and all(name and name[1] in names for name in listed):
-            runs.extend((f"{key}_{at}", name[1]) for at, name in enumerate(listed) if name)
+        listed = names_in(value) if value.startswith("{%") else []
+        if value.removeprefix("%") in names:
+            runs.append((key, value.removeprefix("%")))
+        elif listed and names.issuperset(listed):
+            runs.extend((f"{key}_{at}", name) for at, name in enumerate(listed))
         else:
             attributes.append((key, value))
     return attributes, runs

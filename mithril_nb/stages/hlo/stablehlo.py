@@ -8,25 +8,27 @@ The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.locations import GivenLines, ReadSources
-from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
-from mithril_nb.stages.hlo.escapes import read_mlir
+from mithril_nb.stages.hlo.spelling import MLIR_DTYPES, read_mlir
+from mithril_nb.stages.hlo.syntax import QUOTED
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
-_QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-_LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
+# For example: loc(#loc12), or loc("reduce_window_sum:"(#loc5)) of an argument; three levels of brackets are enough
+_LOC = re.compile(rf"{QUOTED}| loc\(((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED})*\))*\))*)\)")
 # For example: #loc3 = loc("x.py":4:2)
 _ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
-_NAME = re.compile(rf"({_QUOTED})(?:\((#loc\d*)\))?")
+# For example: "jit(f)/add"(#loc3), a name for the location #loc3
+_NAME = re.compile(rf"({QUOTED})(?:\((#loc\d*)\))?")
 # For example: %3:2 = "stablehlo.reduce"(...)
 _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?((?:, %[\w#:]+)*) = )?"?([A-Za-z_][\w.$]*)"?')
+# For example: @relu, or @"a b": MLIR quotes a name with other characters
 _SYMBOL = r'@(?:"([^"]*)"|([\w.$-]+))'
 # For example: func.func private @relu(%arg0: tensor<4xf32>)
 _FUNC = re.compile(rf"func\.func (?:public |private )?{_SYMBOL}")
@@ -41,6 +43,7 @@ _GIVEN = re.compile(r"(%\w+): ")
 # For example: tensor<4x?xf32>
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
 _BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
+# For example: precision = [DEFAULT, DEFAULT], and before it contracting_dims = [1] x [0]
 _ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")
 
 
@@ -260,7 +263,7 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
             location = table.get(location, "")
         if location.startswith("fused"):
             single = {place: one for place, one in table.items() if not one.startswith("fused")}
-            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}:?", location)
+            parts: list[str] = re.findall(rf"#loc\d*|{QUOTED}:?", location)
             return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
         if match is None:
@@ -299,41 +302,30 @@ def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources
 
 
 def _resolve(
-    functions: Mapping[str, _Function],
-    tags: Marks,
-    equations: Mapping[str, Equation],
-    read: ReadSources | None,
+    functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation], read: ReadSources | None
 ) -> tuple[Instruction, ...]:
-    callers: dict[str, set[str]] = {name: set() for name in functions}
-    callers["main"] = {""}
-
-    def around(function: _Function, op: str) -> Set[str]:
-        """Return the equations that the tags of an op are relative to."""
+    def around(function: _Function, op: str, outside: Set[str]) -> Set[str]:
+        """Return the equations that the tags of an op are relative to, given those of its function."""
         body = function.bodies.get(op)
-        if body is None:
-            return callers[function.name]
-        return ids_of(function.locations[body], around(function, body), tags, equations)
+        return outside if body is None else ids_at(function.name, body, outside)
 
-    for _ in functions:  # Callers usually come before their callees; repeat until nothing is added.
-        before = {name: len(ids) for name, ids in callers.items()}
-        for function in functions.values():
-            for callee, op in function.calls:
-                known = callers.setdefault(callee, set())
-                if len(known) < tags.most_callers:
-                    known.update(ids_of(function.locations[op], around(function, op), tags, equations))
-        if before == {name: len(ids) for name, ids in callers.items()}:
-            break
+    def ids_at(name: str, op: str, outside: Set[str]) -> frozenset[str]:
+        function = functions[name]
+        return ids_of(function.locations[op], around(function, op, outside), tags, equations)
+
+    callers = callers_of({name: one.calls for name, one in functions.items()}, ids_at, tags.most_callers)
     drafts: dict[str, Draft] = {}
     for function in functions.values():
+        outside = callers[function.name]
         drafts[function.draft.id] = function.draft
         if function.name != "main":
-            attribute(function.draft, callers[function.name], equations)
+            attribute(function.draft, outside, equations)
             function.draft.origin = "inferred" if function.draft.origin else None
-        holders = {body: around(function, op) for op, body in function.bodies.items()}
+        holders = {body: around(function, op, outside) for op, body in function.bodies.items()}
         places = {(function.locations[draft.id], function.bodies.get(draft.id)) for draft in function.ops}
         ids = {
-            (place, body): ids_of(place, callers[function.name] if body is None else holders[body], tags, equations)
-            for place, body in places
+            (place, body): ids_of(place, outside if body is None else holders[body], tags, equations)
+            for place, body in places  # many ops share a location
         }
         for draft in function.ops:
             attribute(draft, ids[function.locations[draft.id], function.bodies.get(draft.id)], equations)
@@ -344,14 +336,14 @@ def _resolve(
 
 
 def callers_of(
-    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Marks, equations: Container[str]
+    calls: Mapping[str, Sequence[tuple[str, str]]], ids_at: Callable[[str, str, Set[str]], Set[str]], most: int
 ) -> dict[str, set[str]]:
     """Return the ids of the equations that call each function; the id for `main` is empty.
 
     Args:
         calls: For each function the functions it calls, each with the location of the call.
-        tags: Reads the tags of the equations in locations.
-        equations: The ids of all equations.
+        ids_at: Returns the equations of a call, given its function, its location and the callers of the function.
+        most: Number of callers of a function after which no more are added.
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
@@ -361,7 +353,9 @@ def callers_of(
         for name in changed:
             followed[name] = len(callers[name])
             for callee, location in calls[name]:
-                callers.setdefault(callee, set()).update(ids_of(location, callers[name], tags, equations))
+                known = callers.setdefault(callee, set())
+                if len(known) < most:
+                    known.update(ids_at(name, location, callers[name]))
         if not changed:
             break
     return callers
@@ -381,3 +375,20 @@ def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[s
             found.add(id if id in equations else caller)
     found.discard("")
     return frozenset(found)
+
+
+def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
+    """Return the full ids for an id in the body of a loop, branch or reduction, relative to its caller's function.
+
+    Examples:
+        >>> ids_in_function_of("2.b1.0", ["5.2"]), ids_in_function_of("0", ["5.0"]), ids_in_function_of("1", ["5.0"])
+        ({'5.2.b1.0'}, {'5.0'}, set())
+    """
+    found: set[str] = set()
+    for caller in callers:
+        parts = caller.split(joint)
+        for count in range(len(parts)):
+            rest = joint.join(parts[count:])
+            if id == rest or id.startswith(f"{rest}{joint}"):
+                found.add(joint.join((*parts[:count], id)))
+    return found

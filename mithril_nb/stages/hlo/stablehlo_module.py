@@ -14,6 +14,8 @@ from jaxlib.mlir import ir
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
 from mithril_nb.stages.trace.provenance.scopes import Tags
 
+# This reader takes 0.7 s for 16,500 ops; printing them takes 0.7 s as well, and reading that text 3.9 s. Links need no
+# text. The tests compare both readers.
 _WHILE, _REDUCE = "stablehlo.while", "stablehlo.reduce"
 _PLAIN_REGIONS = frozenset(
     f"stablehlo.{name}"
@@ -105,7 +107,11 @@ class _Reader:
                 self._line += 1
             elif one.operation.name != "sdy.mesh":
                 raise _UnknownError
-        callers = callers_of(self._calls, self._tags, self._order)
+        callers = callers_of(
+            self._calls,
+            lambda _, location, outside: ids_of(location, outside, self._tags, self._order),
+            self._tags.most_callers,
+        )
         links: list[_Links] = []
         for name, ops in others.items():
             ids, equations = self._links_of(ops, callers[name])
@@ -219,9 +225,7 @@ class _Reader:
 
 
 def _infer(
-    links: list[tuple[str, ...]],
-    left: list[tuple[int, Any]],
-    equations_of: Callable[[Any], tuple[str, ...]],
+    links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], tuple[str, ...]]
 ) -> None:
     """Give ops without a block the equations of their operands or users, where these have them.
 
@@ -241,11 +245,11 @@ def _infer(
         return one
 
     for op, one in order.items():
-        one.prefers_users = op.name.endswith((".constant", ".iota"))
+        one.prefers_users = op.name.endswith(_ASKS_USERS)
         makers = list(_makers(op))
         one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
         one.users = [near(user) for user in _users(op.results)]
-    for _ in range(6):
+    for _ in range(6):  # as many rounds as `pass_on`, so that both readers stop at the same op
         if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
             break
     for at, op in left:
@@ -286,6 +290,7 @@ def _users(values: Iterable[Any]) -> Iterator[Any]:
 
 def _is_short(op: Any) -> bool:
     """Return whether MLIR prints a `reduce` on one line: its body is a single binary op."""
+    # StableHLO's printer checks the same in isReduceEligibleForCompactPrint.
     body = op.regions[0].blocks[0]
     ops = [one.operation for one in body.operations]
     if len(ops) != 2 or ops[0].name not in _COMMUTATIVE:

@@ -1,16 +1,127 @@
-"""Find computations, instructions and names in the text of an HLO module without reading whole lines."""
+"""The syntax of HLO text: the only module that matches heads, types, attributes and op names.
+
+XLA promises no stable format, so a line that cannot be read stays text.
+"""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.hlo.spelling import HLO_DTYPES, read_xla
 
 OPERAND = re.compile(r"%([\w.\-]+)")
 """A name with its sign, as in the operands of an instruction."""
+COMPUTATIONS = (
+    "calls", "to_apply", "body", "condition", "branch_computations", "called_computations", "true_computation",
+    "false_computation", "select", "scatter", "comparator",
+)  # fmt: skip
+"""Attributes whose values are names of computations."""
+QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 # For example: ENTRY %main.5 (x: f32[4]) -> f32[4] {
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 # For example: ROOT %add.1 = f32[4]{0} add(%x, %y)
+_HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
+# One group, so that `findall` returns plain names: the passes of a large program are hundreds of megabytes.
 _INSTRUCTION = re.compile(r"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _NAME = re.compile(r"%?([\w.\-]+)")
+_OPCODE = re.compile(r"[\w\-]+")
+# For example: f32[8,<=4], where XLA bounds the second size
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
+# For example: num_partitions=8 in the line `HloModule jit_f, ...`
+_DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
+# For example: s32[] constant(12)
+_INTEGER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
+# For example: f32[8,4]{0,1} transpose(%x)
+_RESULT_LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
+_QUOTED = re.compile(QUOTED)
+# For example: op_name="jit(f)/add" in metadata={...}
+_OP_NAME = re.compile(rf"op_name=({QUOTED})")
+# For example: stack_frame_id=3 in metadata={...}, a row of the tables at the start of the text, since jax 0.9
+# (openxla/xla#36953). Older texts, and xla_hlo_print_inline_stack_frames (openxla/xla#36975), have source_file and
+# source_line.
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_FILE, _FILE_LINE = re.compile(rf"source_file=({QUOTED})"), re.compile(r"source_line=(\d+)")
+_FILE_END = re.compile(r"source_end_line=(\d+)")
+# For example: calls=%fused_computation
+_CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+# For example: x and y in add(x, y); jax 0.4 also wrote types: bitcast(f64[1]{0} %x)
+_OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
+_NAMED = re.compile(rf"\b({'|'.join(COMPUTATIONS)})=(\{{[^}}]*\}}|[\w.\-]+)")
+# For example: branch_computations={%a, %b}
+_BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
+# For example: ]{1,0:T(8,128)} on a TPU, ]{1,0} elsewhere
+LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
+# For example: known_trip_count":{"n":"10"} in backend_config={...}; older texts quote the whole configuration
+_TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
+# For example: "flops":"64" in the configuration of a Pallas kernel, the only place with the work of a custom call
+_ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
+_ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
+_GROUPS = re.compile(
+    r"\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?"
+    r"|(?:maximal_)?mesh\[[^\]]*\](?:, device_ids=\((?:[^()]|\([^()]*\))*\))? \{[^}]*\}"
+)
+"""Groups of devices that are not lists: an iota, or axes of a mesh, as XLA prints them since JAX 0.12."""
+_BRACKET = re.compile(rf"{QUOTED}|[(){{}}\[\]]")
+_BRACES = r"\{(?:[^{}\"]++|" + QUOTED + r")*+\}"
+for _ in range(4):  # as deep as XLA nests them
+    _BRACES = r"\{(?:[^{}\"]++|" + QUOTED + "|" + _BRACES + r")*+\}"
+NOISES = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
+NOISE = re.compile(rf", (?:{'|'.join(NOISES)})=(?:{_BRACES}|{QUOTED}|[^,{{\n]*)")
+# Possessive repeats (`++`): a line in another form fails at once, instead of after every way to split its names.
+_NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
+_USUAL = re.compile(
+    rf"\s+(ROOT )?(%?)([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
+    rf"((?:, (?!{'|'.join(NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
+    r'(?:, metadata=\{op_name="([^"\\]*)"([^"{}]*)\})?$'
+)
+"""A line with one array as its result, and only names, numbers and metadata after its operands."""
+
+
+@dataclass
+class HloLine:
+    """One instruction of an HLO module.
+
+    Attributes:
+        name: Its name, without `%`.
+        opcode: `fusion`, `dot`, `add`, ...
+        shapes: Dtype and sizes of each array in its result.
+        operands: Names of its operands.
+        op_name: Its op name from JAX, or `""`.
+        calls: Names of the computations it calls, each with the attribute (`calls`, `body`, `to_apply`, ...).
+        attributes: The text after the operands.
+        literal: The text between the parentheses.
+        is_root: True if it returns the result of its computation.
+        written: The line as input of `tidy`, which produces the displayed line.
+        trips: Trip count of a loop, if XLA can determine it.
+        place: Its location in Python: the number of a stack frame, `"file":line`, or `""`.
+    """
+
+    name: str
+    opcode: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    operands: tuple[str, ...]
+    op_name: str
+    calls: tuple[tuple[str, str], ...]
+    attributes: str
+    literal: str
+    is_root: bool
+    written: str
+    trips: int | None = None
+    place: str = ""
+
+    @property
+    def elements(self) -> int:
+        """Number of items in the result."""
+        return sum(prod(sizes) for _, sizes in self.shapes)
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Specs of the arrays in the result."""
+        return _specs(self.shapes)
 
 
 def opened_by(line: str) -> str:
@@ -20,6 +131,7 @@ def opened_by(line: str) -> str:
         >>> opened_by("ENTRY %main (x: f32[2]) -> f32[2] {"), opened_by("region_0.1 {"), opened_by("  x = add(y)")
         ('main', 'region_0.1', '')
     """
+    # Nearly all lines are indented, and need no pattern.
     match = None if line[:1] in ("", " ", "}") else _COMPUTATION.match(line)
     return "" if match is None else match.group(1)
 
@@ -46,6 +158,35 @@ def names_in(value: str) -> list[str]:
     return _NAME.findall(value)
 
 
+def device_counts(text: str) -> dict[str, int]:
+    """Return the counts of devices in the head of a module, by `replica_count` and `num_partitions`.
+
+    XLA leaves out counts of 1.
+
+    Examples:
+        >>> device_counts("HloModule jit_f, is_scheduled=true, num_partitions=8")
+        {'num_partitions': 8}
+    """
+    return {name: int(count) for name, count in _DEVICES.findall(text.partition("\n")[0])}
+
+
+def integer_in(line: str) -> int | None:
+    """Return the value of the integer constant on a line; `None` if it has none."""
+    found = _INTEGER.search(line)
+    return int(found[1]) if found else None
+
+
+def layout_in(line: str) -> tuple[int, ...]:
+    """Return the minor-to-major axes of a result that is one array; empty if the layout is left out: it is row-major.
+
+    Examples:
+        >>> layout_in("  %y = f32[8,4]{0,1} transpose(%x)")
+        (0, 1)
+    """
+    found = _RESULT_LAYOUT.search(line) if "]{" in line else None
+    return tuple(map(int, found[1].split(","))) if found else ()
+
+
 def split(text: str) -> list[str]:
     """Return the parts between commas that are outside of brackets and quotes.
 
@@ -67,3 +208,190 @@ def split(text: str) -> list[str]:
             parts.append(text[start:place].strip())
             start = place + 1
     return [part for part in [*parts, text[start:].strip()] if part]
+
+
+def read_line(line: str) -> HloLine | str:
+    """Return the instruction on a line, or the line itself if it cannot be read."""
+    return _usual_line(line) or _any_line(line)
+
+
+def _usual_line(line: str) -> HloLine | None:
+    """Return the instruction on a line in the usual form, in about half of the time."""
+    match = _USUAL.match(line)
+    if match is None:
+        return None
+    root, sign, name, result, opcode, literal, attributes, op_name, metadata = match.groups()
+    place = _place(metadata) if metadata else ""
+    return _made(root, sign, name, result, opcode, literal, attributes, op_name or "", place)
+
+
+def _any_line(line: str) -> HloLine | str:
+    match = _HEAD.match(line)
+    if match is None:
+        return line
+    root, sign, name = match.groups()
+    place = match.end()
+    type_end = _closing(line, place) + 1 if line[place : place + 1] == "(" else line.find(" ", place)
+    start = line.find("(", type_end)
+    end = _closing(line, start) if type_end > 0 and start > 0 else -1
+    opcode = line[type_end:start].strip() if end > 0 else ""
+    if not _OPCODE.fullmatch(opcode):
+        return line
+    attributes, dropped = _without_noise(line[end + 1 :])
+    op_name = _OP_NAME.search(dropped)
+    metadata = _OP_NAME.sub("", dropped, 1)  # a scope may have any name, also `stack_frame_id=6`
+    made = _made(
+        root,
+        sign,
+        name,
+        line[place:type_end],
+        opcode,
+        line[start + 1 : end],
+        attributes,
+        read_xla(op_name.group(1)[1:-1]) if op_name else "",
+        _place(metadata) if "metadata" in dropped else "",
+    )
+    trips = _TRIPS.search(dropped)
+    made.trips = int(trips.group(1)) if trips else None
+    made.attributes += _estimate(dropped) if "cost_estimate" in dropped else ""
+    return made
+
+
+def _made(
+    root: str | None,
+    sign: str,
+    name: str,
+    result: str,
+    opcode: str,
+    literal: str,
+    attributes: str,
+    op_name: str,
+    place: str,
+) -> HloLine:
+    takes_nothing = opcode in ("constant", "parameter")
+    if not sign and not takes_nothing:  # JAX's own printer omits the signs
+        literal = _OPERAND_NAME.sub(r"%\1", literal)
+        attributes = _NAMED.sub(_with_signs, attributes)
+    calls: list[tuple[str, str]] = _CALLED.findall(attributes) if attributes else []
+    for branches in _BRANCHES.findall(attributes) if "_computations={" in attributes else ():
+        calls.extend(("branch", name) for name in names_in(branches))
+    # XLA itself prints large constants as {...}; JAX, which prints HLO before the passes, writes them out.
+    shown_literal = "{...}" if opcode == "constant" and len(literal) > 200 else literal
+    return HloLine(
+        name,
+        opcode,
+        arrays_in(result),
+        () if takes_nothing else tuple(OPERAND.findall(literal)),
+        op_name,
+        tuple(calls),
+        attributes,
+        literal,
+        root is not None,
+        f"  {root or ''}%{name} = {result} {opcode}({shown_literal}){attributes}",
+        place=place,
+    )
+
+
+def _with_signs(match: re.Match[str]) -> str:
+    signed = re.sub(r"[\w.-]+", lambda name: f"%{name.group()}", match.group(2))
+    return f"{match.group(1)}={signed}"
+
+
+def _place(metadata: str) -> str:
+    frame = _FRAME.search(metadata)
+    if frame is not None:
+        return frame.group(1)
+    file, line, end = (pattern.search(metadata) for pattern in (_FILE, _FILE_LINE, _FILE_END))
+    if file is None or line is None:
+        return ""
+    return f"{file.group(1)}:{line.group(1)}" + (f":0 to {end.group(1)}:0" if end else "")
+
+
+def _estimate(config: str) -> str:
+    """Return the cost estimate of a custom call as an attribute: `", cost_estimate={flops=5,bytes_accessed=7}"`."""
+    found = _ESTIMATED.findall(config[config.index("cost_estimate") :])
+    return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in found)}}}"
+
+
+def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of an instruction as names and values.
+
+    Examples:
+        >>> attribute_pairs(", dimensions={0,1}, to_apply=%add.1")
+        (('dimensions', '{0,1}'), ('to_apply', '%add.1'))
+        >>> attribute_pairs(", replica_groups=mesh['a'=2,'b'=4] {'b'}, dimensions={0}")[0]
+        ('replica_groups', "mesh['a'=2,'b'=4] {'b'}")
+    """
+    return _pairs(attributes) if "=" in attributes else ()
+
+
+@lru_cache(maxsize=4096)
+def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    place = 0
+    while (match := _ATTRIBUTE.search(attributes, place)) is not None:
+        start = match.end()
+        groups = _GROUPS.match(attributes, start)
+        if groups is not None:
+            end = groups.end()
+        elif attributes[start : start + 1] in ("{", "("):
+            end = _closing(attributes, start) + 1
+        else:
+            quoted = _QUOTED.match(attributes, start)
+            end = quoted.end() if quoted else attributes.find(",", start)
+        end = end if end > 0 else len(attributes)
+        found.append((match.group(1), attributes[start:end]))
+        place = end
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def _specs(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(sizes, HLO_DTYPES.get(dtype, dtype)) for dtype, sizes in shapes)
+
+
+@lru_cache(maxsize=4096)
+def arrays_in(type: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return dtype and sizes of each array in a type.
+
+    Examples:
+        >>> arrays_in("(f32[2,3], s32[])")
+        (('f32', (2, 3)), ('s32', ()))
+    """
+    return tuple((dtype, sizes_in(sizes)) for dtype, sizes in _ARRAY.findall(type))
+
+
+@lru_cache(maxsize=4096)
+def sizes_in(text: str) -> tuple[int, ...]:
+    """Return the sizes in a list such as `"8,<=64"`."""
+    return tuple(int(size.lstrip("<=")) for size in text.split(",") if size.lstrip("<=").isdigit())
+
+
+def _closing(line: str, start: int) -> int:
+    """Return the position where the bracket opened at `start` closes, ignoring quoted text, or -1."""
+    if start < 0:
+        return -1
+    end = line.find(")", start)
+    if line[start] == "(" and end > 0 and line.find("(", start + 1, end) < 0 and line.find('"', start, end) < 0:
+        return end  # the usual case
+    depth = 0
+    for match in _BRACKET.finditer(line, start):
+        char = match.group()
+        if char in "({[":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+            if depth == 0:
+                return match.start()
+    return -1
+
+
+def _without_noise(attributes: str) -> tuple[str, str]:
+    """Return the attributes that are shown, and the text of the hidden ones."""
+    dropped: list[str] = []
+
+    def drop(match: re.Match[str]) -> str:
+        dropped.append(match.group())
+        return ""
+
+    return NOISE.sub(drop, attributes), "".join(dropped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from math import prod
 
-from mithril_nb.stages.hlo.text import HloLine, sizes_in
+from mithril_nb.stages.hlo.syntax import HloLine, sizes_in
 
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
 _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
@@ -17,21 +17,12 @@ MOVING = frozenset(
 )
 """Opcodes that move or name data, and compute nothing."""
 
+# A hundredth of an addition: moved data adds its block, but hardly changes the shares of blocks that compute.
 _MOVED = 0.01
 _FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
 """Opcodes that leave no code in a kernel."""
 
-CALLING = frozenset(
-    {
-        "fusion",
-        "call",
-        "while",
-        "conditional",
-        "async-start",
-        "async-update",
-        "async-done",
-    }
-)
+CALLING = frozenset("fusion call while conditional async-start async-update async-done".split())
 """Opcodes that run other computations."""
 
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
@@ -50,18 +41,13 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
         elif line.opcode == "convolution":
             window = _WINDOW.search(line.attributes)
             inner = prod(sizes_in(window.group(1).replace("x", ","))) if window else 1
+            # The window has the spatial sizes only; the labels show which axis of the kernel has the input channels.
             kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
             labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
             if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
                 inner *= kernel.shapes[0][1][labels.group(1).index("i")]
         return 2.0 * line.elements * inner
-    if line.opcode in (
-        "reduce",
-        "reduce-window",
-        "scatter",
-        "select-and-scatter",
-        "sort",
-    ):
+    if line.opcode in ("reduce", "reduce-window", "scatter", "select-and-scatter", "sort"):
         source = shapes.get(line.operands[0]) if line.operands else None
         return float(max(source.elements if source else 0, line.elements))
     return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)

@@ -1,1 +1,1 @@
-"""The compilation of a program by XLA, and the files XLA writes: passes, memory, kernels."""
+"""The compilation of a program by XLA, and the files XLA writes: passes, memory, kernels and their code."""

@@ -15,31 +15,79 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
 import jax
 
 from mithril_nb.stages import jax_jit
+from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.records import Read
-from mithril_nb.stages.xla.dump import Dump
-from mithril_nb.stages.xla.early_read import EarlyRead, fingerprint
-from mithril_nb.stages.xla.options import (
-    FILES,
-    KERNELS,
-    LEAST_EFFORT,
-    NO_MACHINE_CODE,
-    PASSES,
-    compile_with,
-)
+from mithril_nb.stages.xla.dump import FILES, KERNELS, LEAST_EFFORT, NO_MACHINE_CODE, PASSES, Dump, compile_with
 from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_passes
 from mithril_nb.stages.xla.recover_op_names import nameless, original_names
 
 _OTHER_PROGRAM = "XLA compiled a different program the second time; request this first in a new inspection"
+Value = TypeVar("Value")
+# XLA does not report when its passes are finished, so its folder is polled.
+_INTERVAL_S = 0.02
 
 
 class OtherProgramError(LookupError):
     """XLA compiled one program to two different modules."""
+
+
+class EarlyRead(Generic[Value]):
+    """A value computed in a thread while the body of a `with` runs, if it is available by then.
+
+    Args:
+        make: Computes it; returns `None` while it is not available. An error counts as no value: the caller
+            then computes the value itself and gets the error.
+
+    Examples:
+        >>> import time
+        >>> with EarlyRead(lambda: 6 * 7) as ahead:
+        ...     time.sleep(0.2)
+        >>> ahead.get()
+        42
+        >>> with EarlyRead(lambda: None) as ahead:
+        ...     pass
+        >>> ahead.get() is None
+        True
+    """
+
+    def __init__(self, make: Callable[[], Value | None]):
+        self._make: Callable[[], Value | None] | None = make
+        self._over = threading.Event()
+        self._value: Value | None = None
+        self._thread = threading.Thread(target=self._run, name="mithril_nb early read", daemon=True)
+
+    def __enter__(self) -> EarlyRead[Value]:
+        try:
+            self._thread.start()
+        except RuntimeError:  # The process may have reached its thread limit; then nothing is read early.
+            self._make = None
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._over.set()
+
+    def get(self) -> Value | None:
+        """Return the value if computing it started within the body; waits until it is computed."""
+        if self._thread.ident is not None:
+            self._thread.join()
+        return self._value
+
+    def _run(self) -> None:
+        make = self._make
+        assert make is not None
+        while self._value is None and not self._over.wait(_INTERVAL_S):
+            try:
+                self._value = make()
+            except Exception:
+                break
+        self._make = None  # It holds a reference to the program, which must not outlive its other references.
 
 
 @dataclass(frozen=True)
@@ -252,28 +300,15 @@ class Compilation:
         Raises:
             LookupError: XLA would write no files here, or compiled a different program.
         """
-        dump = self._new_dump()
-        self._write(dump, effort, files)
-        return self._of_same_module(dump)
-
-    def _new_dump(self) -> Dump:
         dump = Dump()
-        why = dump.why_not(self._options)
-        if why:
+        if why := dump.why_not(self._options):
             raise LookupError(why)
-        return dump
-
-    def _passes_again(self) -> Dump:
-        """Return the passes that XLA writes in another compilation, which stops after its passes.
-
-        Raises:
-            LookupError: XLA would write no files here, compiled a different program, or did not finish its passes.
-        """
-        dump = self._new_dump()
         try:
-            self._write(dump, NO_MACHINE_CODE, PASSES)
+            self._write(dump, effort, files)
         except Exception as error:
-            if dump.optimized() is None:
+            if effort is not NO_MACHINE_CODE:
+                raise
+            if dump.optimized() is None:  # it failed before it was to fail: its passes are incomplete
                 raise LookupError(str(error)) from error
         return self._of_same_module(dump)
 
@@ -333,7 +368,7 @@ class Compilation:
         self.optimized.get()
         run = self._inspected
         if run is None or run.dump is None or not run.has_passes:
-            return read_passes(self._passes_again())
+            return read_passes(self._again(NO_MACHINE_CODE, PASSES))
         early = self._early_module()
         return read_passes(run.dump) if early is None or early.passes is None else early.passes
 

@@ -1,4 +1,4 @@
-"""The files that XLA writes about a program: its kernels and, if requested, its passes.
+"""The files that XLA writes about a program, and the options that make it write them.
 
 They are in one of several subfolders of this process's folder. A subfolder is removed when Python collects the last
 value that refers to it, at the latest when Python ends. The next process that compiles removes the folder of a process
@@ -7,30 +7,40 @@ that was killed.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import shutil
 import tempfile
 import threading
-import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
+from mithril_nb.atomic_write import HELD, lock_file, locked_folder, remove_leftovers
+
+Made = TypeVar("Made")
+
+FILES: Mapping[str, Any] = {"xla_dump_compact_gte": False}
+"""Write `get-tuple-element`s out, as `compiled.as_text()` does."""
+KERNELS: Mapping[str, Any] = {"xla_dump_emitter_re": "llvm"}
+"""Write LLVM IR."""
+PASSES: Mapping[str, Any] = {"xla_dump_hlo_pass_re": ".*"}
+"""Write every pass. With any other expression XLA also writes passes that changed nothing: five times as much."""
+NO_MACHINE_CODE: Mapping[str, Any] = {"xla_cpu_parallel_codegen_split_count": 0}
+"""Makes a CPU's compiler fail after its passes and before it generates code."""
+LEAST_EFFORT: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""With this a CPU's compiler makes the same module and memory plan, but LLVM does not optimize the code, which saves
+40 % of the time. `tests/stages/test_compilation.py` checks this for the programs of the corpus."""
 
 _PREFIX = "mithril_nb-xla-"
-_HELD = "held"
 _BEFORE = "before_optimizations.txt"
 _AFTER = "after_optimizations"
 _LATER = "-buffer-assignment"
 """A file written together with the optimized module; once it exists, the file of the module is complete."""
-_LONG_S = 3600.0
-"""Age after which a folder without a lock is never locked any more."""
+_unknown: set[str] = set()
+"""Options that this XLA version rejected; another rejection would take as long as lowering a small program."""
 
 
 class Dump:
@@ -136,19 +146,18 @@ class _Home:
     """The folder of this process, which contains all of its dumps: one lock marks them all as in use."""
 
     def __init__(self) -> None:
-        _sweep()
-        self.folder, self.process = Path(tempfile.mkdtemp(prefix=_PREFIX)), os.getpid()
-        try:
-            held = _hold(self.folder)
-        except OSError:
-            shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        parent = Path(tempfile.gettempdir())
+        remove_leftovers(parent, names=f"{_PREFIX}*")
+        self.folder, held = locked_folder(parent, _PREFIX, "")
+        self.process = os.getpid()
         weakref.finalize(self, _removed, self.folder, self.process, held)
+        if lock_file(held) is None:  # other processes would remove the folder after an hour
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     def is_right(self) -> bool:
         """Return whether the folder exists and belongs to this process: a fork inherits its parent's."""
         is_here = self.process == os.getpid() and self.folder.parent == Path(tempfile.gettempdir())
-        return is_here and (self.folder / _HELD).exists()
+        return is_here and (self.folder / HELD).exists()  # XLA may have created a removed folder again
 
 
 _making = threading.Lock()
@@ -165,16 +174,6 @@ def _place() -> tuple[_Home, Path]:
         return home, Path(tempfile.mkdtemp(dir=home.folder))
 
 
-def _hold(folder: Path) -> IO[bytes]:
-    """Lock a file in the folder: the folder is in use as long as this process lives."""
-    if fcntl is None:
-        return open(folder / _HELD, "wb")
-    file = open(folder / f"{_HELD}-soon", "wb")
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    Path(file.name).rename(folder / _HELD)  # so that no process sees it before it is locked
-    return file
-
-
 def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
     if os.getpid() == process:  # a fork inherits its parent's values, but must not remove their folders
         if held is not None:
@@ -182,27 +181,28 @@ def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _sweep() -> None:
-    """Remove the folders of processes that have ended."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+def compile_with(
+    ours: Mapping[str, Any], options: Mapping[str, Any], compile: Callable[[Mapping[str, Any]], Made]
+) -> Made:
+    """Compile with our options, except options that this XLA version does not support.
+
+    Args:
+        ours: Our options.
+        options: The user's options: they take precedence, and errors about them are raised.
+        compile: Compiles with the options it receives.
+
+    Raises:
+        Exception: The error of XLA, if it does not compile.
+    """
+    known = {name: value for name, value in ours.items() if name not in _unknown}
+    while True:
         try:
-            if not _is_without_owner(folder):
-                _check_lock(folder / _HELD)
-        except OSError:
-            continue  # in use, or being created, or not ours
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _check_lock(held: Path) -> None:
-    if fcntl is None:
-        held.unlink()  # Windows keeps a file that a process has open
-        return
-    with open(held, "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _is_without_owner(folder: Path) -> bool:
-    """Return whether XLA recreated a folder while its process ended: such a folder is never locked."""
-    if folder.is_symlink() or not folder.is_dir() or (folder / _HELD).exists():
-        return False
-    return time.time() - folder.stat().st_mtime > _LONG_S
+            return compile({**known, **options})
+        except Exception as error:  # An XLA that does not support an option raises before it starts.
+            refused = [
+                name for name in known if name not in options and f"No such compile option: '{name}'" in str(error)
+            ]
+            if not refused:
+                raise
+            _unknown.add(refused[0])
+            del known[refused[0]]

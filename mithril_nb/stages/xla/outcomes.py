@@ -7,12 +7,12 @@ opcode is the same instruction. An instruction that replaces a result in its use
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
-from mithril_nb.stages.hlo.text import HloLine
+from mithril_nb.stages.hlo.syntax import HloLine
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 from mithril_nb.stages.xla.recover_op_names import ModuleText
@@ -77,10 +77,11 @@ class _Copy(NamedTuple):
         return replace(outcome, equations=self.partners)
 
 
+@dataclass
 class Outcomes:
     """Follows instructions through the passes.
 
-    Args:
+    Attributes:
         passes: The passes.
         histories: The passes in which each instruction appeared and vanished.
         last: The opcodes of the instructions of the optimized HLO by their ids.
@@ -88,23 +89,16 @@ class Outcomes:
         equation_of: Returns the id of the equation of an op name, relative to the function that contains it.
     """
 
-    def __init__(
-        self,
-        passes: Sequence[Pass],
-        histories: Histories,
-        last: Mapping[str, str],
-        fusions: Mapping[str, str],
-        equation_of: Callable[[str], str],
-    ):
-        self._passes, self._histories, self._last, self._fusions, self._equation_of = (
-            passes,
-            histories,
-            last,
-            fusions,
-            equation_of,
-        )
-        self._known: dict[str, HloLine | str] = {}
-        self._step = lru_cache(_STEPS)(lambda one: _Step(one, self._known))
+    passes: Sequence[Pass]
+    histories: Histories
+    last: Mapping[str, str]
+    fusions: Mapping[str, str]
+    equation_of: Callable[[str], str]
+
+    @cached_property
+    def _step(self) -> Callable[[Pass], _Step]:
+        known: dict[str, HloLine | str] = {}
+        return lru_cache(_STEPS)(lambda one: _Step(one, known))
 
     def is_in_combiner(self, name: str) -> bool:
         """Return whether an instruction combines two elements in a reduction, a scatter or a sort."""
@@ -113,7 +107,7 @@ class Outcomes:
     @cached_property
     def first(self) -> ModuleText:
         """The HLO before XLA's passes."""
-        return self._step(self._passes[0]).before
+        return self._step(self.passes[0]).before
 
     @cached_property
     def _combiners(self) -> frozenset[str]:
@@ -143,7 +137,7 @@ class Outcomes:
             if (copy.name, copy.since) in copy.followed:  # parts of one operation share one name in every pass
                 return
             copy.followed.add((copy.name, copy.since))
-            gone = self._histories.vanished.get(copy.name)
+            gone = self.histories.vanished.get(copy.name)
             if gone is None or gone.number <= copy.since:
                 found[copy.place] = copy.merged(self._end(copy.name, copy.way))
             else:
@@ -151,10 +145,10 @@ class Outcomes:
 
         for place, name in enumerate(names):
             line = self.first.lines.get(name)
-            way = _Progress(name, self._last.get(name, "") if line is None else line.opcode)
+            way = _Progress(name, self.last.get(name, "") if line is None else line.opcode)
             follow(_Copy(name, -1, way, tuple(equations), (place,), set()))
         while waiting:
-            copy = heappop(waiting)[2]
+            copy = heappop(waiting)[2]  # by the pass that removes it, so that each pass is parsed once
             for number, after in enumerate(self._after_pass(copy)):
                 place = (*copy.place, number)
                 if isinstance(after, Outcome):
@@ -169,7 +163,7 @@ class Outcomes:
     def _after_pass(self, copy: _Copy) -> list[Outcome | _Copy]:
         """Return the outcomes of an instruction in the pass that removed it, and the copies that remain."""
         name, way = copy.name, copy.way
-        gone = self._histories.vanished[name]
+        gone = self.histories.vanished[name]
         step = self._step(gone)
         before, after = step.before, step.after
         line = before.lines.get(name)
@@ -177,10 +171,11 @@ class Outcomes:
             return [Outcome("unknown", way.first)]
         new = step.same(line) if line.op_name else step.nameless(line)
         new = [one for one in new if self._is_meant(one, copy.equations)] or new
+        # XLA gives the instructions of a rewrite the op name of the original: those of its opcode are its copies.
         copies = [one for one in new if one.opcode == line.opcode]
         if line.opcode == "call" and not copies:
             return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]
-        replaced = step.replacement(name)
+        replaced = step.replacements.get(name)
         if copies:  # A rewrite may put another instruction around one of the same opcode.
             copies += [one for one in new if one is replaced and one.opcode not in {line.opcode, *_NO_WORK}]
         elif replaced is not None and replaced.name in before.lines:
@@ -207,21 +202,21 @@ class Outcomes:
 
     def _end(self, name: str, way: _Progress) -> Outcome:
         """Return the outcome of an instruction that exists to the end."""
-        if name not in self._last:
+        if name not in self.last:
             return Outcome("unknown", way.first)
-        if self._last[name] != way.opcode and self._last[name] in _NO_RESULT:
+        if self.last[name] != way.opcode and self.last[name] in _NO_RESULT:
             return Outcome("simplified", way.first, by=way.rewritten)
-        fusion = self._fusions.get(name)
+        fusion = self.fusions.get(name)
         if fusion is not None:
-            by, opcode = way.fused or self._histories.appeared.get(fusion), self._last[name]
+            by, opcode = way.fused or self.histories.appeared.get(fusion), self.last[name]
             rewrite = (
                 {} if way.rewritten is None or opcode == way.opcode else {"opcode": opcode, "rewritten": way.rewritten}
             )
             return Outcome("fused", way.first, fusion, by, **rewrite)
-        if self._last[name] == way.opcode:
+        if self.last[name] == way.opcode:
             return Outcome("kept", way.first, name)
-        if self._last[name] == "fusion":
-            return Outcome("fused", way.first, name, way.fused or self._histories.appeared.get(name))
+        if self.last[name] == "fusion":
+            return Outcome("fused", way.first, name, way.fused or self.histories.appeared.get(name))
         return Outcome("rewritten", way.first, name, way.rewritten)
 
     def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, copy: _Copy) -> Outcome | _Copy:
@@ -229,7 +224,7 @@ class Outcomes:
         way = copy.way
         if not step.computes_same(line, step.before.lines[other.name]):
             return Outcome("simplified", way.first, by=gone)
-        partner = self._equation_of(other.op_name)
+        partner = self.equation_of(other.op_name)
         partners = (partner,) if partner else ()
         if line.opcode == way.opcode:
             return Outcome("merged", way.first, other.name, gone, partners)
@@ -238,7 +233,7 @@ class Outcomes:
         return copy._replace(name=other.name, since=gone.number, way=onward, equations=(partner,), partners=partners)
 
     def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
-        own = self._equation_of(line.op_name)
+        own = self.equation_of(line.op_name)
         return any(id == own or id.endswith((f".{own}", f"/{own}")) for id in equations)
 
 
@@ -247,7 +242,6 @@ class _Step:
 
     def __init__(self, one: Pass, known: dict[str, HloLine | str]):
         self.before, self.after = (ModuleText(text, known) for text in one.written)
-        self._replacements: dict[str, HloLine | None] = {}
 
     def same(self, line: HloLine) -> list[HloLine]:
         """Return the new instructions with the op name of one; inlined ones have the name of their call as a prefix."""
@@ -315,33 +309,27 @@ class _Step:
                     name = name.partition("/")[2]
         return found
 
-    def replacement(self, name: str) -> HloLine | None:
-        """Return the instruction that replaces a removed one in its users after the pass; `None` if it has no users."""
-        waiting, entered = [name], set[str]()
-        while waiting:  # Its users may be removed as well, thousands in a row.
-            one = waiting[-1]
-            users = () if one in entered or one in self._replacements else self.before.users.get(one, ())
-            entered.add(one)
-            gone = [user.name for user in users if user.name not in self.after.lines and user.name not in entered]
-            waiting += gone
-            if not gone:
-                waiting.pop()
-                if one not in self._replacements:
-                    self._replacements[one] = self._taken_for(one)
-        return self._replacements[name]
-
-    def _taken_for(self, name: str) -> HloLine | None:
-        """Return what the users of a result use instead, once the replacements of the users are known."""
+    @cached_property
+    def replacements(self) -> dict[str, HloLine]:
+        """The instruction that replaces each removed one in its users after the pass."""
         before, after = self.before, self.after
-        for user in before.users.get(name, ()):
-            now = after.lines.get(user.name) or self._replacements.get(user.name)
-            if now is None or now.opcode != user.opcode or len(now.operands) != len(user.operands):
+        found: dict[str, HloLine] = {}
+        for line in reversed(before.lines.values()):  # users come after what they use, and may be removed as well
+            name, home = line.name, before.homes[line.name]
+            if name in after.lines:
                 continue
-            taken = now.operands[user.operands.index(name)]
-            if taken in after.lines and taken != name:
-                return after.lines[taken]
-        home = before.homes[name]
-        return after.lines[after.roots[home]] if before.roots.get(home) == name and home in after.roots else None
+            for user in before.users.get(name, ()):
+                now = after.lines.get(user.name) or found.get(user.name)
+                if now is None or now.opcode != user.opcode or len(now.operands) != len(user.operands):
+                    continue
+                taken = now.operands[user.operands.index(name)]
+                if taken in after.lines and taken != name:
+                    found[name] = after.lines[taken]
+                    break
+            else:
+                if before.roots.get(home) == name and home in after.roots:
+                    found[name] = after.lines[after.roots[home]]
+        return found
 
     def computes_same(self, one: HloLine, other: HloLine) -> bool:
         """Return whether two instructions compute the same, on operands that are the same after the pass."""
@@ -349,8 +337,7 @@ class _Step:
             return False
 
         def merged(name: str) -> str:
-            found = None if name in self.after.lines else self.replacement(name)
-            return name if found is None else found.name
+            return self.replacements[name].name if name in self.replacements else name
 
         return all(merged(left) == merged(right) for left, right in zip(one.operands, other.operands, strict=True))
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from mithril_nb.stages.hlo.syntax import instruction_names
+from mithril_nb.stages.hlo.syntax import instruction_names, opened_by
 from mithril_nb.stages.hlo.text import tidy_module
 
 _HEADS = "computations"
@@ -56,6 +56,7 @@ def shown(text: str) -> str:
     """Return a module without metadata and default layouts; other attributes stay, as they may be the only change."""
     if not any(f", {name}=" in text for name in _KEPT_ATTRIBUTES):  # searching is fast, replacing is slow
         return tidy_module(text)
+    # `tidy_module` drops these attributes, but not under another name.
     return _HIDDEN.sub(r", \1=", tidy_module(_KEPT.sub(r", shown_\1=", text)))
 
 
@@ -129,7 +130,7 @@ def computations(text: str) -> Mapping[str, list[str]]:
     found: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():
-        if line.endswith("{") and not line.startswith(" "):
+        if opened_by(line):
             found[_HEADS].append(line)
             current = found.setdefault(line.removeprefix("ENTRY ").split(" ", 1)[0], [])
         elif line.startswith(" "):
@@ -153,6 +154,7 @@ def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
     near = sorted({at + by for at in changed for by in range(-_AROUND, _AROUND + 1)} & set(range(len(script))))
     both = [*{*left} & {*right} & {script[at][1] for at in near}]
     shown = dict(zip(both, _shown_lines(both), strict=True)) if both else {}
+    # Number of lines of the module before and after, up to each line of the script.
     old = [0, *accumulate(sign != "+" for sign, _ in script)]
     new = [0, *accumulate(sign != "-" for sign, _ in script)]
     found: list[str] = []

@@ -21,8 +21,10 @@ from mithril_nb.stages.xla.pass_changes import (
     shown,
 )
 
+# For example: 0003.simplification.after_algsimp.before_dce; in the middle of a pass, XLA omits the last part.
 _NUMBERED = re.compile(r"^\d+\..")
 _STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
+# XLA writes a file at the start of each pipeline under this name, also if an earlier pass changed the module.
 _START = "pipeline-start"
 _BEFORE = "before_optimizations"
 _NO_PASSES = "XLA wrote its files, but no passes"
@@ -66,7 +68,7 @@ class Pass(Shown):
     @cached_property
     def changes(self) -> Changes:
         """The instructions it added, removed, rewrote and moved."""
-        return changes_between(self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt"))
+        return changes_between(*self.written)
 
     @property
     def diff(self) -> str:
@@ -79,7 +81,7 @@ class Pass(Shown):
 
     def diff_lines(self) -> Iterator[str]:
         """Yield the lines of `diff` one by one, computed on demand."""
-        found = differences(*(computations(self._dump.text(name, "txt")) for name in (self._from, self._to)))
+        found = differences(*map(computations, self.written))
         return (line for difference in found for line in hunks(*difference))
 
 
@@ -118,19 +120,14 @@ class Outcome:
     def without_pass(self) -> str:
         """The outcome without the pass: `"fused into tanh_fusion"`."""
         first = f"rewritten into {self.opcode}{_by(self.rewritten)}, then " if self.opcode else ""
-        return (
-            first
-            + {
-                "kept": f"kept as {self.into}",
-                "fused": f"fused into {self.into}",
-                "merged": f"merged with {self.into}",
-                "rewritten": f"rewritten into {self.into}",
-                "inlined": "inlined",
-                "simplified": self.reason or "simplified away",
-                "dropped": f"dropped: {self.reason}",
-                "unknown": f"unknown: {self.reason}" if self.reason else "unknown",
-            }[self.became]
-        )
+        words = {
+            "kept": f"kept as {self.into}",
+            "fused": f"fused into {self.into}",
+            "merged": f"merged with {self.into}",
+            "rewritten": f"rewritten into {self.into}",
+            "simplified": self.reason or "simplified away",
+        }
+        return first + words.get(self.became, f"{self.became}: {self.reason}" if self.reason else self.became)
 
     def __str__(self) -> str:
         of = f" (equation {', '.join(self.equations)})" if self.equations else ""
@@ -247,7 +244,7 @@ class Histories:
         self.vanished: dict[str, Pass] = {}
         names: set[str] | None = None
         for one in passes:
-            if names is None:
+            if names is None:  # each pass starts where the one before ended, so only the first needs both texts
                 names = set(instruction_names(one._dump.text(one._from, "txt")))
             after = set(instruction_names(one._dump.text(one._to, "txt")))
             for name in after - names:

@@ -6,15 +6,16 @@ and a later pass removes that instruction with its name. The text of the first p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
-from mithril_nb.stages.hlo.text import HloLine, read_module
+from mithril_nb.stages.hlo.syntax import HloLine, instruction_names
+from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.xla.passes import Histories
 
+# openxla/xla#9542: optimizations may drop metadata. The cost of a product is too large to be unattributed.
 CONTRACTIONS = frozenset({"dot", "convolution"})
-_NAMELESS = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = .* (?:dot|convolution)\((?!.*op_name=).*$", re.MULTILINE)
 _MOVERS = frozenset({"transpose", "bitcast", "reshape", "copy", "convert", "reverse"})
+# XLA puts only a few instructions that move data after a product.
 _FARTHEST = 6
 
 
@@ -25,7 +26,8 @@ def nameless(text: str) -> list[str]:
         >>> nameless("  %a = f32[2] dot(%b, %c), x={1}\n  %d = f32[2] dot(%b, %c), metadata={op_name=\"dot\"}\n")
         ['a']
     """
-    return _NAMELESS.findall(text)
+    products = (line for line in text.splitlines() if " dot(" in line or " convolution(" in line)
+    return [name for line in products if "op_name=" not in line for name in instruction_names(line)]
 
 
 def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]:

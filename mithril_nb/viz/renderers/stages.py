@@ -8,10 +8,10 @@ from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.display import renderer
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.graph.stage_graph import StageGraph
-from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.stages.xla.buffers import Buffer
+from mithril_nb.stages.xla.kernels import Kernel
+from mithril_nb.stages.xla.memory import Buffer
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.viz.bundles import Bundle, picture_bundle
 from mithril_nb.viz.diagrams.picture import picture

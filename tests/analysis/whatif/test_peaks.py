@@ -21,7 +21,7 @@ from benchmarks.corpus import corpus
 from mithril_nb.analysis.whatif import Change, what_if
 from mithril_nb.analysis.whatif.subjects import batch_of, cast, common_dtype, resized
 from mithril_nb.errors import ShapeError
-from mithril_nb.stages.xla.options import LEAST_EFFORT, compile_with
+from mithril_nb.stages.xla.dump import LEAST_EFFORT, compile_with
 from mithril_nb.targets import inspect
 
 module = importlib.import_module("mithril_nb.analysis.whatif.what_if")

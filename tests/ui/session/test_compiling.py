@@ -9,7 +9,7 @@ from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model
-from mithril_nb.stages.xla.options import NO_MACHINE_CODE
+from mithril_nb.stages.xla.dump import NO_MACHINE_CODE
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.exploring import Exploration

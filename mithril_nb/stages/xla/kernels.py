@@ -13,17 +13,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.hlo.syntax import OPERAND, opened_by
+from mithril_nb.stages.hlo.syntax import OPERAND
+from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.inference import blend, by_place, majority
-from mithril_nb.stages.machine.machine_code import disassemble, read_ptx
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
 
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from"
 _NO_IR = "XLA wrote no unoptimized LLVM IR for this kernel"
+# For example: define void @add_fusion(ptr %0), or @"wrapped tanh.1"; a GPU's one file has all kernels
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
-_LINE = re.compile(r"^ +(?:ROOT )?%([\w.\-]+) = (.*)")
+# For example: the dots of add.fusion.1, whose kernel on a GPU is add_fusion_1
 _UNPLAIN = re.compile(r"[^\w]")
 
 
@@ -134,15 +136,8 @@ class Owners:
         self._numbered: dict[str, str | int] = {}
         self._numbers: dict[str, int] = {}
         self._by_name = {one.id: one for one in instructions}
-        heads = [(number, name) for number, line in enumerate(text.splitlines(), 1) if (name := opened_by(line))]
-        self._by_computation: Mapping[str, list[Instruction]] = {name: [] for _, name in heads}
+        self._by_computation = by_computation(text, self._by_name.values())
         self._symbols = _by_symbol((*self._by_name, *self._by_computation))
-        at = -1
-        for one in self._by_name.values():
-            while at + 1 < len(heads) and heads[at + 1][0] < one.line:
-                at += 1
-            if at >= 0:
-                self._by_computation[heads[at][1]].append(one)
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:
@@ -206,23 +201,16 @@ class Owners:
     @cached_property
     def _lines(self) -> Mapping[str, str]:
         """The text after the name of each instruction; for a computation the names of its instructions, root last."""
-        found: dict[str, str] = {}
-        names: list[str] = []
-        computation, result = "", ""
-        for line in (*self._text.splitlines(), "}"):
-            if match := _LINE.match(line):
-                found[match.group(1)] = match.group(2)
-                names.append(f"%{match.group(1)}")
-                result = names[-1] if line.lstrip().startswith("ROOT ") else result
-            elif name := opened_by(line):
-                computation, names = name, []
-            elif line.startswith("}") and computation:
-                found[computation] = " ".join((*names, result))
+        lines = self._text.split("\n")
+        found = {one.id: lines[one.line - 1].partition(" = ")[2] for one in self._by_name.values()}
+        for name, inside in self._by_computation.items():
+            ordered = sorted(inside, key=lambda one: lines[one.line - 1].startswith("  ROOT "))
+            found[name] = " ".join(f"%{one.id}" for one in ordered)
         return found
 
     def _likeness(self, name: str) -> str | int:
         """Return a number shared by instructions, or computations, that compute the same on the same operands."""
-        if name not in self._lines:
+        if not self._lines.get(name):
             return name
         if name not in self._numbered:
             # Operands come before their users, so that a long chain of them causes no deep recursion.

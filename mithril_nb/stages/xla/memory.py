@@ -1,21 +1,27 @@
-"""The buffers of a compiled program, read from XLA's buffer assignment."""
+"""The memory of a compiled program, read from XLA's reports: its buffers, and the live ranges of its values."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.xla.dump import Dump
 
-_FILE = "after_optimizations-buffer-assignment"
+_BUFFERS, _LIVE_RANGES = "after_optimizations-buffer-assignment", "after_optimizations-live-range"
+# For example: allocation 3: size 64, parameter 2, shape |f32[16]| at ShapeIndex {}, maybe-live-out:
 _ALLOCATION = re.compile(r"^allocation (\d+): size (\d+)(.*?):?$")
+# For example: value: <9 while.7{1} @0> (size=32,offset=32): f32[8]{0}; a phi value has (phi) after its name
 _VALUE = re.compile(r"^ +value: <\d+ ([^\s{>]+)(\{[\d,]*\})?[^>]*> \(size=(\d+),offset=(\d+)\)")
 _PARAMETER = re.compile(r", parameter (\d+)\b")
+# The first match counts: an argument that XLA reuses for a result is both.
 _KINDS = {", parameter ": "parameter", ", constant": "constant", ", thread-local": "thread-local",
           ", maybe-live-out": "result"}  # fmt: skip
 """Kind of a buffer by the first attribute in XLA's text that matches."""
-_MISSING = "this platform does not report the buffers of a program"
+# For example: 3:add.1 in the sequence, and add.1{}:1-2 among the ranges
+_PLACE = re.compile(r"^    (\d+):(\S+)$")
+_RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -68,10 +74,7 @@ def read_buffers(dump: Dump) -> tuple[Buffer, ...]:
     Raises:
         LookupError: XLA wrote no buffer assignment.
     """
-    name = next((name for name in dump.names("txt") if name.endswith(_FILE)), None)
-    if name is None:
-        raise LookupError(_MISSING)
-    return buffers_in(dump.text(name, "txt"))
+    return buffers_in(_report(dump, _BUFFERS, "buffers"))
 
 
 def buffers_in(text: str) -> tuple[Buffer, ...]:
@@ -107,3 +110,66 @@ def _buffer(head: re.Match[str], values: list[Held]) -> Buffer:
         "maybe-live-out" in details,
         tuple(values),
     )
+
+
+@dataclass(frozen=True)
+class LiveRanges:
+    """The schedule of a compiled program, and the live range of each value in it.
+
+    Attributes:
+        sequence: Ids of the instructions of optimized HLO in the order they run. Loop bodies and branches are listed
+            once, before the instruction that runs them; instructions inside fusions are not listed.
+        ranges: First and last position in `sequence` at which a value is needed, by the id of the instruction that
+            produces it and the part of its result (`"{}"` for the whole result). Arguments and results are needed up to
+            the position after the last.
+    """
+
+    sequence: tuple[str, ...]
+    ranges: Mapping[tuple[str, str], tuple[int, int]]
+
+
+def read_live_ranges(dump: Dump) -> LiveRanges:
+    """Return the live ranges of a compiled program.
+
+    Raises:
+        LookupError: XLA wrote no live ranges.
+    """
+    found = live_ranges_in(_report(dump, _LIVE_RANGES, "live ranges"))
+    if not found.sequence:
+        raise _missing("live ranges")
+    return found
+
+
+def live_ranges_in(text: str) -> LiveRanges:
+    r"""Return the live ranges in a report; skip lines that cannot be read.
+
+    Examples:
+        >>> live_ranges_in("HloLiveRange (max 2):\n  InstructionSequence:\n    0:x.1\n    1:add\n"
+        ...                "  BufferLiveRange:\n    x.1{}:0-2\n    add{}:1-2\n")
+        LiveRanges(sequence=('x.1', 'add'), ranges={('x.1', '{}'): (0, 2), ('add', '{}'): (1, 2)})
+    """
+    sequence: list[str] = []
+    ranges: dict[tuple[str, str], tuple[int, int]] = {}
+    for line in text.splitlines():
+        if line.startswith("  Live ranges at"):
+            break  # the rest repeats the same for one position
+        place = _PLACE.match(line)
+        if place is not None and int(place[1]) == len(sequence):
+            sequence.append(place[2])
+            continue
+        found = _RANGE.match(line)
+        if found is not None:
+            ranges[found[1], found[2]] = int(found[3]), int(found[4])
+    return LiveRanges(tuple(sequence), ranges)
+
+
+def _report(dump: Dump, ending: str, what: str) -> str:
+    """Return the text of a report of XLA, by the ending of its name."""
+    name = next((name for name in dump.names("txt") if name.endswith(ending)), None)
+    if name is None:
+        raise _missing(what)
+    return dump.text(name, "txt")
+
+
+def _missing(what: str) -> LookupError:
+    return LookupError(f"this platform does not report the {what} of a program")

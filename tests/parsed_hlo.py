@@ -1,13 +1,14 @@
-"""Parse readable HLO back into the operations of the module."""
+"""The operations of an HLO module, read from its text and from its readable form, to compare them."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.hlo.readable import expected_types, items_of, tuple_of
-from mithril_nb.stages.hlo.readable_bodies import NUMBER, Operation, types_in, visited
-from mithril_nb.stages.hlo.syntax import split
+from mithril_nb.stages.hlo.readable import expected_types, items_of
+from mithril_nb.stages.hlo.readable_bodies import NUMBER, bodies_of, described_by_word, runs_of
+from mithril_nb.stages.hlo.syntax import arrays_in, split
 
 _TYPE = re.compile(r"(?:[a-z]\w*\[[^\]]*\])(?= )")
 _HEAD = re.compile(r"(return )?(?:([A-Za-z][\w.]*) = )?")
@@ -16,6 +17,56 @@ _ITEM = re.compile(r"([A-Za-z][\w.]*)\[(\d+)\]$")
 _OPERATION = re.compile(r"([\w\-]+)\(([^()]*)\)((?: (?:\w+ )?by [a-z]+(?![\w.=])| \w+=@[\w.]+)*)")
 _WORD = re.compile(r" (?:(\w+) )?by ([a-z]+)")
 _NAMED = re.compile(r" (\w+)=@([\w.]+)")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, equal for the printed text and the original.
+
+    Attributes:
+        opcode: The operation.
+        results: Dtype and sizes of each array in its result.
+        operands: Positions of its operands among the operations of its computation; -1 if the text has no such line.
+        runs: Computations that it runs, each with the attribute: a position in the list, or a word such as `"add"`.
+        is_root: True if it returns the result of its computation.
+    """
+
+    opcode: str
+    results: tuple[tuple[str, tuple[int, ...]], ...]
+    operands: tuple[int, ...] = ()
+    runs: tuple[tuple[str, int | str], ...] = ()
+    is_root: bool = False
+
+
+def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
+    """Return the operations of each computation of a module, in the order they are first run, the entry first."""
+    _, bodies = bodies_of(text)
+    runs = {
+        name: [callee for line in body.instructions for how, callee in runs_of(line, body, bodies)[0]]
+        for name, body in bodies.items()
+    }
+    by_word = described_by_word(bodies)
+    shown = [name for name in bodies if name not in by_word]
+    order = {name: at for at, name in enumerate(visited(shown, runs))}
+    found = []
+    for name in order:
+        body = bodies[name]
+        lines = [*body.params, *body.instructions]
+        places = {line.name: at for at, line in enumerate(lines)}
+        rows = []
+        for line in lines:
+            called, words = runs_of(line, body, bodies)
+            rows.append(
+                Operation(
+                    line.opcode,
+                    line.shapes,
+                    tuple(places.get(operand, -1) for operand in line.operands),
+                    tuple(sorted([*((how, order[callee]) for how, callee in called), *words], key=lambda run: run[0])),
+                    line.is_root,
+                )
+            )
+        found.append(tuple(rows))
+    return tuple(found)
 
 
 @dataclass
@@ -47,22 +98,7 @@ class _Computation:
 
 
 def parse(text: str) -> tuple[tuple[Operation, ...], ...]:
-    """Return the operations of each computation of a readable module, as `operations` does for the original.
-
-    Args:
-        text: The result of `readable`. Lines in another form are skipped.
-
-    Examples:
-        >>> from mithril_nb.stages.hlo.readable import readable
-        >>> from mithril_nb.stages.hlo.readable_bodies import operations
-        >>> module = '''HloModule f
-        ... ENTRY %main (x.1: f32[2]) -> f32[2] {
-        ...   %x.1 = f32[2]{0} parameter(0)
-        ...   ROOT %tanh.2 = f32[2]{0} tanh(%x.1)
-        ... }'''
-        >>> parse(str(readable(module))) == operations(module)
-        True
-    """
+    """Return the same for a readable module; lines in another form are skipped."""
     return _Reader(text).result()
 
 
@@ -123,7 +159,7 @@ class _Reader:
         for operand in [] if constant or row.opcode == "parameter" else split(found[2]):
             number, _, dtype = operand.partition(":")
             if NUMBER.fullmatch(number):
-                type = f"{dtype or (types_in(row.type) or (('?', ()),))[0][0]}[]"
+                type = f"{dtype or (arrays_in(row.type) or (('?', ()),))[0][0]}[]"
                 row.operands.append(f"{len(body.rows)}")
                 aliases.append("")
                 body.add(_Row("constant", type), f"{len(body.rows)}")
@@ -132,7 +168,7 @@ class _Reader:
                 row.operands.append(outer)
                 aliases.append(alias or outer)
         if row.opcode == "tuple" and not row.type:
-            row.type = tuple_of(body.type_of(operand) for operand in row.operands)
+            row.type = f"({', '.join(body.type_of(operand) for operand in row.operands)})"
         runs = "" if constant else found[3]
         row.words = [(how or "to_apply", word) for how, word in _WORD.findall(runs)]
         row.called = [(how, f"@{callee}") for how, callee in _NAMED.findall(runs)]
@@ -186,8 +222,21 @@ def _operation(row: _Row, body: _Computation, order: dict[str, int]) -> Operatio
     called = [(how, order[callee]) for how, callee in row.called if callee in order]
     return Operation(
         row.opcode,
-        types_in(row.type),
+        arrays_in(row.type),
         tuple(body.places.get(operand, -1) for operand in row.operands),
         tuple(sorted([*called, *row.words], key=lambda run: run[0])),
         row.is_root,
     )
+
+
+def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
+    """Return all computations in the order they are first run, starting from the roots."""
+    seen: dict[str, None] = {}
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen[name] = None
+                waiting.extend(reversed(runs.get(name, [])))
+    return list(seen)

@@ -1,1 +1,0 @@
-"""Kernels: LLVM IR and machine code."""
