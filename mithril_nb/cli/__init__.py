@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from mithril_nb.cli.lab import NOTEBOOK, open_lab
-from mithril_nb.cli.report import write_report
-from mithril_nb.cli.show import OTHERS, show_target
+from mithril_nb.atomic_write import write_text
+from mithril_nb.cli.show import OTHERS, show_target, write_report
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
-from mithril_nb.errors import Diagnostic, LaunchError, MithrilError, UnknownOptionError
+from mithril_nb.errors import (
+    Diagnostic,
+    LaunchError,
+    MithrilError,
+    ModelFileError,
+    UnavailableBackendError,
+    UnknownOptionError,
+)
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 _TARGETS = """\
@@ -208,3 +219,67 @@ def _as_option(advice: str) -> str:
     """Return a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`; other text unchanged."""
     name, equals, value = advice.partition("=")
     return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice
+
+
+NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
+
+
+def open_lab(options: argparse.Namespace) -> int:
+    """Open JupyterLab, and wait until it exits."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise UnavailableBackendError(
+            "JupyterLab is not installed in this environment.",
+            (("python", sys.executable),),
+            'pip install "mithril-nb[lab]"',
+        )
+    notebook = _notebook(options.notebook)
+    command = [sys.executable, "-m", "jupyterlab", str(notebook), *options.jupyter]
+    print(f"Opening {notebook} in JupyterLab; its URL is printed below. Press Ctrl+C twice to stop.", flush=True)
+    with subprocess.Popen(command) as server:
+        while True:
+            try:
+                return server.wait()
+            except KeyboardInterrupt:  # the server receives the interrupt as well, and prompts the user
+                continue
+
+
+def _notebook(given: str | None) -> Path:
+    """Return the notebook to open: the given one, the checkout's, or a new one in the working directory."""
+    if given is not None:
+        if not Path(given).exists():
+            raise ModelFileError(f"notebook {given!r} does not exist.", (), "mithril-nb lab")
+        return Path(given)
+    beside = Path(__file__).resolve().parents[2]
+    for folder in (Path(), beside):
+        if (folder / NOTEBOOK).exists():
+            return folder / NOTEBOOK
+    new = Path("mithril_nb.ipynb")
+    if not new.exists():
+        write_text(new, json.dumps(_new_notebook(), indent=1))
+        print(f"wrote {new}")
+    return new
+
+
+def _new_notebook() -> dict[str, Any]:
+    lines = [
+        "import mithril_nb as ml",
+        "from mithril_nb.models import Linear, Model, Relu",
+        "",
+        "model = Model()",
+        "model |= Linear(64)",
+        "model += Relu()",
+        "model += Linear(10)",
+        "",
+        'wb = ml.workbench(model, shapes={"input": [32, 784]})',
+        "wb",
+    ]
+    source = [f"{line}\n" for line in lines[:-1]] + lines[-1:]
+    cell = {
+        "cell_type": "code",
+        "id": "build",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": source,
+    }
+    return {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}

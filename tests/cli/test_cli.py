@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from mithril_nb import cli
-from mithril_nb.cli import lab
 from mithril_nb.models import LayerNorm, Linear, Model, Relu, save
 
 
@@ -248,7 +247,7 @@ def test_lab_opens_the_given_notebook(tmp_path, capsys, monkeypatch):
         def wait(self):
             return 0
 
-    monkeypatch.setattr(lab.subprocess, "Popen", Server)
+    monkeypatch.setattr(cli.subprocess, "Popen", Server)
     notebook = tmp_path / "mine.ipynb"
     notebook.write_text("{}")
     code, out, _ = run_cli(capsys, "lab", str(notebook), "--", "--no-browser")
@@ -265,16 +264,16 @@ def test_lab_creates_a_notebook(tmp_path, monkeypatch):
     import nbformat
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli" / "lab.py"))
-    made = lab._notebook(None)
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli" / "__init__.py"))
+    made = cli._notebook(None)
     assert made == Path("mithril_nb.ipynb")
     nbformat.validate(nbformat.read(made, as_version=4))
     made.write_text("mine", encoding="utf-8")
-    assert lab._notebook(None).read_text(encoding="utf-8") == "mine"
+    assert cli._notebook(None).read_text(encoding="utf-8") == "mine"
 
 
 def test_lab_without_jupyterlab_advises_to_install_it(capsys, monkeypatch):
-    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
     code, _, err = run_cli(capsys, "lab")
     assert code == 2
     assert err == (

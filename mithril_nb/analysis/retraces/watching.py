@@ -11,8 +11,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.analysis.retraces.recorder import Recorder
-from mithril_nb.analysis.retraces.records import FunctionReport, Retrace, WatchReport
+from mithril_nb.analysis.retraces.recorder import FunctionReport, Recorder, Retrace, WatchReport
 from mithril_nb.display import Shown, draw
 from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.jit import events as jit_events

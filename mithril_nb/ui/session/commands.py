@@ -1,15 +1,20 @@
-"""Checks of commands: names and types are checked before execution, so that a front end receives a clear error."""
+"""Commands of a front end: their checks, the threads that run requests, and the listeners that receive replies."""
 
 from __future__ import annotations
 
 import inspect
 import sys
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import Diagnostic, UnknownOptionError, nearest, short_repr
+from mithril_nb.jobs import JobQueue
+from mithril_nb.ui.session.analysis import problem_of
 
 EXAMPLES: Mapping[str, str] = {
     "add_block": 'kind="Linear", after="linear_0"',
@@ -198,3 +203,90 @@ def _type_name(hint: Any) -> str:
 def _short(value: Any) -> str:
     text = short_repr(value, 10_000)
     return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+@dataclass(frozen=True)
+class Client:
+    """The client of a request handler. Its functions may be called in any thread.
+
+    Attributes:
+        send: Receives the kind of an answer, and the answer.
+        changed: Called when the `view` of the handler changes.
+        failed: Receives unexpected errors.
+    """
+
+    send: Callable[[str, Any], None]
+    changed: Callable[[], None]
+    failed: Callable[[BaseException], None]
+
+
+class RequestHandler:
+    """Runs requests: those without the compiler in one thread, those with it in another.
+
+    Args:
+        client: Receives the replies.
+        name: Name of the first thread, after `mithril_nb-`.
+        slow: Name of the second thread, after `mithril_nb-`.
+    """
+
+    def __init__(self, client: Client, name: str, slow: str):
+        self._client = client
+        self._quick, self._slow = (JobQueue(f"mithril_nb-{one}", client.failed) for one in (name, slow))
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the answers; return False on timeout."""
+        return self._slow.wait(timeout_s) and self._quick.wait(timeout_s)
+
+    def end(self) -> None:
+        """Cancel all requests."""
+        self._quick.end()
+        self._slow.end()
+
+
+Listener = Callable[[str, Any], None]
+"""Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread."""
+_MOST_ERRORS = 100
+
+
+class Publisher(ABC):
+    """State that sends snapshots of itself to listeners.
+
+    Attributes:
+        errors: Errors of commands and of background threads, latest last, with tracebacks.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._notice: Diagnostic | None = None
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return all data that a front end shows."""
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Send all changes to a listener. Return a function that removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _send(self, kind: str, value: Any) -> None:
+        for listener in tuple(self._listeners):
+            listener(kind, value)
+
+    def _publish(self) -> None:
+        # Without the lock, a thread could send an old snapshot after the newer one of another thread.
+        with self._lock:
+            self._send("snapshot", self.snapshot())
+
+    def _record(self, error: BaseException) -> None:
+        """Store an error, and show it as the notice of the next snapshot."""
+        self.errors.append(error)
+        del self.errors[:-_MOST_ERRORS]
+        self._notice = problem_of(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """Store the error of a background thread and publish it."""
+        with self._lock:
+            self._record(error)
+            self._publish()

@@ -1,39 +1,36 @@
-"""The mutable session of a workbench: takes commands, publishes snapshots. It does not depend on widgets.
+"""The mutable session of a workbench: takes commands, publishes snapshots, and renders itself for a saved notebook.
 
-Commands may come from any thread. Cheap results (graph, shapes, problems, diagram) are computed at once. A worker
-computes expensive ones (trace, lower, compile), the latest request first, and publishes each when it is ready.
+It does not depend on widgets. Commands may come from any thread. Cheap results (graph, shapes, problems, diagram) are
+computed at once. A worker computes expensive ones (trace, lower, compile), the latest request first, and publishes each
+when it is ready.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial, wraps
 from typing import Any
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.cost import Cost
+from mithril_nb.cost import Cost, costs_so_far
+from mithril_nb.display import renderer
 from mithril_nb.errors import Diagnostic
 from mithril_nb.inspection import Inspection
-from mithril_nb.ui.session.commands import check_arguments, check_command, command, commands_of, edit_command
-from mithril_nb.ui.session.costs.requests import CostRequests, ProgramView
-from mithril_nb.ui.session.costs.subjects import Subject
-from mithril_nb.ui.session.costs.tables import cost_table
-from mithril_nb.ui.session.costs.what_if import WhatIfRequests
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.autosave import Autosave
-from mithril_nb.ui.session.design.design import EDITS, Design
-from mithril_nb.ui.session.design.example import example_data, example_design
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.autosave import Autosave, saved_design
+from mithril_nb.ui.session.commands import Client, check_arguments, check_command, command, commands_of, edit_command
+from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import DesignEditor
-from mithril_nb.ui.session.request_handler import Client
-from mithril_nb.ui.session.snapshot import (
-    hues_of,
-    shares_of,
-    snapshot_of,
-)
-from mithril_nb.ui.session.stages.making import StageMaker
-from mithril_nb.ui.session.stages.passes import PassRequests
-from mithril_nb.ui.session.training import Training
+from mithril_nb.ui.session.passes import PassRequests
+from mithril_nb.ui.session.snapshot import hues_of, shares_of, snapshot_of
+from mithril_nb.ui.session.stages import StageMaker
+from mithril_nb.ui.session.training import Training, example_data, example_design
+from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
+from mithril_nb.viz.bundles import bundle
+from mithril_nb.viz.pages.report import fragment_html
 
 
 class Session(DesignEditor):
@@ -270,3 +267,65 @@ class Session(DesignEditor):
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options
         return Subject(analysis.version, lambda: analysis.what_if(training), hues_of(analysis.design.graph))
+
+
+QUICK_STAGES = ("jaxpr", "stablehlo")
+"""Stages that a saved notebook always has. A compiled stage is added only if it is already computed."""
+
+MOST_LINES = 200
+"""Maximum number of lines per stage in a saved notebook; they take about 60 kB."""
+
+
+DESIGN_MIME = "application/vnd.mithril-nb.design+json"
+"""MIME type of the design as data, added once the user has edited it, so that a saved notebook keeps the edits."""
+
+
+def design_bundle(session: Session) -> dict[str, Any]:
+    """Return a MIME bundle that is available at once: graph and source, without stages and costs."""
+    design = session.design
+    now, found = session.snapshot(), bundle(session.diagram)
+    page = fragment_html(design.name, session.diagram, [], None, now["run"], now["source"], session.analysis.problems)
+    return {**found, "text/html": page, **design_data(session)}
+
+
+def design_data(session: Session) -> dict[str, Any]:
+    """Return the design as data by MIME type; an empty dict if the user has not edited it."""
+    if session.edits == 0:
+        return {}
+    saved = asdict(saved_design(session.design, session.edits, session.edit_labels))
+    # Omit the time, so that the output changes only if the design changes.
+    return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
+
+
+@renderer(Session)
+def _session_bundle(session: Session) -> dict[str, Any]:
+    """Return the graph as SVG; graph, stages, costs, curves and source as HTML; names and problems as text."""
+    design, analysis = session.design, session.analysis
+    if not design.graph.nodes:
+        # Add HTML, which the widget can hide; it cannot hide plain text.
+        return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
+    cost = session.cost
+    # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
+    diagram = session.diagram if cost is None else session.diagram.with_shares(shares_of(cost, design.graph))
+    found = bundle(diagram)
+    names = ", ".join(node.name for node in design.graph.nodes)
+    lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]
+    now, run = session.snapshot(), session.training.run
+    stages, costs = [], None if cost is None else cost.to_dict(rows=False)
+    if analysis.can_run:
+        inspection = analysis.inspection
+        kept = (*QUICK_STAGES, *(["hlo"] if inspection.has_stage("hlo") else []))
+        stages = [inspection.stage(name) for name in kept]
+        costs = costs_so_far(inspection).to_dict(rows=False)
+    page = fragment_html(
+        design.name,
+        diagram,
+        stages,
+        costs,
+        now["run"],
+        now["source"],
+        analysis.problems,
+        columns=None if run is None else run.history.to_dict(),
+        most_lines=MOST_LINES,
+    )
+    return {**found, "text/html": page, "text/plain": "\n".join(lines), **design_data(session)}

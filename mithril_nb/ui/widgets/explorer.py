@@ -12,10 +12,9 @@ from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as
 from mithril_nb.targets.inspection import as_plain_call
-from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.stages.lazy import LazyStages
-from mithril_nb.ui.session.stages.picture import Picture
-from mithril_nb.ui.widgets.guard import shown_in_widget
+from mithril_nb.ui.session.exploring import Exploration, Picture
+from mithril_nb.ui.session.stages import LazyStages
+from mithril_nb.ui.widgets.front_end import shown_in_widget
 from mithril_nb.ui.widgets.protocol import Message, packed, transforms_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
 from mithril_nb.viz.bundles import Bundle, bundle

@@ -17,11 +17,11 @@ from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.costs.formulas import BlockFormula
-from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostTable
-from mithril_nb.ui.session.costs.what_if import WhatIfAnswer
-from mithril_nb.ui.session.stages.passes import PassList
+from mithril_nb.ui.session.cost_requests import BlockRows, CostPicture, CostTable
+from mithril_nb.ui.session.cost_tables import BlockFormula
+from mithril_nb.ui.session.passes import PassList
 from mithril_nb.ui.session.training import Rows
+from mithril_nb.ui.session.what_if import WhatIfAnswer
 from mithril_nb.viz.pages.stage_data import equation_data, stage_data
 
 Message = tuple[dict[str, Any], list[bytes]]

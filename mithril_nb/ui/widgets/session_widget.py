@@ -13,11 +13,10 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.widgets.assets import FrontEndWidget
 from mithril_nb.ui.widgets.cells import forget, remember
-from mithril_nb.ui.widgets.guard import shown_in_widget
+from mithril_nb.ui.widgets.front_end import FrontEndWidget, shown_in_widget
 from mithril_nb.ui.widgets.protocol import cost_message, passes_message, stage_message, text_message
 from mithril_nb.ui.widgets.static_fallback import StaticFallback, live_bundle
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.analysis.retraces.records import FunctionReport, WatchReport
+from mithril_nb.analysis.retraces.recorder import FunctionReport, WatchReport
 from mithril_nb.analysis.retraces.watching import Watch, Watched
 from mithril_nb.display import renderer
 from mithril_nb.viz.bundles import Bundle

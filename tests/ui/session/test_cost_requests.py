@@ -16,12 +16,10 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.costs import requests as cost_requests
-from mithril_nb.ui.session.costs.pictures import PICTURES
-from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostRequests, CostTable, ProgramView
-from mithril_nb.ui.session.costs.tables import FIGURES, MOST_ROWS, cost_table, rows_of
-from mithril_nb.ui.session.request_handler import Client
+from mithril_nb.ui.session import Session, cost_requests, design_of
+from mithril_nb.ui.session.commands import Client
+from mithril_nb.ui.session.cost_requests import PICTURES, BlockRows, CostPicture, CostRequests, CostTable, ProgramView
+from mithril_nb.ui.session.cost_tables import FIGURES, MOST_ROWS, cost_table, rows_of
 
 Told = list[tuple[str, Any]]
 

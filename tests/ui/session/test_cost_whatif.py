@@ -17,10 +17,9 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.costs.subjects import Subject, settings_of
-from mithril_nb.ui.session.costs.what_if import WhatIfAnswer, WhatIfRequests
+from mithril_nb.ui.session.commands import Client
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.request_handler import Client
+from mithril_nb.ui.session.what_if import Subject, WhatIfAnswer, WhatIfRequests, settings_of
 
 DEAF = Client(lambda *_: None, lambda: None, pytest.fail)
 

@@ -13,8 +13,8 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
 from mithril_nb.models.saving.source import to_source
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.design import (
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.design import (
     EDITS,
     Change,
     Design,
@@ -24,7 +24,7 @@ from mithril_nb.ui.session.design.design import (
     remove_blocks,
     set_attribute,
 )
-from mithril_nb.ui.session.design.history import History
+from mithril_nb.ui.session.editor import History
 
 
 @pytest.fixture

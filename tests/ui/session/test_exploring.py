@@ -19,14 +19,12 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.transforms.stepping import step_through
 from mithril_nb.stages.xla.pass_changes import Changes
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session.costs.tables import cost_table
-from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.request_handler import Client
-from mithril_nb.ui.session.stages import passes
-from mithril_nb.ui.session.stages.passes import Diff, InstructionHistoryOf, PassRequests
-from mithril_nb.ui.session.stages.picture import GraphView, Picture
-from mithril_nb.ui.session.stages.transforms import TransformRequests
+from mithril_nb.ui.session import passes
+from mithril_nb.ui.session.analysis import problem_of
+from mithril_nb.ui.session.commands import Client
+from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.exploring import Exploration, GraphView, Picture
+from mithril_nb.ui.session.passes import Diff, InstructionHistoryOf, PassRequests, TransformRequests
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:

@@ -14,7 +14,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import MLP, Flatten, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.costs.formulas import MOST_TERMS, BlockFormula, Term, formula_of
+from mithril_nb.ui.session.cost_tables import MOST_TERMS, BlockFormula, Term, formula_of
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:

@@ -16,7 +16,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP, Linear, Model, Relu, Softmax
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.describe import palette
+from mithril_nb.ui.session.snapshot import palette
 
 
 def mlp() -> Model:

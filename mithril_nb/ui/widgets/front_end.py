@@ -1,4 +1,4 @@
-"""The front end's code: in Jupyter once for all widgets of a notebook, elsewhere with each widget.
+"""The base of all widgets: the front end's code, and handlers whose errors are shown.
 
 anywidget sends and saves `_esm` with every instance. Jupyter resolves references between widgets, so one hidden widget
 holds the large bundle there, and the others have a loader of a few hundred bytes. Other hosts of anywidget, such as
@@ -8,7 +8,8 @@ marimo, do not resolve references and never create the hidden widget. There, eac
 from __future__ import annotations
 
 from base64 import b64encode
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
 import anywidget
@@ -16,6 +17,7 @@ import traitlets
 from IPython import get_ipython
 from ipywidgets import widget_serialization
 
+from mithril_nb.ui.session.analysis import problem_of
 from mithril_nb.viz.built import built
 
 
@@ -62,3 +64,18 @@ def _with_bundle(module: str) -> str:
 def shared_assets() -> Assets:
     """Return the assets widget of this kernel, created once."""
     return Assets()
+
+
+def shown_in_widget(handler: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a handler: add its errors to the session's errors and show them as a notice."""
+
+    @wraps(handler)
+    def guarded(self: Any, *args: Any) -> None:
+        try:
+            handler(self, *args)
+        except Exception as error:
+            self.session.errors.append(error)
+            notice = {**problem_of(error).to_dict(), "kind": "error"}
+            self.snapshot = {**self.snapshot, "notice": notice}
+
+    return guarded

@@ -1,20 +1,20 @@
-"""Compute stages and costs of the latest design in the background, cheap ones before expensive ones."""
+"""Stages of a program, computed on first use, or in the background for the latest design."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages import Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
-from mithril_nb.ui.session.design.analysis import Analysis, problem_of
+from mithril_nb.ui.session.analysis import Analysis, problem_of
 
 _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
@@ -213,3 +213,37 @@ def state_of(stage: Stage, version: int, advice: str = "") -> StageState:
         message = f"{stage.unavailable}. {advice}" if advice else stage.unavailable
         return StageState("unavailable", version, None, lines, message)
     return StageState("ready", version, stage.elapsed_s, lines)
+
+
+class LazyStages(Mapping[str, Stage]):
+    """Stages by name. Listing the names computes no stage.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> stages = LazyStages(inspect(jnp.sin, jnp.zeros(3)))
+        >>> "asm" in stages, len(stages), stages["jaxpr"].unavailable
+        (True, 8, None)
+    """
+
+    def __init__(self, inspection: Inspection):
+        self._inspection = inspection
+
+    def __getitem__(self, name: str) -> Stage:
+        try:
+            return self._inspection.stage(name)
+        except StageUnavailableError as error:
+            raise KeyError(name) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._inspection.stages
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inspection.stages)
+
+    def __len__(self) -> int:
+        return len(self._inspection.stages)
+
+    def __repr__(self) -> str:
+        made = [name for name in self if self._inspection.has_stage(name)]
+        return f"stages({', '.join(self)}; computed: {', '.join(made) or 'none yet'})"

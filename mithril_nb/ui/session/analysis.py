@@ -25,7 +25,7 @@ from mithril_nb.targets.mithril_models import inspect_model
 from mithril_nb.targets.symbolic import has_names, inspect_with_names
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
-from mithril_nb.ui.session.design.design import Design
+from mithril_nb.ui.session.design import Design
 
 
 class Analysis:

@@ -24,7 +24,7 @@ from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.jobs import LAST_STEP_S, JobQueue
 from mithril_nb.models.saving.source import to_source
-from mithril_nb.ui.session.design.design import Design, design_from_dict, design_to_dict
+from mithril_nb.ui.session.design import Design, design_from_dict, design_to_dict
 
 FORMAT = "mithril_nb.autosave"
 FOLDER = ".mithril_nb"
@@ -270,7 +270,7 @@ def design_source(design: Design) -> str:
     """Return Python that builds the model of a design, with its shapes, output, loss and program as comments.
 
     Examples:
-        >>> from mithril_nb.ui.session.design.design import design_of
+        >>> from mithril_nb.ui.session.design import design_of
         >>> from mithril_nb.models import Relu
         >>> print(design_source(design_of(Relu(), {"input": [2, 3]})).splitlines()[-1])
         # program: train step
