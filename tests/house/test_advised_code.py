@@ -41,7 +41,7 @@ LEFT: dict[str, tuple[str, ...]] = {
     "is shown and not raised": (
         "cli/__init__.py:main",
         "ui/session/analysis.py:Analysis._open_inputs",
-        "ui/session/analysis.py:problem_of",
+        "ui/session/commands.py:problem_of",
         "stages/transforms/stepping.py:TransformSteps._problem",
         "train/checkpoints/saver.py:Saver._write",
         "train/run/failure.py:problem_of",

@@ -10,44 +10,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from mithril_nb.errors import Diagnostic, UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.jobs import JobQueue
-from mithril_nb.ui.session.analysis import problem_of
 
-EXAMPLES: Mapping[str, str] = {
-    "add_block": 'kind="Linear", after="linear_0"',
-    "place_block": 'kind="Linear"',
-    "remove": 'paths=["linear_0"]',
-    "connect": 'source="linear_0.output", target="relu_0.input"',
-    "disconnect": 'source="linear_0.output", target="relu_0.input"',
-    "rename": 'path="linear_0", name="encoder"',
-    "set_attribute": 'path="linear_0", name="dimension", value=64',
-    "set_shape": 'name="input", shape=["batch", 64]',
-    "set_program": 'program="train step"',
-    "set_output": 'output="logits"',
-    "set_loss": 'loss="mean_squared_error"',
-    "select": 'paths=["linear_0"]',
-    "expand": 'path="mlp_0"',
-    "collapse": 'path="mlp_0"',
-    "move": 'path="linear_0", x=40, y=120',
-    "request_stage": 'stage="jaxpr"',
-    "leave_stage": 'stage="jaxpr"',
-    "show_graph": 'stage="jaxpr"',
-    "open_node": 'key="mlp_0"',
-    "close_node": 'key="mlp_0"',
-    "apply_what_if": 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
-    "what_if": 'key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
-    "request_diff": "number=0",
-    "request_instruction_history": 'stage="hlo", index=0',
-    "request_cost": 'source="compiled"',
-    "request_cost_rows": 'source="analytic", block="linear_0", figure="flops"',
-    "request_cost_picture": 'key="map", view="treemap", sources=["analytic"]',
-    "request_formula": 'block="linear_0"',
-    "set_learning_rate": "value=0.001",
-}
-"""Example arguments of each command that has arguments."""
+EXAMPLES: dict[str, str] = {}
+"""Example arguments of each command that has arguments. `command` fills it."""
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -63,16 +32,21 @@ _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
 """Arguments that the commands check themselves, with better messages."""
 
 
-def command(function: Function) -> Function:
-    """Mark a method as a command of a front end, with the name and the arguments of the method."""
-    function.__dict__["is_command"] = True
-    return function
+def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function], Function]:
+    """Mark a method as a command of a front end, with the name and the arguments of the method.
 
+    Args:
+        example: Example arguments, as Python code; `""` for a command without arguments.
+        is_edit: True if it changes the design.
+    """
 
-def edit_command(function: Function) -> Function:
-    """Mark a method as a command that changes the design."""
-    function.__dict__["is_edit"] = True
-    return command(function)
+    def mark(function: Function) -> Function:
+        function.__dict__.update(is_command=True, is_edit=is_edit)
+        if example:
+            EXAMPLES[function.__name__] = example
+        return function
+
+    return mark
 
 
 def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
@@ -80,7 +54,7 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
 
     Examples:
         >>> class Light:
-        ...     @command
+        ...     @command()
         ...     def switch(self) -> None:
         ...         print("on")
         >>> commands_of(Light())["switch"]()
@@ -242,6 +216,59 @@ class RequestHandler:
         self._quick.end()
         self._slow.end()
 
+    def _problem_of(self, error: Exception) -> Diagnostic:
+        """Return the problem that the reply shows. Report an unexpected error to the client as well."""
+        if not isinstance(error, MithrilError):
+            self._client.failed(error)
+        return problem_of(error)
+
+
+def problem_of(error: BaseException) -> Diagnostic:
+    """Return the diagnostic of an error: its own, or one with its type and text."""
+    if isinstance(error, MithrilError):
+        return error.diagnostics[0]
+    return Diagnostic(
+        f"{type(error).__name__}: {error}".strip().rstrip(":"),
+        advice="wb.errors[-1] has the traceback; the model is unchanged.",
+        code=type(error).__name__,
+    )
+
+
+def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
+    """Return a problem as the notice of a snapshot."""
+    return problem and {**problem.to_dict(), "kind": "error"}
+
+
+def check_choice(what: str, value: str, known: Collection[str], example: str = "") -> None:
+    """Check that a value is one of the known ones.
+
+    Args:
+        what: Name of the argument.
+        value: The value.
+        known: The accepted values.
+        example: Example value for the advice. Default: the first one.
+
+    Raises:
+        UnknownOptionError: The value is unknown.
+    """
+    if value not in known:
+        raise UnknownOptionError(
+            f"unknown {what} {short_repr(value)}.",
+            (("known", ", ".join(known) or "none"),),
+            f'{what}="{example or next(iter(known), "")}"',
+        )
+
+
+class Worker(Protocol):
+    """Background work of a session."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no request is left; return False on timeout."""
+        ...
+
+    def end(self) -> None:
+        """Cancel all requests."""
+
 
 Listener = Callable[[str, Any], None]
 """Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread."""
@@ -260,10 +287,59 @@ class Publisher(ABC):
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._notice: Diagnostic | None = None
+        self._workers: tuple[Worker, ...] = ()
 
     @abstractmethod
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows."""
+
+    @abstractmethod
+    def _commands(self) -> Mapping[str, Callable[..., None]]:
+        """Return all commands by name."""
+
+    def do(self, command: str, /, **args: Any) -> None:
+        """Execute a command.
+
+        Raises:
+            MithrilError: The command failed and changed nothing.
+        """
+        commands = self._commands()
+        check_command(command, args, sorted(commands))
+        check_arguments(command, commands[command], args)
+        commands[command](**args)
+
+    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
+        """Execute a command of a front end.
+
+        Args:
+            name: Name of a command.
+            args: Its arguments.
+
+        Returns:
+            The error, or `None`. The snapshot also shows it. A failed command changes nothing else.
+        """
+        with self._lock:
+            try:
+                check_command(name, args, sorted(self._commands()))
+                self._execute(name, args)
+            except Exception as error:  # a front end cannot catch it, so show and store it
+                self._fail(error)
+                return self._notice
+        return None
+
+    def _execute(self, name: str, args: Mapping[str, Any]) -> None:
+        self.do(name, **args)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until all requested results are computed; return False on timeout."""
+        return all(one.wait(timeout_s) for one in self._workers)
+
+    @command()
+    def dismiss(self) -> None:
+        """Remove the notice."""
+        with self._lock:
+            self._notice = None
+            self._publish()
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Send all changes to a listener. Return a function that removes it."""
@@ -279,14 +355,10 @@ class Publisher(ABC):
         with self._lock:
             self._send("snapshot", self.snapshot())
 
-    def _record(self, error: BaseException) -> None:
-        """Store an error, and show it as the notice of the next snapshot."""
-        self.errors.append(error)
-        del self.errors[:-_MOST_ERRORS]
-        self._notice = problem_of(error)
-
     def _fail(self, error: BaseException) -> None:
-        """Store the error of a background thread and publish it."""
+        """Store an error and publish it as the notice."""
         with self._lock:
-            self._record(error)
+            self.errors.append(error)
+            del self.errors[:-_MOST_ERRORS]
+            self._notice = problem_of(error)
             self._publish()

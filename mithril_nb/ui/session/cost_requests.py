@@ -13,13 +13,12 @@ from typing import Any
 from mithril_nb.analysis.measure import machine, profile
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
-from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.program import Given
-from mithril_nb.ui.session.analysis import problem_of
-from mithril_nb.ui.session.commands import Client, RequestHandler, command
+from mithril_nb.ui.session.commands import Client, RequestHandler, check_choice, command
 from mithril_nb.ui.session.cost_tables import FIGURES, BlockFormula, cost_table, formula_of, rows_of
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
@@ -216,39 +215,39 @@ class CostRequests(RequestHandler):
 
     # Commands
 
-    @command
+    @command('source="compiled"')
     def request_cost(self, source: str) -> None:
         """Compute the costs from one source.
 
         Raises:
             UnknownOptionError: The source is unknown.
         """
-        _check("source", source, SOURCES)
+        check_choice("source", source, SOURCES)
         current = self._program()
         if source != "measured":
             self._turn(source, SourceState("loading", version=self._states[source].version))
         self._worker(source).submit(lambda wanted: self._make(current, source, wanted), f"cost {source}")
 
-    @command
+    @command('source="analytic", block="linear_0", figure="flops"')
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
         """Send the equations or instructions behind a row of the table.
 
         Raises:
             UnknownOptionError: The source or the figure is unknown.
         """
-        _check("source", source, SOURCES)
-        _check("figure", figure, FIGURES)
+        check_choice("source", source, SOURCES)
+        check_choice("figure", figure, FIGURES)
         current = self._program()
         # One key per block, because several rows may be open.
         self._worker(source).submit(lambda _: self._send_rows(current, source, block, figure), f"rows {block}")
 
-    @command
+    @command('block="linear_0"')
     def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
         self._quick.submit(lambda wanted: self._send_formula(current, str(block), wanted), "formula")
 
-    @command
+    @command('key="map", view="treemap", sources=["analytic"]')
     def request_cost_picture(
         self,
         key: str,
@@ -272,9 +271,9 @@ class CostRequests(RequestHandler):
             UnknownOptionError: The picture, source or figure is unknown.
         """
         for source in sources:
-            _check("source", source, SOURCES)
-        _check("figure", figure, FIGURES)
-        _check("view", view, PICTURES)
+            check_choice("source", source, SOURCES)
+        check_choice("figure", figure, FIGURES)
+        check_choice("view", view, PICTURES)
         if len(sources) != (2 if view == "beside" else 1):
             raise UnknownOptionError(
                 f"the picture {view!r} received {len(sources)} sources.",
@@ -286,7 +285,7 @@ class CostRequests(RequestHandler):
         empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
         self._worker(slowest).submit(lambda wanted: self._draw(current, empty, view, sources, look, wanted), "picture")
 
-    @command
+    @command()
     def measure(self) -> None:
         """Run the program and measure the time of each instruction."""
         current = self._program()
@@ -313,15 +312,10 @@ class CostRequests(RequestHandler):
             with paused_collector():  # a collection takes as long as this with a large traced program in memory
                 table = cost_table(cost, current.paths, current.hues)
         except Exception as error:  # the front end shows it instead of the costs
-            self._report(source, error)
+            self._turn(source, self._why_not(error))
             return
         self._client.send("cost", CostTable(source, version, table))
         self._turn(source, SourceState("ready", version=version))
-
-    def _report(self, source: str, error: Exception) -> None:
-        self._turn(source, _why_not(error))
-        if not isinstance(error, MithrilError):
-            self._client.failed(error)
 
     def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         """Return the costs, and the version of their design; `None` if the request was replaced."""
@@ -345,9 +339,7 @@ class CostRequests(RequestHandler):
                 return
             found = formula_of(cost, block, version)
         except Exception as error:  # the front end shows it instead of the formula
-            if not isinstance(error, MithrilError):
-                self._client.failed(error)
-            found = BlockFormula(block, current.version, why=_why_not(error).message)
+            found = BlockFormula(block, current.version, why=self._why_not(error).message)
         self._client.send("formula", found)
 
     def _measure(self, current: ProgramView) -> None:
@@ -356,7 +348,7 @@ class CostRequests(RequestHandler):
             inspection.want()  # compile in full, so that machine code shown later is from the same compilation
             measured = profile(inspection, runs=RUNS)
         except Exception as error:  # the front end shows it instead of the costs
-            self._report("measured", error)
+            self._turn("measured", self._why_not(error))
             return
         self._measured = current.version, measured
         self._make(current, "measured", lambda: True)
@@ -376,27 +368,15 @@ class CostRequests(RequestHandler):
                 drawn = PICTURES[view](current.inspection(), costs, look)
             picture = replace(empty, svg=drawn.svg, text=drawn.text)
         except Exception as error:  # the front end shows it instead of the picture
-            if not isinstance(error, MithrilError):
-                self._client.failed(error)
-            picture = replace(empty, reason=_why_not(error).message)
+            picture = replace(empty, reason=self._why_not(error).message)
         self._client.send("cost_picture", picture)
 
-
-def _why_not(error: Exception) -> SourceState:
-    """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
-    problem = problem_of(error)
-    facts = problem.shown().facts
-    reason = "; ".join(value for name, value in facts if name == "reason")
-    if isinstance(error, StageUnavailableError) and not reason and facts:
-        reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
-    is_known = isinstance(error, MithrilError)
-    return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
-
-
-def _check(what: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> None:
-    if value not in known:
-        raise UnknownOptionError(
-            f"unknown {what} {short_repr(value)}.",
-            (("known", ", ".join(known) or "none"),),
-            f"{what}={next(iter(known), '')!r}",
-        )
+    def _why_not(self, error: Exception) -> SourceState:
+        """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
+        problem = self._problem_of(error)
+        facts = problem.shown().facts
+        reason = "; ".join(value for name, value in facts if name == "reason")
+        if isinstance(error, StageUnavailableError) and not reason and facts:
+            reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
+        is_known = isinstance(error, MithrilError)
+        return SourceState("unavailable" if is_known else "failed", reason or problem.summary)

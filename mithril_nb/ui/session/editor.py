@@ -13,7 +13,7 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis, LazyProgram
 from mithril_nb.ui.session.autosave import Autosave
-from mithril_nb.ui.session.commands import Publisher, command, edit_command
+from mithril_nb.ui.session.commands import Publisher, command
 from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, set_shape
 from mithril_nb.ui.session.snapshot import ViewState, diagram_of, place_of
 from mithril_nb.ui.session.what_if import Changes, checked_changes
@@ -209,7 +209,7 @@ class DesignEditor(Publisher):
                 view = view.with_place(change.selection[0], *place)
             self._set_history(self._history.with_change(change, time.monotonic()), view)
 
-    @edit_command
+    @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
         """Apply the changes of a what-if question as one edit.
 
@@ -220,7 +220,7 @@ class DesignEditor(Publisher):
             change = change_of(self._analysis, checked_changes(changes))
             self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
-    @edit_command
+    @command(is_edit=True)
     def undo(self) -> None:
         """Undo one change."""
         with self._lock:
@@ -228,7 +228,7 @@ class DesignEditor(Publisher):
             back = change.renamed[::-1] if change and change.renamed else None
             self._set_history(self._history.undone(), self._view.renamed(*back) if back else self._view)
 
-    @edit_command
+    @command(is_edit=True)
     def redo(self) -> None:
         """Redo one change."""
         with self._lock:
@@ -240,7 +240,7 @@ class DesignEditor(Publisher):
         with self._lock:
             self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
 
-    @edit_command
+    @command(is_edit=True)
     def restore_edits(self) -> None:
         """Restore the design that an earlier session of this workbench saved, as one edit.
 
@@ -257,7 +257,7 @@ class DesignEditor(Publisher):
                 change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
                 self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
-    @command
+    @command()
     def decline_edits(self) -> None:
         """Keep the code's design. The offered edits stay in the file; an older version is offered next."""
         with self._lock:
@@ -275,7 +275,7 @@ class DesignEditor(Publisher):
         """Number of edits since the code's design, counting restored edits one by one; 0 if only code made edits."""
         return self._history.edits if self._is_edited_by_user else 0
 
-    @command
+    @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks. Unknown paths are ignored."""
         with self._lock:
@@ -283,23 +283,23 @@ class DesignEditor(Publisher):
             self._view = replace(self._view, selection=tuple(paths)).only(known)
             self._publish()
 
-    @command
+    @command('path="mlp_0"')
     def expand(self, path: str) -> None:
         """Show the blocks inside a composite block."""
         self._set_view(replace(self._view, expanded=self._view.expanded | {path}))
 
-    @command
+    @command('path="mlp_0"')
     def collapse(self, path: str) -> None:
         """Show a composite block as one node."""
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
-    @command
+    @command('path="linear_0", x=40, y=120')
     def move(self, path: str, x: float, y: float) -> None:
         """Move a block to a position on the canvas."""
         place = self._diagram.within(path, *place_of(x, y))
         self._set_view(self._view.with_place(path, *place))
 
-    @command
+    @command()
     def tidy(self) -> None:
         """Reset the layout, including moved blocks."""
         self._set_view(replace(self._view, moved={}))

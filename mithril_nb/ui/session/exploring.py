@@ -15,7 +15,6 @@ import jax
 
 from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
-from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages import Stage
@@ -24,8 +23,7 @@ from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps
-from mithril_nb.ui.session.analysis import problem_of
-from mithril_nb.ui.session.commands import Client, Publisher, check_arguments, check_command, command, commands_of
+from mithril_nb.ui.session.commands import Client, Publisher, check_choice, command, commands_of, notice_of
 from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
@@ -205,9 +203,12 @@ class Exploration(Publisher):
         self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(lambda: (1, lambda: inspection), client)
-        self.transforms = TransformRequests(steps, self._publish, self._fail)
+        self.transforms = TransformRequests(steps, client)
         self.costs = CostRequests(self._looked, client, inspection.given)
         self.what_if = WhatIfRequests(self._subject, client)
+        handlers = (self.passes, self.transforms, self.costs, self.what_if)
+        # Wait for the quick worker again: a compilation submits more work to it.
+        self._workers = (self._quick, self._slow, *handlers, self._quick)
         for name in inspection.stages:
             if name in self._wanted:
                 self.states[name] = StageState("loading")
@@ -222,22 +223,10 @@ class Exploration(Publisher):
         self._quick.submit(self._work)
         self._submit(self._first)
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until all requests are complete; return False on timeout."""
-        # Wait for the quick worker again: a compilation submits more work to it.
-        workers = (self._quick, self._slow)
-        handlers = (self.passes, self.transforms, self.costs, self.what_if)
-        waits = [one.wait for one in workers] + [one.wait for one in handlers]
-        return all(wait(timeout_s) for wait in (*waits, self._quick.wait))
-
     def end(self) -> None:
         """Cancel all work."""
-        self._quick.end()
-        self._slow.end()
-        self.passes.end()
-        self.transforms.end()
-        self.costs.end()
-        self.what_if.end()
+        for worker in self._workers:
+            worker.end()
 
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows, except texts and pictures."""
@@ -250,7 +239,7 @@ class Exploration(Publisher):
                 "blocks": dict(self._blocks),
                 "cost": None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
                 "costs": {"sources": self.costs.view(), "what_if": self.what_if.view()},
-                "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
+                "notice": notice_of(self._notice),
                 "problems": [],
                 "stages": {name: vars(state) for name, state in self.states.items()},
                 "stage_kinds": kinds_of_stages(),
@@ -281,31 +270,18 @@ class Exploration(Publisher):
 
     # Commands
 
-    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Execute a command of a front end.
-
-        Returns:
-            The error, or `None`.
-        """
+    def _commands(self) -> dict[str, Callable[..., None]]:
         compares = [self.transforms] if self.transforms.steps is not None else []
-        commands = commands_of(self, self.passes, *compares, self.costs, self.what_if)
-        try:
-            check_command(name, args, commands)
-            check_arguments(name, commands[name], args)
-            commands[name](**args)
-        except Exception as error:  # a front end cannot catch it, so show and store it
-            self._fail(error)
-            return problem_of(error)
-        return None
+        return commands_of(self, self.passes, *compares, self.costs, self.what_if)
 
-    @command
+    @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
         """Compute a stage in the background.
 
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        self._check(stage, self.inspection.stages)
+        check_choice("stage", stage, self.inspection.stages, "jaxpr")
         with self._lock:
             if stage in self._wanted:
                 return
@@ -315,50 +291,44 @@ class Exploration(Publisher):
         self._publish()
         self._submit(stage)
 
-    @command
+    @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
         """Do nothing, except check the name: computed stages stay, because the program does not change.
 
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        self._check(stage, self.inspection.stages)
+        check_choice("stage", stage, self.inspection.stages, "jaxpr")
 
-    @command
+    @command('stage="jaxpr"')
     def show_graph(self, stage: str) -> None:
         """Show the graph of another stage.
 
         Raises:
             UnknownOptionError: The stage is unknown, or has no graph.
         """
-        self._check(stage, _GRAPHS)
+        check_choice("stage", stage, _GRAPHS)
         self._graph.show(stage)
         self.request_stage(stage)
         self._publish()
         self._quick.submit(self._work)
 
-    @command
+    @command('key="mlp_0"')
     def open_node(self, key: str) -> None:
         """Show the inside of a node of the graph."""
         self._graph.open(key)
         self._draw_now()
 
-    @command
+    @command('key="mlp_0"')
     def close_node(self, key: str) -> None:
         """Hide the inside of a node of the graph."""
         self._graph.close(key)
         self._draw_now()
 
-    @command
+    @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
         """Store the paths pinned in the front end as the selection."""
         self._selection = tuple(map(str, paths))
-
-    @command
-    def dismiss(self) -> None:
-        """Remove the notice."""
-        self._notice = None
-        self._publish()
 
     # Threads
 
@@ -445,10 +415,6 @@ class Exploration(Publisher):
 
     def _subject(self) -> Subject:
         return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)
-
-    def _check(self, stage: str, known: Sequence[str]) -> None:
-        if stage not in known:
-            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(known)),), 'stage="jaxpr"')
 
 
 def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:

@@ -11,14 +11,11 @@ from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
-from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
-from mithril_nb.stages.transforms.comparison import Comparison
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.stages.xla.passes import Pass
-from mithril_nb.ui.session.analysis import problem_of
-from mithril_nb.ui.session.commands import Client, RequestHandler, command
+from mithril_nb.ui.session.commands import Client, RequestHandler, check_choice, command, problem_of
 
 MOST_DIFF_LINES = 10_000
 """Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
@@ -120,7 +117,7 @@ class PassRequests(RequestHandler):
         view = dict(self._view)
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
-    @command
+    @command()
     def request_passes(self) -> None:
         """Read the changes of each pass. Compiles the program."""
         version, make = self._program()
@@ -131,7 +128,7 @@ class PassRequests(RequestHandler):
         self._client.changed()
         self._slow.submit(lambda wanted: self._read(version, make, wanted), "passes")
 
-    @command
+    @command("number=0")
     def request_diff(self, number: int) -> None:
         """Send the diff of one pass.
 
@@ -141,17 +138,14 @@ class PassRequests(RequestHandler):
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
-    @command
+    @command('stage="hlo", index=0')
     def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished.
 
         Raises:
             UnknownOptionError: No passes have been read, or the stage has no instruction history.
         """
-        if stage not in STAGES_WITH_HISTORY:
-            raise UnknownOptionError(
-                f"unknown stage {stage!r}.", (("known", ", ".join(STAGES_WITH_HISTORY)),), 'stage="hlo"'
-            )
+        check_choice("stage", stage, STAGES_WITH_HISTORY, "hlo")
         self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
 
     def _request(self, kind: str, answer: Callable[[_Reading], None]) -> None:
@@ -258,60 +252,43 @@ def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
     return None if found is None else (what, found.name, found.number)
 
 
-class TransformRequests:
+class TransformRequests(RequestHandler):
     """The transform steps, and the comparison of their numbers.
 
     Args:
         steps: The steps; `None` without transforms.
-        changed: Called in the thread when `view` changes.
-        failed: Receives unexpected errors.
+        client: Receives changes of `view`, and unexpected errors.
 
     Attributes:
         steps: The steps, or `None`.
-        commands: Functions of the commands, by name.
     """
 
-    def __init__(
-        self, steps: TransformSteps | None, changed: Callable[[], None], failed: Callable[[BaseException], None]
-    ):
+    def __init__(self, steps: TransformSteps | None, client: Client):
+        super().__init__(client, "transforms", "transforms")
         self.steps = steps
-        self._changed, self._failed = changed, failed
         self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
-        self._worker = JobQueue("mithril_nb-transforms")
 
     def view(self) -> dict[str, Any] | None:
         """Return the state of the comparison. Per step: whether the numbers agree (`None` if unknown), and a text."""
         return None if self.steps is None else dict(self._view)
 
-    @command
+    @command()
     def compare_transforms(self) -> None:
         """Run both sides of each step on the same numbers."""
         with self._lock:
             if self._view["state"] in ("loading", "ready"):
                 return
             self._view = {"state": "loading", "message": "", "compared": []}
-        self._changed()
-        self._worker.submit(lambda _: self._compare())
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the comparison; return False on timeout."""
-        return self._worker.wait(timeout_s)
-
-    def end(self) -> None:
-        """Cancel all requests."""
-        self._worker.end()
+        self._client.changed()
+        self._slow.submit(lambda _: self._compare())
 
     def _compare(self) -> None:
         assert self.steps is not None
         try:
-            compared = [_result(one) for one in self.steps.check()]
+            compared = [(one.agrees, str(one).removeprefix(f"{one.step}: ")) for one in self.steps.check()]
             self._view = {"state": "ready", "message": "", "compared": compared}
-            self._changed()
+            self._client.changed()
         except Exception as error:  # the thread has no caller
             self._view = {"state": "failed", "message": str(problem_of(error)), "compared": []}
-            self._failed(error)
-
-
-def _result(one: Comparison) -> tuple[bool | None, str]:
-    return one.agrees, str(one).removeprefix(f"{one.step}: ")
+            self._client.failed(error)

@@ -15,11 +15,10 @@ from typing import Any
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost, costs_so_far
 from mithril_nb.display import renderer
-from mithril_nb.errors import Diagnostic
 from mithril_nb.inspection import Inspection
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
-from mithril_nb.ui.session.commands import Client, check_arguments, check_command, command, commands_of, edit_command
+from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of
 from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, Design
@@ -73,6 +72,7 @@ class Session(DesignEditor):
         self.passes = PassRequests(self._program, client)
         self.costs = CostRequests(self._looked, client)
         self.what_if = WhatIfRequests(self._changeable, client)
+        self._workers = (self._maker, self.passes, self.costs, self.what_if)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -118,11 +118,6 @@ class Session(DesignEditor):
 
     # Messages
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the requested stages are computed; return False on timeout."""
-        waits = (self._maker.wait, self.passes.wait, self.costs.wait, self.what_if.wait)
-        return all(wait(timeout_s) for wait in waits)
-
     def end(self, *, stops_run: bool = True) -> None:
         """Stop its run and its threads, and drop computed results. Keep the design and the runs.
 
@@ -131,39 +126,22 @@ class Session(DesignEditor):
         """
         if self.training.run is not None and stops_run:
             self.training.run.stop()
-        self._maker.end()
-        self.passes.end()
-        self.costs.end()
-        self.what_if.end()
+        for worker in self._workers:
+            worker.end()
         if self._autosave:
             self._autosave.end()
         with self._lock:
             self._start_afresh()
 
-    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Execute a command of a front end.
-
-        Args:
-            name: Name of a command.
-            args: Its arguments.
-
-        Returns:
-            The error, or `None`. The snapshot also shows it. A failed command changes nothing else.
-        """
-        with self._lock:
-            was_edited = self._is_edited_by_user
-            try:
-                commands = self._commands()
-                check_command(name, args, sorted(commands))
-                # Edits by code are in the code. From the first edit in the widget on, autosave the whole design.
-                self._is_edited_by_user |= name in EDITS or hasattr(commands[name], "is_edit")
-                self.do(name, **args)
-            except Exception as error:  # a front end cannot catch it, so show and store it
-                self._is_edited_by_user = was_edited
-                self._record(error)
-                self._publish()
-                return self._notice
-        return None
+    def _execute(self, name: str, args: Mapping[str, Any]) -> None:
+        was_edited = self._is_edited_by_user
+        # Edits by code are in the code. From the first edit in the widget on, autosave the whole design.
+        self._is_edited_by_user |= name in EDITS or getattr(self._commands()[name], "is_edit", False)
+        try:
+            self.do(name, **args)
+        except Exception:
+            self._is_edited_by_user = was_edited
+            raise
 
     def do(self, command: str, /, **args: Any) -> None:
         """Execute a command.
@@ -171,15 +149,13 @@ class Session(DesignEditor):
         Raises:
             MithrilError: The command failed and changed nothing.
         """
-        commands = self._commands()
-        check_command(command, args, sorted(commands))
-        function = commands[command]
-        if command in EDITS:  # the session passes the design; the position of a new block belongs to the view
-            plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
-            check_arguments(command, EDITS[command], plain, ignored=("design",))
-        else:
-            check_arguments(command, function, args)
-        function(**args)
+        if command not in EDITS:
+            super().do(command, **args)
+            return
+        # The session passes the design; the position of a new block belongs to the view.
+        plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
+        check_arguments(command, EDITS[command], plain, ignored=("design",))
+        self.edit(command, **args)
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         """Return all commands by name."""
@@ -189,7 +165,7 @@ class Session(DesignEditor):
 
     # Commands
 
-    @edit_command
+    @command(is_edit=True)
     def load_example(self) -> None:
         """Replace the design by a small example. It trains on generated data if the user passed no data."""
         with self._lock:
@@ -200,14 +176,7 @@ class Session(DesignEditor):
             example = replace(example, program=self.design.program, uses_example_data=is_generated)
             self.set_design(example, "load an example")
 
-    @command
-    def dismiss(self) -> None:
-        """Remove the notice."""
-        with self._lock:
-            self._notice = None
-            self._publish()
-
-    @command
+    @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
         """Compute a stage from now on for every design, because a front end shows it.
 
@@ -218,7 +187,7 @@ class Session(DesignEditor):
             if self._maker.want(stage):
                 self._publish()
 
-    @command
+    @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
         """Stop computing a stage for new designs, because no front end shows it.
 

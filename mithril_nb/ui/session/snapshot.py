@@ -22,6 +22,7 @@ from mithril_nb.models.shape_inference.infer import Inference
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.commands import notice_of
 from mithril_nb.ui.session.design import PROGRAMS
 from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
@@ -158,7 +159,7 @@ def snapshot_of(
         "cost": cost,
         "costs": dict(costs),
         "problems": [problem.to_dict() for problem in analysis.problems],
-        "notice": notice and {**notice.to_dict(), "kind": "error"},
+        "notice": notice_of(notice),
         "autosave": autosave,
         "stages": {name: vars(state) for name, state in stages.items()},
         "stage_kinds": kinds_of_stages(),

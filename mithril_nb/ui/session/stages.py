@@ -9,12 +9,13 @@ from functools import partial
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages import Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
-from mithril_nb.ui.session.analysis import Analysis, problem_of
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.commands import check_choice, problem_of
 
 _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
@@ -84,7 +85,7 @@ class StageMaker:
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        _check(name)
+        check_choice("stage", name, STAGE_KINDS, "jaxpr")
         if name in self._wanted:
             return False
         self._wanted.add(name)
@@ -98,7 +99,7 @@ class StageMaker:
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        _check(name)
+        check_choice("stage", name, STAGE_KINDS, "jaxpr")
         if name not in self._wanted:
             return False
         self._wanted.discard(name)
@@ -188,11 +189,6 @@ class StageMaker:
                 self.states[stage] = state_of(made, analysis.version, analysis.advice_for(made))
             self._changed()
             return True
-
-
-def _check(name: str) -> None:
-    if name not in STAGE_KINDS:
-        raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGE_KINDS)),), 'stage="jaxpr"')
 
 
 def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspection:

@@ -99,7 +99,7 @@ class Training:
             self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
             self._unfollow = follow(self.run, self._send_of, self._lock)
 
-    @command
+    @command()
     def train(self) -> None:
         """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
 
@@ -111,7 +111,7 @@ class Training:
         else:
             self.run.resume()
 
-    @command
+    @command()
     def step_once(self) -> None:
         """Take one step. Without a run, start a new one first.
 
@@ -120,7 +120,7 @@ class Training:
         """
         (self._start() if self.run is None else self.run).step_once()
 
-    @command
+    @command()
     def resume(self) -> None:
         """Continue the run from its current step, even if it was stopped.
 
@@ -129,7 +129,7 @@ class Training:
         """
         self._run_to("continue").resume()
 
-    @command
+    @command()
     def pause(self) -> None:
         """Pause the run after the current step.
 
@@ -138,7 +138,7 @@ class Training:
         """
         self._run_to("pause").pause()
 
-    @command
+    @command()
     def stop(self) -> None:
         """Stop the run after the current step.
 
@@ -147,7 +147,7 @@ class Training:
         """
         self._run_to("stop").stop()
 
-    @command
+    @command("value=0.001")
     def set_learning_rate(self, value: float) -> None:
         """Set the rate of the next step.
 
@@ -156,7 +156,7 @@ class Training:
         """
         self._run_to("set the learning rate of").set_learning_rate(value)
 
-    @command
+    @command()
     def request_curves(self) -> None:
         """Send all rows of the curves again."""
         if self.run is not None:

@@ -12,12 +12,11 @@ from typing import Any
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
 from mithril_nb.analysis.whatif.settings import PRECISIONS
 from mithril_nb.analysis.whatif.subjects import batch_of
-from mithril_nb.errors import Diagnostic, MithrilError, ShapeError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import rests
 from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.ui.session.analysis import problem_of
-from mithril_nb.ui.session.commands import Client, RequestHandler, command
+from mithril_nb.ui.session.commands import Client, RequestHandler, check_choice, command, problem_of
 from mithril_nb.ui.session.cost_requests import CostPicture, Look, draw_beside
 from mithril_nb.ui.session.cost_tables import FIGURES
 
@@ -153,13 +152,13 @@ class WhatIfRequests(RequestHandler):
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 
-    @command
+    @command()
     def request_settings(self) -> None:
         """Find the settings that can change."""
         subject = self._subject()
         self._quick.submit(lambda _: self._find_settings(subject), "settings")
 
-    @command
+    @command('key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]')
     def what_if(
         self,
         key: str,
@@ -180,10 +179,7 @@ class WhatIfRequests(RequestHandler):
         Raises:
             UnknownOptionError: The figure is unknown, or the changes have a wrong form.
         """
-        if figure not in FIGURES:
-            raise UnknownOptionError(
-                f"unknown figure {short_repr(figure)}.", (("known", ", ".join(FIGURES)),), f"figure={FIGURES[0]!r}"
-            )
+        check_choice("figure", figure, FIGURES)
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.submit(lambda wanted: self._compile(request, wanted), "what if")
@@ -299,12 +295,9 @@ class WhatIfRequests(RequestHandler):
         self._client.send("what_if", WhatIfAnswer(request.key, data, picture))
 
     def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
-        if not isinstance(error, MithrilError):
-            self._client.failed(error)
-        problem: Diagnostic = problem_of(error)
         data = {
             "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
-            "problem": problem.to_dict(),
+            "problem": self._problem_of(error).to_dict(),
         }  # fmt: skip
         if wanted():
             self._client.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))

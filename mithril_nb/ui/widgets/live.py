@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 import traitlets
@@ -17,12 +17,12 @@ from mithril_nb.display import render, renderer
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.train import Run
 from mithril_nb.train.run.history import CURVES
-from mithril_nb.ui.session.analysis import problem_of
+from mithril_nb.ui.session.commands import problem_of
 from mithril_nb.ui.session.training import Rows, follow, run_view
-from mithril_nb.ui.widgets.cells import forget, remember, report_interrupts
+from mithril_nb.ui.widgets.cells import remember, report_interrupts
 from mithril_nb.ui.widgets.front_end import FrontEndWidget
 from mithril_nb.ui.widgets.protocol import curves_message
-from mithril_nb.ui.widgets.static_fallback import StaticFallback, live_bundle
+from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
 _COMMANDS = ("pause", "resume", "stop", "step_once")
 
@@ -39,31 +39,11 @@ class LiveRun(FrontEndWidget):
 
     def __init__(self, run: Run):
         self.source = run
-        self.errors: list[BaseException] = []
-        self._twin = StaticFallback(lambda: render(run), self.errors)
-        self._is_attended = False
-        super().__init__("curves.js", run=run_view(run))
-        self.on_msg(self._receive)
+        super().__init__("curves.js", StaticFallback(lambda: render(run), []), run=run_view(run))
         self._lock = threading.RLock()
-        self._unfollow = follow(run, self._send_update, self._lock)
+        self._unlisten = follow(run, self._send_update, self._lock)
         remember(self)
         report_interrupts()
-
-    def replace(self) -> None:
-        """Close the widget because a newer run of its cell created another one. Label its remaining views."""
-        try:
-            self.send({"type": "replaced"})
-            self._twin.replace()
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the widget. The run continues."""
-        forget(self)
-        self._unfollow()
-        self._twin.end()
-        self.layout.close()  # a separate widget, which ipywidgets leaves open
-        super().close()
 
     def __repr__(self) -> str:
         return f"LiveRun({self.source!r})"
@@ -76,19 +56,14 @@ class LiveRun(FrontEndWidget):
             if self._is_attended and value["state"] != "running":
                 self._twin.refresh()
 
-    def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
-        if content.get("type") != "command":
-            return
-        self._is_attended = True
+    def _execute(self, id: Any, name: str, args: Mapping[str, Any]) -> None:
         problem: Diagnostic | None = None
         try:
-            self._command(str(content.get("name")), content.get("args") or {})
+            self._command(name, args)
         except Exception as error:  # the reply reports it to the widget
             self.errors.append(error)
             problem = problem_of(error)
-        self.send(
-            {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
-        )
+        self._reply(id, problem)
 
     def _command(self, name: str, args: Mapping[str, Any]) -> None:
         if name == "request_curves":
@@ -101,13 +76,6 @@ class LiveRun(FrontEndWidget):
             raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
         with self._lock:
             self._send_update("run", run_view(self.source))
-
-    def _ipython_display_(self) -> None:
-        self._twin.show(*live_bundle(super()._repr_mimebundle_()))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        live, metadata = live_bundle(super()._repr_mimebundle_(include=include, exclude=exclude))
-        return {**live, **render(self.source)}, metadata
 
 
 @overload

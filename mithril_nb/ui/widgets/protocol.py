@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,8 @@ from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.cost_requests import BlockRows, CostPicture, CostTable
-from mithril_nb.ui.session.cost_tables import BlockFormula
-from mithril_nb.ui.session.passes import PassList
+from mithril_nb.ui.session.cost_requests import CostPicture
 from mithril_nb.ui.session.training import Rows
-from mithril_nb.ui.session.what_if import WhatIfAnswer
 from mithril_nb.viz.pages.stage_data import equation_data, stage_data
 
 Message = tuple[dict[str, Any], list[bytes]]
@@ -69,12 +67,6 @@ def _shortened(stage: Stage) -> dict[str, Any]:
     return {"text": short.text, "shown": {"line": lines, "instructions": [shown[line] for line in lines]}}
 
 
-def passes_message(found: PassList) -> Message:
-    """Return the message and buffer of the list of passes: number, name, pipeline, added, removed, rewritten."""
-    head = {"type": "passes", "version": found.version, "number": found.number}
-    return head, [packed([list(one) for one in found.rows])]
-
-
 def transforms_message(steps: TransformSteps) -> Message:
     """Return the message and buffer of transform steps: explanation, and both sides with a mark on each equation."""
     return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(one) for one in steps])]
@@ -109,25 +101,30 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
     return {"text": stage.text, "marks": sorted(rows)}
 
 
-def cost_message(found: CostTable | BlockRows | BlockFormula | CostPicture | WhatIfAnswer) -> Message:
-    """Return the message and buffer of costs: a table, the contents of a row, a formula, a picture, or a what-if."""
-    if isinstance(found, CostTable):
-        return {"type": "cost", "source": found.source, "version": found.version}, [packed(found.data)]
-    if isinstance(found, BlockRows):
-        head = {"type": "cost_rows", "source": found.source, "block": found.block, "figure": found.figure}
-        return head, [packed(found.data)]
-    if isinstance(found, BlockFormula):
-        return {"type": "formula", "block": found.block, "version": found.version}, [packed(found.to_dict())]
-    if isinstance(found, CostPicture):
-        return {"type": "cost_picture", "key": found.key}, [packed(picture_data(found))]
-    return {"type": "what_if", "key": found.key}, [packed({**found.data, "picture": picture_data(found.picture)})]
-
-
 def picture_data(picture: CostPicture) -> dict[str, str]:
     """Return the data of a picture: markup, text, and the reason if it is missing."""
     return {"svg": picture.svg, "text": picture.text, "reason": picture.reason}
 
 
-def text_message(head: dict[str, Any], text: str) -> Message:
-    """Return a message with one large text."""
-    return head, [packed(text)]
+_REPLIES: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
+    "passes": (("version", "number"), lambda found: [list(one) for one in found.rows]),
+    "diff": (("version", "number", "is_cut"), lambda found: found.text),
+    "cost": (("source", "version"), lambda found: found.data),
+    "cost_rows": (("source", "block", "figure"), lambda found: found.data),
+    "formula": (("block", "version"), lambda found: found.to_dict()),
+    "cost_picture": (("key",), picture_data),
+    "what_if": (("key",), lambda found: {**found.data, "picture": picture_data(found.picture)}),
+    "graph": (("stage",), lambda found: {"svg": found.svg, "nodes": [asdict(node) for node in found.nodes]}),
+}
+"""By kind of a reply: the attributes that its head contains, and the data of its buffer."""
+
+
+def reply_message(kind: str, found: Any) -> Message | None:
+    """Return the message and buffer of a reply of a request handler; `None` for kinds that are no reply."""
+    if kind == "instruction_history":
+        return {"type": kind, **asdict(found)}, []
+    if kind not in _REPLIES:
+        return None
+    names, data = _REPLIES[kind]
+    head = {name.removeprefix("is_"): getattr(found, name) for name in names}
+    return {"type": kind, **head}, [packed(data(found))]

@@ -114,8 +114,9 @@ class Workbench(SessionWidget):
         if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
-    def _end_session(self, *, is_replaced: bool) -> None:
+    def _end(self, *, is_replaced: bool) -> None:
         self.session.end(stops_run=not is_replaced)  # the newer widget takes over the run
+        self._packer.end()
 
     def _quick_picture(self) -> Mapping[str, Any] | None:
         """Return the bundle of the current design; `None` if it has not changed since the last picture."""

@@ -20,8 +20,7 @@ from mithril_nb.stages.transforms.stepping import step_through
 from mithril_nb.stages.xla.pass_changes import Changes
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import passes
-from mithril_nb.ui.session.analysis import problem_of
-from mithril_nb.ui.session.commands import Client
+from mithril_nb.ui.session.commands import Client, problem_of
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.exploring import Exploration, GraphView, Picture
 from mithril_nb.ui.session.passes import Diff, InstructionHistoryOf, PassRequests, TransformRequests
@@ -331,13 +330,14 @@ def test_failed_comparison_can_be_retried() -> None:
         raise OSError("the disk is full")
 
     told: list[Any] = []
-    desk = TransformRequests(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
+    client = Client(lambda *reply: None, lambda: told.append("changed"), told.append)
+    desk = TransformRequests(SimpleNamespace(check=check), client)  # type: ignore[arg-type]
     for _ in range(2):
         desk.compare_transforms()
         assert desk.wait(PATIENCE_S)
     assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
     assert [type(one) for one in told] == [str, OSError] * 2
-    assert TransformRequests(None, lambda: None, told.append).view() is None
+    assert TransformRequests(None, client).view() is None
 
 
 def test_untraceable_program_shows_the_traced_part() -> None:

@@ -40,29 +40,15 @@ CASES = {
     "ui/session/design.py:_with_shape": f"""{SESSION}
         session.do("set_shape", name="input", shape=[-1, 2])
         """,
-    "ui/session/design.py:set_program": f"""{SESSION}
-        session.do("set_program", program="backwards")
-        """,
     "ui/session/design.py:_ends": f"""{SESSION}
         session.do("connect", source="mlp_0/linear_0.output", target="relu_0.input")
         # Try: session.do("connect", source="input", target="relu_0.input")
         """,
     "ui/session/design.py:design_of": "ml.workbench(3)",
-    "ui/session/exploring.py:Exploration._check": f"""{SESSION}
-        exploration = Exploration(ml.inspect(Linear(3), shapes={{"input": [4, 3]}}))
-        exploration.show_graph(stage="asmm")
-        """,
-    "ui/session/stages.py:_check": f"""{SESSION}
-        session.do("request_stage", stage="asmm")
-        """,
-    "ui/session/passes.py:PassRequests.request_instruction_history": f"""{SESSION}
-        session.wait(60); session.do("request_passes"); session.wait(60)
-        session.do("request_instruction_history", stage="asmm", index=0)
-        """,
     "ui/session/snapshot.py:place_of": f"""{SESSION}
         session.do("move", path="linear_0", x="a", y=1)
         """,
-    "ui/session/what_if.py:change_of": f"""{SESSION}
+    "ui/session/editor.py:change_of": f"""{SESSION}
         session.do("apply_what_if", changes=[["", "dtype", "bfloat16"]])
         """,
     "ui/session/training.py:Training._run_to": f"""{SESSION}
@@ -111,11 +97,8 @@ CASES = {
                 raise MithrilError(problem)
         run_command("rename", ["linear_0", "encoder"])
         """,
-    "ui/session/cost_requests.py:_check": f"""{SESSION}
+    "ui/session/commands.py:check_choice": f"""{SESSION}
         session.do("request_cost", source="compild")
-        """,
-    "ui/session/what_if.py:WhatIfRequests.what_if": f"""{SESSION}
-        session.do("what_if", key="wider", changes=[["linear_0", "dimension", 16]], figure="cents")
         """,
     "ui/session/design.py:set_output": f"""{SESSION}
         session.do("set_output", output="logit")
