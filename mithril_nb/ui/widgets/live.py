@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 import traitlets
-from IPython import get_ipython
 from IPython.display import display, update_display
 
 from mithril_nb.analysis.retraces import Watch, Watched
 from mithril_nb.analysis.retraces.watching import Following
 from mithril_nb.display import render, renderer
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
+from mithril_nb.jobs import JobQueue, Wanted
 from mithril_nb.train import Run
 from mithril_nb.train.run.history import CURVES
 from mithril_nb.ui.session.commands import problem_of
 from mithril_nb.ui.session.training import Rows, follow, run_view
 from mithril_nb.ui.widgets.cells import remember, report_interrupts
-from mithril_nb.ui.widgets.front_end import FrontEndWidget
+from mithril_nb.ui.widgets.front_end import FrontEndWidget, is_jupyter
 from mithril_nb.ui.widgets.protocol import curves_message
 from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
@@ -159,27 +160,18 @@ class LiveReport:
 
     def __init__(self, value: Following):
         self._value, self._id = value, f"mithril-nb-{uuid.uuid4().hex}"
-        self._lock = threading.Lock()
-        self._timer: threading.Timer | None = None
+        self._queue = JobQueue("mithril_nb-report")
         self._shown: Any = None
 
     def show(self) -> None:
         """Show the current value."""
         self._shown = render(self._value)
         display(self._shown, raw=True, display_id=self._id)
-        if getattr(get_ipython(), "kernel", None) is not None:  # a terminal would print each update
-            self._value.follow(self._schedule)
+        if is_jupyter():  # a terminal would print each update
+            self._value.follow(lambda: self._queue.submit(self._update))
 
-    def _schedule(self) -> None:
-        with self._lock:
-            if self._timer is None:
-                self._timer = threading.Timer(_WAIT_S, self._update)
-                self._timer.daemon = True
-                self._timer.start()
-
-    def _update(self) -> None:
-        with self._lock:
-            self._timer = None
+    def _update(self, _wanted: Wanted) -> None:
+        time.sleep(_WAIT_S)
         fresh = render(self._value)
         if fresh != self._shown:
             self._shown = fresh

@@ -21,11 +21,8 @@ X = jnp.ones((3, 2))
 def outputs(monkeypatch):
     seen: list = []
 
-    class Shell:
-        kernel = object()
-
     monkeypatch.setattr(live, "_WAIT_S", 0.05)
-    monkeypatch.setattr(live, "get_ipython", Shell)
+    monkeypatch.setattr(live, "is_jupyter", lambda: True)
     monkeypatch.setattr(live, "display", lambda data, raw, display_id: seen.append((data, display_id)))
     monkeypatch.setattr(live, "update_display", lambda data, raw, display_id: seen.append((data, display_id)))
     yield seen
@@ -75,7 +72,7 @@ def test_only_the_latest_outputs_follow(outputs):
 
 
 def test_terminal_shows_it_once(outputs, monkeypatch):
-    monkeypatch.setattr(live, "get_ipython", lambda: None)
+    monkeypatch.setattr(live, "is_jupyter", lambda: False)
     step = ml.watch(jax.jit(lambda x: x + 74))
     step._ipython_display_()
     step(X)
