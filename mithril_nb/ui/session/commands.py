@@ -63,7 +63,7 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
     return {
         name: getattr(handler, name)
         for handler in handlers
-        for kind in reversed(type(handler).__mro__)
+        for kind in type(handler).__mro__
         for name, member in vars(kind).items()
         if getattr(member, "is_command", False)
     }
@@ -293,9 +293,9 @@ class Publisher(ABC):
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows."""
 
-    @abstractmethod
     def _commands(self) -> Mapping[str, Callable[..., None]]:
         """Return all commands by name."""
+        return commands_of(self)
 
     def do(self, command: str, /, **args: Any) -> None:
         """Execute a command.
@@ -304,7 +304,7 @@ class Publisher(ABC):
             MithrilError: The command failed and changed nothing.
         """
         commands = self._commands()
-        check_command(command, args, sorted(commands))
+        check_command(command, args, commands)
         check_arguments(command, commands[command], args)
         commands[command](**args)
 
@@ -320,7 +320,7 @@ class Publisher(ABC):
         """
         with self._lock:
             try:
-                check_command(name, args, sorted(self._commands()))
+                check_command(name, args, self._commands())
                 self._execute(name, args)
             except Exception as error:  # a front end cannot catch it, so show and store it
                 self._fail(error)

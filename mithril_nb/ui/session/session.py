@@ -158,10 +158,9 @@ class Session(DesignEditor):
         self.edit(command, **args)
 
     def _commands(self) -> dict[str, Callable[..., None]]:
-        """Return all commands by name."""
-        edits = {name: partial(self.edit, name) for name in EDITS}
-        published = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        return {**published, **commands_of(self.passes, self.costs, self.what_if), **commands_of(self), **edits}
+        found = {name: self._published(run) for name, run in commands_of(self.training).items()}
+        found |= commands_of(self.passes, self.costs, self.what_if, self)
+        return dict(sorted({**found, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands
 

@@ -167,12 +167,12 @@ def test_invalid_requests_are_rejected(program) -> None:
     known = "flops, bytes_accessed, transcendentals, params, time_s"
     for command, args, text in (
         ("request_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured\n"
-            "    Try: source='analytic'"),
+            "    Try: source=\"analytic\""),
         ("request_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}\n"
-            "    Try: figure='flops'"),
+            "    Try: figure=\"flops\""),
         (
             "request_cost_picture", ["k", "pie", ["analytic"]],
-            "unknown view 'pie'.\n    known  treemap, roofline, memory, beside\n    Try: view='treemap'",
+            "unknown view 'pie'.\n    known  treemap, roofline, memory, beside\n    Try: view=\"treemap\"",
         ),
         (
             "request_cost_picture", ["k", "beside", ["analytic"]],
