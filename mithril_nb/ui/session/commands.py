@@ -180,11 +180,24 @@ def _short(value: Any) -> str:
 
 
 @dataclass(frozen=True)
+class Reply:
+    """A reply of a request handler, for a front end.
+
+    Attributes:
+        head: Values that identify it, such as the version of the design.
+        data: Its content as JSON-serializable data; `None` if the head is the whole reply.
+    """
+
+    head: Mapping[str, Any]
+    data: Any = None
+
+
+@dataclass(frozen=True)
 class Client:
     """The client of a request handler. Its functions may be called in any thread.
 
     Attributes:
-        send: Receives the kind of an answer, and the answer.
+        send: Receives the kind of a reply, and the `Reply`.
         changed: Called when the `view` of the handler changes.
         failed: Receives unexpected errors.
     """

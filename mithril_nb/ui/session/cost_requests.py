@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.analysis.measure import machine, profile
@@ -18,7 +18,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.given.program import Given
-from mithril_nb.ui.session.commands import Client, RequestHandler, check_choice, command
+from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
 from mithril_nb.ui.session.cost_tables import FIGURES, BlockFormula, cost_table, formula_of, rows_of
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
@@ -46,6 +46,11 @@ class Look:
 
 
 Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
+
+
+def picture_data(drawing: Drawing | None = None, reason: str = "") -> dict[str, str]:
+    """Return a picture as data: markup, the same data as text, and the reason if there is no picture."""
+    return {"svg": drawing.svg if drawing else "", "text": drawing.text if drawing else "", "reason": reason}
 
 
 def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -> Drawing:
@@ -127,55 +132,6 @@ class ProgramView:
 
 
 @dataclass(frozen=True)
-class CostTable:
-    """Costs from one source, for a front end.
-
-    Attributes:
-        source: The source, such as `"analytic"`.
-        version: Version of their design.
-        data: The table.
-    """
-
-    source: str
-    version: int
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class BlockRows:
-    """The equations or instructions behind one row of the table.
-
-    Attributes:
-        source: The source of the costs.
-        block: Path of the block.
-        figure: Figure that sorts the rows.
-        data: The rows.
-    """
-
-    source: str
-    block: str
-    figure: str
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class CostPicture:
-    """A picture of costs.
-
-    Attributes:
-        key: The client's key of the request.
-        svg: The picture; `""` if there is none.
-        text: The same data as text.
-        reason: Reason if the picture is missing, or `""`.
-    """
-
-    key: str
-    svg: str = ""
-    text: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class SourceState:
     """State of the costs from one source.
 
@@ -195,8 +151,7 @@ class CostRequests(RequestHandler):
 
     Args:
         program: Returns the inspected program.
-        client: Receives `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
-            `("formula", BlockFormula)`.
+        client: Receives `"cost"` with a table, `"cost_rows"` with the rows of a block, `"formula"`, `"cost_picture"`.
         given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
     """
 
@@ -282,8 +237,8 @@ class CostRequests(RequestHandler):
             )
         current = self._program()
         slowest = max(sources, key=SOURCES.index)
-        empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
-        self._worker(slowest).submit(lambda wanted: self._draw(current, empty, view, sources, look, wanted), "picture")
+        look = Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
+        self._worker(slowest).submit(lambda wanted: self._draw(current, key, view, sources, look, wanted), "picture")
 
     @command()
     def measure(self) -> None:
@@ -314,7 +269,7 @@ class CostRequests(RequestHandler):
         except Exception as error:  # the front end shows it instead of the costs
             self._turn(source, self._why_not(error))
             return
-        self._client.send("cost", CostTable(source, version, table))
+        self._client.send("cost", Reply({"source": source, "version": version}, table))
         self._turn(source, SourceState("ready", version=version))
 
     def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
@@ -330,7 +285,8 @@ class CostRequests(RequestHandler):
     def _send_rows(self, current: ProgramView, source: str, block: str, figure: str) -> None:
         cost, _ = self._cost(current, source, lambda: True)
         if cost is not None:
-            self._client.send("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+            head = {"source": source, "block": block, "figure": figure}
+            self._client.send("cost_rows", Reply(head, rows_of(cost, block, figure)))
 
     def _send_formula(self, current: ProgramView, block: str, wanted: Callable[[], bool]) -> None:
         try:
@@ -340,7 +296,7 @@ class CostRequests(RequestHandler):
             found = formula_of(cost, block, version)
         except Exception as error:  # the front end shows it instead of the formula
             found = BlockFormula(block, current.version, why=self._why_not(error).message)
-        self._client.send("formula", found)
+        self._client.send("formula", Reply({"block": block, "version": found.version}, found.to_dict()))
 
     def _measure(self, current: ProgramView) -> None:
         try:
@@ -354,7 +310,7 @@ class CostRequests(RequestHandler):
         self._make(current, "measured", lambda: True)
 
     def _draw(
-        self, current: ProgramView, empty: CostPicture, view: str, sources: Sequence[str], look: Look,
+        self, current: ProgramView, key: str, view: str, sources: Sequence[str], look: Look,
         wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         try:
@@ -366,10 +322,10 @@ class CostRequests(RequestHandler):
                 costs.append(cost)
             with paused_collector():
                 drawn = PICTURES[view](current.inspection(), costs, look)
-            picture = replace(empty, svg=drawn.svg, text=drawn.text)
+            picture = picture_data(drawn)
         except Exception as error:  # the front end shows it instead of the picture
-            picture = replace(empty, reason=self._why_not(error).message)
-        self._client.send("cost_picture", picture)
+            picture = picture_data(reason=self._why_not(error).message)
+        self._client.send("cost_picture", Reply({"key": key}, picture))
 
     def _why_not(self, error: Exception) -> SourceState:
         """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
@@ -17,17 +17,17 @@ from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages import Stage
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps
-from mithril_nb.ui.session.commands import Client, Publisher, check_choice, command, commands_of, notice_of
+from mithril_nb.ui.session.commands import Client, Publisher, Reply, check_choice, command, commands_of, notice_of
 from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
-from mithril_nb.ui.session.stages import StageState, state_of, with_wanted_stages
+from mithril_nb.ui.session.snapshot import shares_of
+from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import stage_layout
@@ -49,6 +49,10 @@ class Picture:
     stage: str
     svg: str
     nodes: tuple[Node, ...]
+
+    def reply(self) -> Reply:
+        """Return the picture for a front end."""
+        return Reply({"stage": self.stage}, {"svg": self.svg, "nodes": [asdict(node) for node in self.nodes]})
 
 
 @dataclass(frozen=True)
@@ -149,19 +153,10 @@ class GraphView:
 def _nodes(graph: StageGraph, diagram: Scene) -> tuple[Node, ...]:
     found = []
     for node in diagram.nodes:
-        members = (graph.nodes[key] for key in graph.represented_by(node.key))
-        blocks = dict.fromkeys(member.block for member in members if member.block)
-        found.append(
-            Node(
-                node.key,
-                block_key(node.key),
-                node.name,
-                () if node.equations else tuple(blocks),
-                node.equations,
-                node.group,
-                node.expanded,
-            )
-        )
+        members = [] if node.equations else [graph.nodes[key] for key in graph.represented_by(node.key)]
+        blocks = tuple(dict.fromkeys(member.block for member in members if member.block))
+        mark, equations = block_key(node.key), node.equations
+        found.append(Node(node.key, mark, node.name, blocks, equations, node.group, node.expanded))
     return tuple(found)
 
 
@@ -231,7 +226,7 @@ class Exploration(Publisher):
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows, except texts and pictures."""
         with self._lock:
-            cost, elapsed = self.cost, self.inspection.elapsed
+            cost = self.cost
             return {
                 "version": 1,
                 "name": self.inspection.name,
@@ -248,15 +243,7 @@ class Exploration(Publisher):
                 "graph_stages": list(_GRAPHS),
                 "passes": self.passes.view(1),
                 "transforms": self.transforms.view(),
-                "status": {
-                    "trace_s": elapsed.get("trace"),
-                    "lower_s": elapsed.get("lower"),
-                    "optimize_s": elapsed.get("optimize"),
-                    "compile_s": elapsed.get("compile"),
-                    "flops": cost.total.flops if cost else None,
-                    "bytes": cost.total.bytes_accessed if cost else None,
-                    "attributed": cost.attributed_share if cost else None,
-                },
+                "status": figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
             }
 
     def picture(self) -> Picture | None:
@@ -372,20 +359,21 @@ class Exploration(Publisher):
 
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
         """Return the kinds and hues of the blocks, for a front end."""
-        if self.inspection.given is not None:
-            return _blocks_in(self.inspection.stage(self._first))
-        found = self.inspection.stage("graph").instructions
-        hues = hues_of_blocks(one.id for one in found)
-        known = {one.id: hue_of(one.id, hues) for one in found}
-        return {
-            one.id: {"path": one.id, "name": one.id.rpartition("/")[2], "kind": one.opcode,
-                     "hue": HUES - 1 if (hue := known[one.id]) is None else hue}
-            for one in found
-        }  # fmt: skip
+        if self.inspection.given is None:
+            kinds = {one.id: one.opcode for one in self.inspection.stage("graph").instructions}
+        else:  # the program starts at a later stage, whose instructions name only the paths of blocks
+            instructions = self.inspection.stage(self._first).instructions
+            kinds = {path: "" for one in instructions for path, _ in one.shares}
+        hues, found = hues_of_blocks(kinds), {}
+        for path, kind in kinds.items():
+            hue = hue_of(path, hues)
+            name = path.rpartition("/")[2]
+            found[path] = {"path": path, "name": name, "kind": kind, "hue": HUES - 1 if hue is None else hue}
+        return found
 
     def _draw(self) -> None:
         if self.states[self._graph.stage].version and self._graph.is_news:
-            self._send("graph", self._graph.draw(self._hues()))
+            self._send("graph", self._graph.draw(self._hues()).reply())
 
     def _draw_now(self) -> None:
         """Draw in the caller's thread if the graph exists, which takes some milliseconds."""
@@ -402,8 +390,7 @@ class Exploration(Publisher):
             cost = cost_of(self.inspection)
             with self._lock:
                 self.cost = cost
-            shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
-            self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
+            self._graph.take_shares(shares_of(cost, self._blocks))
             self._publish()
         self._draw()
 
@@ -415,15 +402,3 @@ class Exploration(Publisher):
 
     def _subject(self) -> Subject:
         return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)
-
-
-def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Return the hue of each block named in a stage, as data for a front end."""
-    paths = dict.fromkeys(path for one in stage.instructions for path, _ in one.shares)
-    hues = hues_of_blocks(paths)
-    known = {path: hue_of(path, hues) for path in paths}
-    return {
-        path: {"path": path, "name": path.rpartition("/")[2], "kind": "",
-               "hue": HUES - 1 if hue is None else hue}
-        for path, hue in known.items()
-    }  # fmt: skip

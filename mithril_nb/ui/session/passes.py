@@ -15,7 +15,7 @@ from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.stages.xla.passes import Pass
-from mithril_nb.ui.session.commands import Client, RequestHandler, check_choice, command, problem_of
+from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
 
 MOST_DIFF_LINES = 10_000
 """Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
@@ -44,41 +44,9 @@ class PassList:
     rows: tuple[PassRow, ...] = ()
     number: int = 0
 
-
-@dataclass(frozen=True)
-class Diff:
-    """The changes of one pass.
-
-    Attributes:
-        version: Version of the design.
-        number: Number of the pass.
-        text: Removed (`-`) and added (`+`) lines, under the name of each computation.
-        is_cut: True if it has only the first `MOST_DIFF_LINES`.
-    """
-
-    version: int
-    number: int
-    text: str
-    is_cut: bool = False
-
-
-@dataclass(frozen=True)
-class InstructionHistoryOf:
-    """History of an instruction, for a front end.
-
-    Attributes:
-        stage: Its stage.
-        index: Its index in the stage.
-        events: Events with name and number of the pass: `("appeared in", "fusion", 12)`.
-        fused: Indices, in the optimized HLO, of the fusions that contain it.
-        became: Outcome outside of the passes, such as `"dropped: nothing uses it"`, or `""`.
-    """
-
-    stage: str
-    index: int
-    events: tuple[tuple[str, str, int], ...]
-    fused: tuple[int, ...] = ()
-    became: str = ""
+    def reply(self) -> Reply:
+        """Return the list for a front end."""
+        return Reply({"version": self.version, "number": self.number}, [list(row) for row in self.rows])
 
 
 @dataclass(frozen=True)
@@ -87,7 +55,7 @@ class _Reading:
 
     version: int
     inspection: Inspection
-    diffs: dict[int, Diff] = field(default_factory=dict)
+    diffs: dict[int, Reply] = field(default_factory=dict)
 
 
 class PassRequests(RequestHandler):
@@ -95,7 +63,9 @@ class PassRequests(RequestHandler):
 
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
-        client: Receives `("passes", PassList)`, `("diff", Diff)` and `("instruction_history", InstructionHistoryOf)`.
+        client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
+            computation, and `"instruction_history"`: `events` with name and number of the pass, indices of the optimized
+            fusions that contain the instruction (`fused`), and its outcome outside of the passes (`became`).
 
     Attributes:
         latest: The latest list of passes.
@@ -204,7 +174,7 @@ class PassRequests(RequestHandler):
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
         self.latest = PassList(version, tuple(rows), self._number)
-        self._client.send("passes", self.latest)
+        self._client.send("passes", self.latest.reply())
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
         """Wait for a moment without requests; return whether the work is still wanted."""
@@ -218,12 +188,13 @@ class PassRequests(RequestHandler):
         if 0 <= number < len(passes):
             self._client.send("diff", self._diff_of(reading, passes[number]))
 
-    def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
+    def _diff_of(self, reading: _Reading, one: Pass) -> Reply:
         if one.number not in reading.diffs:
             with paused_collector():  # it creates many small objects next to a large traced program
                 lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
-            reading.diffs[one.number] = Diff(reading.version, one.number, text, len(lines) > MOST_DIFF_LINES)
+            head = {"version": reading.version, "number": one.number, "cut": len(lines) > MOST_DIFF_LINES}
+            reading.diffs[one.number] = Reply(head, text)
         return reading.diffs[one.number]
 
     def _history(self, reading: _Reading, stage: str, index: int) -> None:
@@ -242,10 +213,9 @@ class PassRequests(RequestHandler):
             {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if history.fused_into else {}
         )
         fused = tuple(places[id] for id in history.fused_into if id in places)
-        self._client.send(
-            "instruction_history",
-            InstructionHistoryOf(stage, index, tuple(one for one in events if one), fused, became),
-        )
+        kept = [one for one in events if one]
+        head = {"stage": stage, "index": index, "events": kept, "fused": fused, "became": became}
+        self._client.send("instruction_history", Reply(head))
 
 
 def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:

@@ -211,7 +211,7 @@ class Session(DesignEditor):
     def _stages_changed(self) -> None:
         cost = self._maker.cost
         if cost is not None:
-            self._shares = shares_of(cost, self._analysis.design.graph)
+            self._shares = shares_of(cost, self._paths())
             self._diagram = self._diagram.with_shares(self._shares)
         self._publish()
 
@@ -274,7 +274,7 @@ def _session_bundle(session: Session) -> dict[str, Any]:
         return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
     cost = session.cost
     # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
-    diagram = session.diagram if cost is None else session.diagram.with_shares(shares_of(cost, design.graph))
+    diagram = session.diagram if cost is None else session.diagram.with_shares(shares_of(cost, session._paths()))
     found = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
     lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -111,11 +111,11 @@ def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float])
     )
 
 
-def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
+def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
     """Return each block's share of the FLOPs, if known. A composite block has the sum of its parts."""
     if not cost.total.flops:
         return {}
-    found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path, _ in graph.walk()}
+    found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in paths}
     return {path: share for path, share in found.items() if share is not None}
 
 

@@ -20,8 +20,8 @@ from mithril_nb.ui.session.commands import check_choice, problem_of
 _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
-_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
-"""Stages that need machine code. Without it, XLA needs about 40 % less time for the others."""
+STAGES_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
+"""The stage to which each time of the status line belongs."""
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,8 @@ class StageMaker:
 
     def figures(self) -> dict[str, Any]:
         """Return times and costs of the shown programs, for the status line."""
-        cost = self.cost
-        made = {what: self._made.get(stage) for what, stage in _TIMED.items()}
-        return {
-            **{f"{what}_s": found[1].elapsed.get(what) if found else None for what, found in made.items()},
-            "flops": cost.total.flops if cost else None,
-            "bytes": cost.total.bytes_accessed if cost else None,
-            "attributed": cost.attributed_share if cost else None,
-        }
+        made = {name: self._made.get(stage) for name, stage in STAGES_TIMED.items()}
+        return figures_of({name: found and found[1] for name, found in made.items()}, self.cost)
 
     def end(self) -> None:
         """Cancel all work, and end the thread."""
@@ -196,10 +190,26 @@ def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspe
 
     Args:
         inspection: The program.
-        stages: Names of the stages. Any of them also requests XLA's memory dump.
+        stages: Names of the stages. Any of them also requests XLA's memory dump. Without machine code, XLA needs about
+            40 % less time for the others.
     """
     inspection.want(machine_code=has_machine_code(stages))
     return inspection
+
+
+def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> dict[str, Any]:
+    """Return times and costs for the status line.
+
+    Args:
+        programs: The program of each step of `STAGES_TIMED`, if its stage was computed.
+        cost: The costs.
+    """
+    return {
+        **{f"{name}_s": found.elapsed.get(name) if found else None for name, found in programs.items()},
+        "flops": cost.total.flops if cost else None,
+        "bytes": cost.total.bytes_accessed if cost else None,
+        "attributed": cost.attributed_share if cost else None,
+    }
 
 
 def state_of(stage: Stage, version: int, advice: str = "") -> StageState:

@@ -16,8 +16,8 @@ from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, shor
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import rests
 from mithril_nb.stages.fast_records import paused_collector
-from mithril_nb.ui.session.commands import Client, RequestHandler, check_choice, command, problem_of
-from mithril_nb.ui.session.cost_requests import CostPicture, Look, draw_beside
+from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
+from mithril_nb.ui.session.cost_requests import Look, draw_beside, picture_data
 from mithril_nb.ui.session.cost_tables import FIGURES
 
 Changes = Sequence[tuple[str, str, Any]]
@@ -104,21 +104,6 @@ _MEMORY = {"compiled": ("Peak memory from XLA.",), "analytic": ("Peak memory est
 
 
 @dataclass(frozen=True)
-class WhatIfAnswer:
-    """The costs with other settings.
-
-    Attributes:
-        key: The client's key of the request.
-        data: The changes, the method, the figures before and after, and the problem if it failed.
-        picture: Comparison block by block.
-    """
-
-    key: str
-    data: Mapping[str, Any]
-    picture: CostPicture
-
-
-@dataclass(frozen=True)
 class _Request:
     """A what-if request."""
 
@@ -134,8 +119,9 @@ class WhatIfRequests(RequestHandler):
 
     Args:
         subject: Returns the inspected program.
-        client: Receives `("what_if", WhatIfAnswer)`: at once, again with the peak memory, and again with exact figures
-            instead of an estimate. On request, it also receives the compiled figures.
+        client: Receives `"what_if"` with the changes, the figures before and after, and a picture: at once, again with
+            the peak memory, and again with exact figures instead of an estimate. On request, it also receives the
+            compiled figures.
     """
 
     def __init__(self, subject: Callable[[], Subject], client: Client):
@@ -282,25 +268,25 @@ class WhatIfRequests(RequestHandler):
             return
         compiled = self._compiled.get(_key(request))  # `None` until requested
         method = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
+        look = Look(request.figure, request.width, request.subject.hues)
+        drawing = draw_beside(change.before, change.after, look, ("now", "then"))
         data: dict[str, Any] = {
             "changes": [list(one) for one in request.changes],
             "how": " ".join([method, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
             "rows": _compared(change, peaks),
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
             "problem": None,
+            "picture": picture_data(drawing),
         }
-        look = Look(request.figure, request.width, request.subject.hues)
-        drawing = draw_beside(change.before, change.after, look, ("now", "then"))
-        picture = CostPicture(request.key, drawing.svg, drawing.text)
-        self._client.send("what_if", WhatIfAnswer(request.key, data, picture))
+        self._client.send("what_if", Reply({"key": request.key}, data))
 
     def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
         data = {
             "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
-            "problem": self._problem_of(error).to_dict(),
+            "problem": self._problem_of(error).to_dict(), "picture": picture_data(),
         }  # fmt: skip
         if wanted():
-            self._client.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))
+            self._client.send("what_if", Reply({"key": request.key}, data))
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:

@@ -60,7 +60,7 @@ class Explorer(SessionWidget):
             self.send(*transforms_message(self.session.transforms.steps))
         picture = self.session.picture()
         if picture is not None:
-            self._on_change("graph", picture)
+            self._on_change("graph", picture.reply())
 
     @shown_in_widget
     def _on_change(self, kind: str, value: Any) -> None:

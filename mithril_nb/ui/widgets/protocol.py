@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.cost_requests import CostPicture
+from mithril_nb.ui.session.commands import Reply
 from mithril_nb.ui.session.training import Rows
 from mithril_nb.viz.pages.stage_data import equation_data, stage_data
 
@@ -101,30 +100,6 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
     return {"text": stage.text, "marks": sorted(rows)}
 
 
-def picture_data(picture: CostPicture) -> dict[str, str]:
-    """Return the data of a picture: markup, text, and the reason if it is missing."""
-    return {"svg": picture.svg, "text": picture.text, "reason": picture.reason}
-
-
-_REPLIES: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
-    "passes": (("version", "number"), lambda found: [list(one) for one in found.rows]),
-    "diff": (("version", "number", "is_cut"), lambda found: found.text),
-    "cost": (("source", "version"), lambda found: found.data),
-    "cost_rows": (("source", "block", "figure"), lambda found: found.data),
-    "formula": (("block", "version"), lambda found: found.to_dict()),
-    "cost_picture": (("key",), picture_data),
-    "what_if": (("key",), lambda found: {**found.data, "picture": picture_data(found.picture)}),
-    "graph": (("stage",), lambda found: {"svg": found.svg, "nodes": [asdict(node) for node in found.nodes]}),
-}
-"""By kind of a reply: the attributes that its head contains, and the data of its buffer."""
-
-
-def reply_message(kind: str, found: Any) -> Message | None:
-    """Return the message and buffer of a reply of a request handler; `None` for kinds that are no reply."""
-    if kind == "instruction_history":
-        return {"type": kind, **asdict(found)}, []
-    if kind not in _REPLIES:
-        return None
-    names, data = _REPLIES[kind]
-    head = {name.removeprefix("is_"): getattr(found, name) for name in names}
-    return {"type": kind, **head}, [packed(data(found))]
+def reply_message(kind: str, reply: Reply) -> Message:
+    """Return the message and buffer of a reply of a request handler."""
+    return {"type": kind, **reply.head}, [] if reply.data is None else [packed(reply.data)]

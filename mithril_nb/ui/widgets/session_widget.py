@@ -12,7 +12,7 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.fast_records import paused_collector
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.commands import problem_of
+from mithril_nb.ui.session.commands import Reply, problem_of
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.widgets.cells import remember
 from mithril_nb.ui.widgets.front_end import FrontEndWidget, shown_in_widget
@@ -71,7 +71,7 @@ class SessionWidget(FrontEndWidget):
         """Send a page, which may have been reloaded, the data that the snapshot does not contain."""
         found = self.session.passes.latest
         if found.rows:
-            self._on_change("passes", found)
+            self._on_change("passes", found.reply())
             self.session.passes.request_diff(found.number)
 
     def _request_text(self, id: Any, stage: str, short: bool) -> None:
@@ -107,5 +107,5 @@ class SessionWidget(FrontEndWidget):
     def _on_change(self, kind: str, value: Any) -> None:
         if kind == "snapshot":
             self.snapshot = value
-        elif (message := reply_message(kind, value)) is not None:
-            self.send(*message)
+        elif isinstance(value, Reply):
+            self.send(*reply_message(kind, value))

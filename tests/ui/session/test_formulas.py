@@ -136,12 +136,14 @@ def test_formula_message_has_version_and_reason():
     assert session.run_command("request_formula", {"block": "linear_0"}) is None
     assert session.wait(PATIENCE_S)
     [(_, found)] = told
-    assert found == formula_of(session.cost, "linear_0", session.snapshot()["version"])
+    version = session.snapshot()["version"]
+    assert found.head == {"block": "linear_0", "version": version}
+    assert found.data == formula_of(session.cost, "linear_0", version).to_dict()
     told.clear()
     session.do("set_shape", name="input", shape=[])
     session.do("request_formula", block="linear_0")
     assert session.wait(PATIENCE_S)
     [(_, found)] = told
-    assert (found.block, found.whole, found.terms) == ("linear_0", "", ())
-    assert found.why
+    assert [found.data[name] for name in ("block", "whole", "terms")] == ["linear_0", "", ()]
+    assert found.data["why"]
     assert session.errors == []
