@@ -30,8 +30,8 @@ LEFT: dict[str, tuple[str, ...]] = {
         "train/prepare.py:check_placement",
     ),
     "installs or starts another program": (
-        "cli.py:open_lab",
-        "cli.py:_notebook",
+        "cli/__init__.py:open_lab",
+        "cli/__init__.py:_notebook",
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
         "models/saving/serialization.py:graph_from_dict#2",

@@ -64,8 +64,8 @@ class PassRequests(RequestHandler):
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
         client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
-            computation, and `"instruction_history"`: `events` with name and number of the pass, indices of the optimized
-            fusions that contain the instruction (`fused`), and its outcome outside of the passes (`became`).
+            computation, and `"instruction_history"`: `events` with name and number of the pass, indices of the
+            optimized fusions that contain the instruction (`fused`), and its outcome outside of the passes (`became`).
 
     Attributes:
         latest: The latest list of passes.
