@@ -22,7 +22,7 @@ from typing import Any
 
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
-from mithril_nb.jobs import LAST_STEP_S, JobQueue
+from mithril_nb.jobs import LAST_STEP_S, JobQueue, rests
 from mithril_nb.models.saving.source import to_source
 from mithril_nb.ui.session.design import Design, design_from_dict, design_to_dict
 
@@ -232,10 +232,8 @@ class Autosave:
 
     def _write_soon(self, wanted: Callable[[], bool]) -> None:
         # A newer save may replace this job before or during the pause. The last job writes the latest design.
-        while (left := self._written_at + _PAUSE_S - time.monotonic()) > 0:
-            if not wanted():
-                return
-            time.sleep(min(left, 0.02))
+        if not rests(wanted, self._written_at + _PAUSE_S - time.monotonic()):
+            return
         before = self.problem
         self.flush()
         if self.problem != before:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import PartitionSpec as P
+from jax_programs import spec
 from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
@@ -29,10 +30,6 @@ def net(params: Any, x: Any) -> Any:
         with jax.named_scope(f"layer_{at}"):
             x = jnp.tanh(x @ w)
     return x.sum()
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostRequests, Told, list[BaseException]]:

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import export
+from jax_programs import spec
 from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
@@ -22,10 +23,6 @@ from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests, settings_of
 
 DEAF = Client(lambda *_: None, lambda: None, pytest.fail)
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def dense(w: Any, x: Any) -> Any:

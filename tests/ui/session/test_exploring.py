@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_programs import spec
 from waiting import PATIENCE_S, until
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
@@ -24,10 +25,6 @@ from mithril_nb.ui.session.commands import Client, Reply, problem_of
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.exploring import Exploration, GraphView, Picture
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def layers(params: Any, x: Any) -> Any:

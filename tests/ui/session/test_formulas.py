@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_programs import spec
 from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
@@ -15,10 +16,6 @@ from mithril_nb.models import MLP, Flatten, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.cost_tables import MOST_TERMS, BlockFormula, Term, formula_of
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def session_of(*blocks: Any, program: str = "forward", shape: tuple[int, ...] = (32, 16)) -> Session:
