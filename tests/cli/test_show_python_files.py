@@ -185,12 +185,10 @@ def test_advice_for_names(folder: Path, run_cli) -> None:
     assert "    has  model\n" in run_cli("show", "values.py")[2]
 
 
-def test_a_package_is_run_once(folder: Path, run_cli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_package_is_run_once(folder: Path, run_cli) -> None:
     source = "print('run')\nfrom jax.numpy import sin as step\n"
     for name in ("pack", "v1.2"):
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text(source, encoding="utf-8")
-        code, printed, failed = run_cli(
-            capsys, "show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr"
-        )
+        code, printed, failed = run_cli("show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr")
         assert (code, printed.count("run\n")) == (0, 1), failed
