@@ -151,7 +151,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
         # Commands that take lists of lists check them themselves.
-        return _is_list(value) and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
+        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return is_list and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
     if hint is bool or isinstance(value, bool):
         return hint is bool and isinstance(value, bool)
     if hint is int:
@@ -159,10 +160,6 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is float:
         return isinstance(value, int | float) and abs(value) <= sys.float_info.max
     return isinstance(value, hint)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _type_name(hint: Any) -> str:
@@ -217,7 +214,7 @@ class RequestHandler:
     """
 
     def __init__(self, client: Client, name: str, slow: str):
-        self._client = client
+        self._client, self._lock = client, threading.Lock()
         self._quick, self._slow = (JobQueue(f"mithril_nb-{one}", client.failed) for one in (name, slow))
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -346,6 +343,11 @@ class Publisher(ABC):
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until all requested results are computed; return False on timeout."""
         return all(one.wait(timeout_s) for one in self._workers)
+
+    def end(self) -> None:
+        """Cancel all work."""
+        for worker in self._workers:
+            worker.end()
 
     @command()
     def dismiss(self) -> None:

@@ -5,7 +5,6 @@ A separate thread compiles and runs the program, so that other tables and pictur
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -158,7 +157,6 @@ class CostRequests(RequestHandler):
     def __init__(self, program: Callable[[], ProgramView], client: Client, given: Given | None = None):
         super().__init__(client, "costs", "measure")
         self._program = program
-        self._lock = threading.Lock()
         reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
         unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
         self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}

@@ -189,7 +189,7 @@ class Exploration(Publisher):
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
         self.inspection = with_wanted_stages(inspection, first)
-        self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
+        self.states = {name: StageState("loading" if name in first else "empty") for name in inspection.stages}
         self.cost: Cost | None = None
         self._wanted: set[str] = first
         self._blocks: dict[str, dict[str, Any]] = {}
@@ -204,9 +204,6 @@ class Exploration(Publisher):
         handlers = (self.passes, self.transforms, self.costs, self.what_if)
         # Wait for the quick worker again: a compilation submits more work to it.
         self._workers = (self._quick, self._slow, *handlers, self._quick)
-        for name in inspection.stages:
-            if name in self._wanted:
-                self.states[name] = StageState("loading")
 
     def __repr__(self) -> str:
         return f"Exploration({self.inspection!r})"
@@ -217,11 +214,6 @@ class Exploration(Publisher):
         """Start to compute the first view."""
         self._quick.submit(self._work)
         self._submit(self._first)
-
-    def end(self) -> None:
-        """Cancel all work."""
-        for worker in self._workers:
-            worker.end()
 
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows, except texts and pictures."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -75,7 +74,6 @@ class PassRequests(RequestHandler):
         # Requests of the user must not wait for the change counts of all passes, which take seconds.
         super().__init__(client, "passes", "pass-sizes")
         self._program = program
-        self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
         self._reading: _Reading | None = None
         self._latest_s = 0.0
@@ -236,7 +234,6 @@ class TransformRequests(RequestHandler):
     def __init__(self, steps: TransformSteps | None, client: Client):
         super().__init__(client, "transforms", "transforms")
         self.steps = steps
-        self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
 
     def view(self) -> dict[str, Any] | None:

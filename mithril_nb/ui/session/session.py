@@ -126,8 +126,7 @@ class Session(DesignEditor):
         """
         if self.training.run is not None and stops_run:
             self.training.run.stop()
-        for worker in self._workers:
-            worker.end()
+        super().end()
         if self._autosave:
             self._autosave.end()
         with self._lock:

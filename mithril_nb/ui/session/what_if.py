@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -130,7 +129,6 @@ class WhatIfRequests(RequestHandler):
         self._view: dict[str, Any] = {"state": "empty", "message": "", "problem": None}
         self._settings: tuple[int, list[dict[str, Any]]] | None = None
         self._what_if: tuple[int, WhatIf] | None = None
-        self._lock = threading.Lock()
         self._compiled: dict[Any, Change] = {}
 
     def view(self) -> dict[str, Any]:
