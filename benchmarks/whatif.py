@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.corpus.program import Program, adam_step, ints, spec
 from benchmarks.gpt import HEADS, LAYERS, VOCABULARY, WIDTH, plain_forward, plain_shapes
 from mithril_nb.analysis.whatif import Change, WhatIf, what_if
-from mithril_nb.analysis.whatif.repeated import whole
+from mithril_nb.analysis.whatif.learning import whole
 from mithril_nb.cost import Cost
 from mithril_nb.inspection import Inspection
 from mithril_nb.targets import inspect

@@ -18,6 +18,7 @@ _MODULES = {
     "mithril_nb.physical": "mithril_nb.compilation",
     "mithril_nb.retraces": "mithril_nb.analysis.retraces",
     "mithril_nb.session": "mithril_nb.ui.session",
+    "mithril_nb.ui.session.facts": "mithril_nb.ui.session",
     "mithril_nb.whatif": "mithril_nb.analysis.whatif",
     "mithril_nb.widgets": "mithril_nb.ui.widgets",
 }

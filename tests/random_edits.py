@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.records import Endpoint, LogicalGraph
 from mithril_nb.models import KINDS
-from mithril_nb.ui.session.design.design import EDITS, PROGRAMS, Design
+from mithril_nb.ui.session.design import EDITS, PROGRAMS, Design
 
 MOST_BLOCKS = 24
 """Number of blocks above which most edits remove blocks, because the time of an edit grows with the design."""

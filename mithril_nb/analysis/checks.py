@@ -14,7 +14,7 @@ from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import NO_TRIP_COUNT
 from mithril_nb.cost.symbolic import unknown_params
-from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
@@ -321,7 +321,5 @@ def _most_expensive(blocks: Mapping[str, int]) -> str:
     whole = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
     rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]
-    widths = [max(len(row[place]) for row in rows) for place in range(3)]
-    lines = [f"{path:<{widths[0]}}  {value:>{widths[1]}}  {share:>{widths[2]}}" for path, value, share in rows]
     more = len(blocks) - len(first)
-    return "\n".join([*lines, *((f"and {more} more",) if more > 0 else ())])
+    return "\n".join([columns(rows, right={1, 2}), *((f"and {more} more",) if more > 0 else ())])

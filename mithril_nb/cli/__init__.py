@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
 import os
+import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
-from mithril_nb.cli.lab import NOTEBOOK, open_lab
-from mithril_nb.cli.report import write_report
-from mithril_nb.cli.show import OTHERS, show_target
+from mithril_nb.atomic_write import write_text
+from mithril_nb.cli.show import OTHERS, show_target, write_report
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
-from mithril_nb.errors import Diagnostic, LaunchError, MithrilError, UnknownOptionError
+from mithril_nb.errors import (
+    Diagnostic,
+    LaunchError,
+    MithrilError,
+    ModelFileError,
+    UnavailableBackendError,
+    UnknownOptionError,
+)
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 _TARGETS = """\
@@ -55,9 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options)
     except MithrilError as error:
         complain(error.diagnostics)
-    except (
-        BrokenPipeError
-    ):  # `mithril-nb show ... | head` is not an error; without this, Python reports it again at exit
+    except BrokenPipeError:  # `mithril-nb show ... | head` is not an error, and Python reports it again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -91,70 +100,66 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_lab(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("notebook", nargs="?", help=f"notebook to open (default: {NOTEBOOK}, or a new one)")
-    parser.add_argument("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab, after --")
-    parser.add_argument("--debug", action="store_true", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("notebook", nargs="?", help=f"notebook to open (default: {NOTEBOOK}, or a new one)")
+    add("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab, after --")
+    add("--debug", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(command=open_lab)
 
 
 def _add_show(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     _add_target(parser, "forward")
-    parser.add_argument(
+    add(
         "--stage",
         metavar="STAGE",
         help=f"what to print (default: graph; cost with --by): {', '.join((*STAGE_KINDS, *OTHERS))}, or of a plugin",
     )
-    parser.add_argument(
-        "--block", metavar="PATH", help="print only lines of this block and blocks inside it, with line numbers"
-    )
-    parser.add_argument(
+    add("--block", metavar="PATH", help="print only lines of this block and blocks inside it, with line numbers")
+    add(
         "--role",
         choices=("forward", "backward", "update"),
         help="print only lines of this part of a train step, with line numbers",
     )
-    parser.add_argument("--by", choices=("block", "line"), help="group costs by block (default) or by Python line")
-    parser.add_argument(
-        "--short", action="store_true", help="short form of the optimized HLO: readable names, inlined bodies"
-    )
+    add("--by", choices=("block", "line"), help="group costs by block (default) or by Python line")
+    add("--short", action="store_true", help="short form of the optimized HLO: readable names, inlined bodies")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--graph", action="store_true", help="print the stage's graph, with blocks and loops indented")
     what.add_argument("--passes", action="store_true", help="list the XLA passes that changed the program")
     what.add_argument("--pass", dest="number", type=int, metavar="N", help="print the changes of pass N")
-    parser.add_argument("--json", action="store_true", help="print JSON, with all instructions and their blocks")
+    add("--json", action="store_true", help="print JSON, with all instructions and their blocks")
     parser.set_defaults(command=show_target)
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     _add_target(parser, "train-step")
-    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="where to")
+    add("-o", "--output", required=True, metavar="FILE", help="where to")
     parser.set_defaults(command=write_report)
 
 
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
-    parser.add_argument(
-        "target", metavar="TARGET", help="model file, program file, file.py:name or module:name, see below"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("target", metavar="TARGET", help="model file, program file, file.py:name or module:name, see below")
+    add(
         "--shape", action="append", default=[], metavar="INPUT=32,784", help="shape of a model's input; may be repeated"
     )
-    parser.add_argument(
+    add(
         "--arg",
         action="append",
         default=[],
         metavar="[NAME=]f32[32,784]",
         help="an argument: dtype and shape of an array, or a Python number or string; may be repeated",
     )
-    parser.add_argument(
+    add(
         "--static",
         action="append",
         default=[],
         metavar="NAME",
         help="name of a static argument of a function, as in jax.jit; may be repeated",
     )
-    parser.add_argument(
-        "--program", choices=tuple(PROGRAMS), help=f"program of a model or a module (default: {program})"
-    )
-    parser.add_argument("--debug", action="store_true", help="show the traceback of unexpected errors")
+    add("--program", choices=tuple(PROGRAMS), help=f"program of a model or a module (default: {program})")
+    add("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(default_program=program)
 
 
@@ -208,3 +213,67 @@ def _as_option(advice: str) -> str:
     """Return a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`; other text unchanged."""
     name, equals, value = advice.partition("=")
     return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice
+
+
+NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
+
+
+def open_lab(options: argparse.Namespace) -> int:
+    """Open JupyterLab, and wait until it exits."""
+    if importlib.util.find_spec("jupyterlab") is None:
+        raise UnavailableBackendError(
+            "JupyterLab is not installed in this environment.",
+            (("python", sys.executable),),
+            'pip install "mithril-nb[lab]"',
+        )
+    notebook = _notebook(options.notebook)
+    command = [sys.executable, "-m", "jupyterlab", str(notebook), *options.jupyter]
+    print(f"Opening {notebook} in JupyterLab; its URL is printed below. Press Ctrl+C twice to stop.", flush=True)
+    with subprocess.Popen(command) as server:
+        while True:
+            try:
+                return server.wait()
+            except KeyboardInterrupt:  # the server receives the interrupt as well, and prompts the user
+                continue
+
+
+def _notebook(given: str | None) -> Path:
+    """Return the notebook to open: the given one, the checkout's, or a new one in the working directory."""
+    if given is not None:
+        if not Path(given).exists():
+            raise ModelFileError(f"notebook {given!r} does not exist.", (), "mithril-nb lab")
+        return Path(given)
+    beside = Path(__file__).resolve().parents[2]
+    for folder in (Path(), beside):
+        if (folder / NOTEBOOK).exists():
+            return folder / NOTEBOOK
+    new = Path("mithril_nb.ipynb")
+    if not new.exists():
+        write_text(new, json.dumps(_new_notebook(), indent=1))
+        print(f"wrote {new}")
+    return new
+
+
+def _new_notebook() -> dict[str, Any]:
+    lines = [
+        "import mithril_nb as ml",
+        "from mithril_nb.models import Linear, Model, Relu",
+        "",
+        "model = Model()",
+        "model |= Linear(64)",
+        "model += Relu()",
+        "model += Linear(10)",
+        "",
+        'wb = ml.workbench(model, shapes={"input": [32, 784]})',
+        "wb",
+    ]
+    source = [f"{line}\n" for line in lines[:-1]] + lines[-1:]
+    cell = {
+        "cell_type": "code",
+        "id": "build",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": source,
+    }
+    return {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}

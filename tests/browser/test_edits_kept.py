@@ -6,7 +6,7 @@ from lab import NotebookPage
 from playwright.sync_api import Locator, expect
 from small_workbench import MODEL, OPEN, node, settled, shown
 
-from mithril_nb.ui.session.static import DESIGN_MIME
+from mithril_nb.ui.session.session import DESIGN_MIME
 
 
 def part(notebook: NotebookPage, name: str) -> Locator:

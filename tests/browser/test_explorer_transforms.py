@@ -55,5 +55,5 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
         assert beside, f"at {width} px the button of the keys stands in a row of its own"
     assert notebook.problems == []
     assert notebook.evaluate("[str(error) for error in e.errors]") == []
-    html = notebook.evaluate("e._bundle()['text/html']")
+    html = notebook.evaluate("e._twin.bundle()['text/html']")
     assert "for the backward pass" in html, "a saved notebook shows the steps too"

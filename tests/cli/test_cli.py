@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from mithril_nb import cli
-from mithril_nb.cli import lab
 from mithril_nb.models import LayerNorm, Linear, Model, Relu, save
 
 
@@ -22,14 +21,8 @@ def model(tmp_path: Path) -> str:
     return str(path)
 
 
-def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.main(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_show_prints_the_graph(model, capsys):
-    assert run_cli(capsys, "show", model, "--shape", "input=32,784") == (
+def test_show_prints_the_graph(model, run_cli):
+    assert run_cli("show", model, "--shape", "input=32,784") == (
         0,
         "input     input                          (32, 784)\n"
         "linear_0  Linear  784 → 64  <- input     (32, 64)\n"
@@ -40,15 +33,15 @@ def test_show_prints_the_graph(model, capsys):
     )
 
 
-def test_show_prints_stages(model, capsys):
+def test_show_prints_stages(model, run_cli):
     for stage, start in (("jaxpr", "{ lambda"), ("stablehlo", "module @jit_forward"), ("hlo", "HloModule")):
-        code, out, err = run_cli(capsys, "show", model, "--stage", stage, "--shape", "input=32,784")
+        code, out, err = run_cli("show", model, "--stage", stage, "--shape", "input=32,784")
         assert (code, err) == (0, "")
         assert out.startswith(start)
 
 
-def test_show_prints_costs_that_add_up(model, capsys):
-    code, out, _ = run_cli(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784", "--json")
+def test_show_prints_costs_that_add_up(model, run_cli):
+    code, out, _ = run_cli("show", model, "--stage", "cost", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     assert code == 0
     assert list(data["sources"]) == ["analytic", "lowered", "compiled"]
@@ -57,7 +50,7 @@ def test_show_prints_costs_that_add_up(model, capsys):
         assert (
             sum(part["flops"] for part in parts) == cost["total"]["flops"] == sum(row["flops"] for row in cost["rows"])
         )
-    code, out, _ = run_cli(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784")
+    code, out, _ = run_cli("show", model, "--stage", "cost", "--shape", "input=32,784")
     first, second = (part.splitlines() for part in out.split("\n\n")[:2])
     assert (first[0].split(), second[0].split()) == (
         ["block", "FLOPs", "transcendentals", "share"], ["block", "bytes", "params"]
@@ -67,30 +60,30 @@ def test_show_prints_costs_that_add_up(model, capsys):
     ]  # fmt: skip
 
 
-def test_json_has_the_instructions_with_their_blocks(model, capsys):
-    _, out, _ = run_cli(capsys, "show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
+def test_json_has_the_instructions_with_their_blocks(model, run_cli):
+    _, out, _ = run_cli("show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     dots = [one for one in data["instructions"] if one["opcode"] == "dot_general"]
     assert [dot["blocks"] for dot in dots] == [{"linear_0": 1.0}, {"linear_1": 1.0}]
 
 
-def test_json_of_the_graph_is_the_diagram(model, capsys):
-    _, out, _ = run_cli(capsys, "show", model, "--json")
+def test_json_of_the_graph_is_the_diagram(model, run_cli):
+    _, out, _ = run_cli("show", model, "--json")
     assert [node["name"] for node in json.loads(out)["graph"]["nodes"]] == [
         "input", "linear_0", "relu_0", "linear_1", "output",
     ]  # fmt: skip
 
 
-def test_show_prints_the_source(model, capsys):
-    code, out, _ = run_cli(capsys, "show", model, "--stage", "source")
+def test_show_prints_the_source(model, run_cli):
+    code, out, _ = run_cli("show", model, "--stage", "source")
     names: dict = {}
     exec(out, names)
     assert (code, names["model"]) == (0, Model() + Linear(64) + Relu() + Linear(10))
 
 
-def test_report_writes_one_file(model, tmp_path, capsys):
+def test_report_writes_one_file(model, tmp_path, run_cli):
     target = tmp_path / "out.html"
-    code, out, err = run_cli(capsys, "report", model, "-o", str(target), "--shape", "input=8,64")
+    code, out, err = run_cli("report", model, "-o", str(target), "--shape", "input=8,64")
     assert (code, err) == (0, "")
     assert out == f"wrote {target}, {len(target.read_bytes()) / 1000:.0f} kB\n"
     page = target.read_text(encoding="utf-8")
@@ -134,50 +127,50 @@ def test_report_writes_one_file(model, tmp_path, capsys):
         ),
     ],
 )
-def test_user_errors_print_no_traceback(model, capsys, arguments, message):
-    assert run_cli(capsys, "show", model, *arguments) == (2, "", message)
+def test_user_errors_print_no_traceback(model, run_cli, arguments, message):
+    assert run_cli("show", model, *arguments) == (2, "", message)
 
 
-def test_shape_errors_are_printed_below_the_graph(tmp_path, capsys):
+def test_shape_errors_are_printed_below_the_graph(tmp_path, run_cli):
     path = tmp_path / "wrong.json"
     save(Model() + Linear(64, input_size=100) + LayerNorm(), path)
-    code, out, err = run_cli(capsys, "show", str(path), "--shape", "input=32,784")
+    code, out, err = run_cli("show", str(path), "--shape", "input=32,784")
     assert code == 2
     assert out.startswith("input ")
     assert err.startswith("ShapeError: ")
     assert "Try: " in err
-    assert run_cli(capsys, "show", str(path), "--shape", "input=32,784", "--stage", "hlo") == (2, "", err)
+    assert run_cli("show", str(path), "--shape", "input=32,784", "--stage", "hlo") == (2, "", err)
 
 
-def test_missing_broken_and_unwritable_files(model, tmp_path, capsys):
-    assert run_cli(capsys, "show", "nowhere.json") == (
+def test_missing_broken_and_unwritable_files(model, tmp_path, run_cli):
+    assert run_cli("show", "nowhere.json") == (
         2,
         "",
         "ModelFileError: cannot read 'nowhere.json'.\n    because  No such file or directory\n",
     )
     missing = model.replace("model", "modle")
-    assert run_cli(capsys, "show", missing) == (
+    assert run_cli("show", missing) == (
         2,
         "",
         f"ModelFileError: cannot read {missing!r}.\n    because  No such file or directory\n    Try: {model}\n",
     )
     broken = tmp_path / "broken.json"
     broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
-    code, out, err = run_cli(capsys, "report", str(broken), "-o", "x.html")
+    code, out, err = run_cli("report", str(broken), "-o", "x.html")
     assert (code, out) == (2, "")
     assert err.startswith(f"ModelFileError: {str(broken)!r} is not valid JSON.\n")
     target = str(tmp_path / "no" / "folder.html")
-    code, out, err = run_cli(capsys, "report", model, "-o", target, "--shape", "input=8,64")
+    code, out, err = run_cli("report", model, "-o", target, "--shape", "input=8,64")
     assert (code, out) == (2, "")
     assert err == (
         f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n    Try: -o report.html\n"
     )
 
 
-def test_control_characters_in_names_are_escaped(tmp_path, capsys):
+def test_control_characters_in_names_are_escaped(tmp_path, run_cli):
     path = tmp_path / "named.json"
     save(Model() | Linear(3, name="\x1b[31mred\x9b\u202e\ud800")(input="in\x07"), path)
-    assert run_cli(capsys, "show", str(path), "--shape", "in\x07=2,4") == (
+    assert run_cli("show", str(path), "--shape", "in\x07=2,4") == (
         0,
         "in\\x07                       input                                          (2, 4)\n"
         "\\x1b[31mred\\x9b\\u202e\\ud800  Linear  4 → 3  <- in\\x07                       (2, 3)\n"
@@ -185,22 +178,22 @@ def test_control_characters_in_names_are_escaped(tmp_path, capsys):
         "",
     )
     for stage in ("jaxpr", "cost", "source"):
-        code, out, err = run_cli(capsys, "show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
+        code, out, err = run_cli("show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
         assert (code, err) == (0, "")
         assert not set("\x07\x1b\x9b\u202e\ud800") & set(out)
     for arguments in ([], ["--stage", "cost"]):
-        code, out, err = run_cli(capsys, "show", str(path), "--shape", "in\x07=2,4", "--json", *arguments)
+        code, out, err = run_cli("show", str(path), "--shape", "in\x07=2,4", "--json", *arguments)
         assert (code, err, out.isascii()) == (0, "", True)
 
 
-def test_unexpected_errors_are_printed(model, capsys, monkeypatch):
+def test_unexpected_errors_are_printed(model, run_cli, monkeypatch):
     def broken(path):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.models.load", broken)
     message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
-    assert run_cli(capsys, "show", model) == (2, "", message)
-    code, _, err = run_cli(capsys, "show", model, "--debug")
+    assert run_cli("show", model) == (2, "", message)
+    code, _, err = run_cli("show", model, "--debug")
     assert code == 2
     assert "Traceback (most recent call last)" in err
 
@@ -209,30 +202,30 @@ def test_unexpected_errors_are_printed(model, capsys, monkeypatch):
     ("option", "name", "value"),
     [("--processes", "processes", "0"), ("--devices", "devices", "-1"), ("--start-timeout", "start_timeout_s", "0")],
 )
-def test_launch_advice_uses_command_line_options(tmp_path, capsys, option, name, value):
+def test_launch_advice_uses_command_line_options(tmp_path, run_cli, option, name, value):
     script = tmp_path / "train.py"
     script.write_text("")
-    code, _, err = run_cli(capsys, "launch", option, value, str(script))
+    code, _, err = run_cli("launch", option, value, str(script))
     assert code == 2
     assert err.startswith(f"UnknownOptionError: {name} must be ")
     advice = err.partition("Try: ")[2].split()
     assert advice == [option, "60" if name.endswith("_s") else "2"]
-    missing = run_cli(capsys, "launch", *advice, str(tmp_path / "none.py"))[2]
+    missing = run_cli("launch", *advice, str(tmp_path / "none.py"))[2]
     assert missing.startswith("LaunchError: script ")
     assert "does not exist" in missing
 
 
-def test_launch_debug_prints_the_traceback(capsys, monkeypatch):
+def test_launch_debug_prints_the_traceback(run_cli, monkeypatch):
     def broken(*arguments, **options):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.compilation.launch.launch", broken)
     message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
-    assert run_cli(capsys, "launch", "train.py") == (2, "", message)
-    assert "Traceback (most recent call last)" in run_cli(capsys, "launch", "--debug", "train.py")[2]
+    assert run_cli("launch", "train.py") == (2, "", message)
+    assert "Traceback (most recent call last)" in run_cli("launch", "--debug", "train.py")[2]
 
 
-def test_lab_opens_the_given_notebook(tmp_path, capsys, monkeypatch):
+def test_lab_opens_the_given_notebook(tmp_path, run_cli, monkeypatch):
     started: list[list[str]] = []
 
     class Server:
@@ -248,14 +241,14 @@ def test_lab_opens_the_given_notebook(tmp_path, capsys, monkeypatch):
         def wait(self):
             return 0
 
-    monkeypatch.setattr(lab.subprocess, "Popen", Server)
+    monkeypatch.setattr(cli.subprocess, "Popen", Server)
     notebook = tmp_path / "mine.ipynb"
     notebook.write_text("{}")
-    code, out, _ = run_cli(capsys, "lab", str(notebook), "--", "--no-browser")
+    code, out, _ = run_cli("lab", str(notebook), "--", "--no-browser")
     assert code == 0
     assert started == [[sys.executable, "-m", "jupyterlab", str(notebook), "--no-browser"]]
     assert out.startswith(f"Opening {notebook} in JupyterLab")
-    code, _, err = run_cli(capsys, "lab", str(tmp_path / "none.ipynb"))
+    code, _, err = run_cli("lab", str(tmp_path / "none.ipynb"))
     assert (code, err) == (
         2, f"ModelFileError: notebook {str(tmp_path / 'none.ipynb')!r} does not exist.\n    Try: mithril-nb lab\n",
     )  # fmt: skip
@@ -265,17 +258,17 @@ def test_lab_creates_a_notebook(tmp_path, monkeypatch):
     import nbformat
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli" / "lab.py"))
-    made = lab._notebook(None)
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli" / "__init__.py"))
+    made = cli._notebook(None)
     assert made == Path("mithril_nb.ipynb")
     nbformat.validate(nbformat.read(made, as_version=4))
     made.write_text("mine", encoding="utf-8")
-    assert lab._notebook(None).read_text(encoding="utf-8") == "mine"
+    assert cli._notebook(None).read_text(encoding="utf-8") == "mine"
 
 
-def test_lab_without_jupyterlab_advises_to_install_it(capsys, monkeypatch):
-    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
-    code, _, err = run_cli(capsys, "lab")
+def test_lab_without_jupyterlab_advises_to_install_it(run_cli, monkeypatch):
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    code, _, err = run_cli("lab")
     assert code == 2
     assert err == (
         "UnavailableBackendError: JupyterLab is not installed in this environment.\n"

@@ -8,7 +8,7 @@ from advice import check, chosen
 MODEL = """
         ml.save(Model() | Linear(3), "model.json")"""
 CASES = {
-    "cli/report.py:_cannot_write": f"""{MODEL}
+    "cli/show.py:_cannot_write": f"""{MODEL}
         cli("report model.json --shape input=2,4 -o a/b/c.html")
         # Try: cli("report model.json --shape input=2,4 {{}}")
         """,

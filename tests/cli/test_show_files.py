@@ -12,7 +12,6 @@ import pytest
 from jax_programs import spec
 
 import mithril_nb as ml
-from mithril_nb import cli
 
 X, W = spec(2, 4), spec(4, 8)
 
@@ -32,62 +31,56 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.main(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_the_costs_of_stablehlo(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run_cli(capsys, "show", "step.mlir", "--stage", "cost")
+def test_the_costs_of_stablehlo(run_cli) -> None:
+    code, out, err = run_cli("show", "step.mlir", "--stage", "cost")
     assert (code, err) == (0, "")
     assert "no analytic costs: this program was given as StableHLO text: it has no jaxpr" in out
-    costs = json.loads(run_cli(capsys, "show", "step.mlir", "--stage", "cost", "--json")[1])
+    costs = json.loads(run_cli("show", "step.mlir", "--stage", "cost", "--json")[1])
     wanted = ml.inspect(step, X, W).costs("lowered", "compiled")
     for source in ("lowered", "compiled"):
         total = wanted.by_source[source].total
         found = costs["sources"][source]["total"]
         assert (found["flops"], found["bytes_accessed"]) == (total.flops, total.bytes_accessed)
-    by_line = run_cli(capsys, "show", "step.mlir", "--stage", "cost", "--by", "line")[1]
+    by_line = run_cli("show", "step.mlir", "--stage", "cost", "--by", "line")[1]
     assert by_line.startswith("step: lowered, by line\n")
     assert costs["unavailable"] == {"analytic": "this program was given as StableHLO text: it has no jaxpr"}
 
 
-def test_the_stages_of_hlo(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run_cli(capsys, "show", "step.hlo", "--stage", "hlo")
+def test_the_stages_of_hlo(run_cli) -> None:
+    code, out, err = run_cli("show", "step.hlo", "--stage", "hlo")
     assert (code, err) == (0, "")
     assert out.rstrip() == ml.inspect(step, X, W).stage("hlo").text.rstrip()
-    code, out, err = run_cli(capsys, "show", "step.hlo", "--stage", "stablehlo")
+    code, out, err = run_cli("show", "step.hlo", "--stage", "stablehlo")
     assert (code, out) == (2, "")
     assert err == (
         "StageUnavailableError: stablehlo is not available: this program was given as HLO text: it has no StableHLO.\n"
     )
 
 
-def test_lines_of_a_block_and_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
-    out = run_cli(capsys, "show", "step.mlir", "--stage", "stablehlo", "--block", "body")[1]
+def test_lines_of_a_block_and_the_graph(run_cli) -> None:
+    out = run_cli("show", "step.mlir", "--stage", "stablehlo", "--block", "body")[1]
     assert [line.split()[3] for line in out.splitlines()][:2] == ["stablehlo.dot_general", "stablehlo.tanh"]
-    code, out, err = run_cli(capsys, "show", "step.mlir")
+    code, out, err = run_cli("show", "step.mlir")
     assert (code, err) == (0, "")
     assert [line.split()[0] for line in out.splitlines()][:2] == ["body", "stablehlo.dot_general"]
 
 
-def test_a_report(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert run_cli(capsys, "report", "step.mlir", "-o", "step.html")[0] == 0
+def test_a_report(run_cli, folder: Path) -> None:
+    assert run_cli("report", "step.mlir", "-o", "step.html")[0] == 0
     page = (folder / "step.html").read_text(encoding="utf-8")
     assert "this program was given as StableHLO text: it has no jaxpr" in page
     assert "stablehlo.dot_general" in page
 
 
-def test_invalid_files_are_rejected(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert run_cli(capsys, "show", "other.mlir") == (
+def test_invalid_files_are_rejected(run_cli, folder: Path) -> None:
+    assert run_cli("show", "other.mlir") == (
         2,
         "",
         "ModelFileError: cannot inspect 'other.mlir': the file does not exist.\n"
         f"    folder  {folder}\n"
         "    Try: pathlib.Path('other.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))\n",
     )
-    assert run_cli(capsys, "show", "step.mlir", "--arg", "f32[3]") == (
+    assert run_cli("show", "step.mlir", "--arg", "f32[3]") == (
         2,
         "",
         "UnknownOptionError: --arg is for models and functions, "
@@ -95,13 +88,13 @@ def test_invalid_files_are_rejected(capsys: pytest.CaptureFixture[str], folder: 
         "    Try: mithril-nb show step.mlir\n",
     )
     for option in (("--shape", "x=3"), ("--static", "x"), ("--program", "forward")):
-        out = run_cli(capsys, "show", "step.mlir", *option)
+        out = run_cli("show", "step.mlir", *option)
         assert out[2].startswith(f"UnknownOptionError: {option[0]} is for models and functions, ")
         assert out[2].endswith("    Try: mithril-nb show step.mlir\n")
 
 
-def test_advice_is_for_the_terminal(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    assert run_cli(capsys, "show", "step.hlo", "--passes") == (
+def test_advice_is_for_the_terminal(run_cli, folder: Path) -> None:
+    assert run_cli("show", "step.hlo", "--passes") == (
         2,
         "",
         "StageUnavailableError: program 'step' has no record of how XLA compiled it.\n"
@@ -110,4 +103,4 @@ def test_advice_is_for_the_terminal(capsys: pytest.CaptureFixture[str], folder: 
     )
     (folder / "a.hlo").mkdir()
     (folder / "step.hlo").rename(folder / "a.hlo" / "b c.hlo")
-    assert run_cli(capsys, "show", "a.hlo")[2].endswith("    Try: mithril-nb show 'a.hlo/b c.hlo'\n")
+    assert run_cli("show", "a.hlo")[2].endswith("    Try: mithril-nb show 'a.hlo/b c.hlo'\n")

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import pytest
 
-from mithril_nb import cli, targets
+from mithril_nb import targets
 from mithril_nb.cli.target import argument
 from mithril_nb.models import Linear, Model, Relu, save
 from mithril_nb.targets.inspection import inspect as targets_inspect
@@ -90,93 +90,85 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("mine", None)
 
 
-def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.main(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_only_lines_of_a_block_are_printed_with_their_numbers(capsys):
-    code, out, err = run_cli(
-        capsys, "show", "mine:step", "--stage", "jaxpr", "--block", "net/linear_1", "--role", "forward"
-    )
+def test_only_lines_of_a_block_are_printed_with_their_numbers(run_cli):
+    code, out, err = run_cli("show", "mine:step", "--stage", "jaxpr", "--block", "net/linear_1", "--role", "forward")
     assert (code, err) == (0, "")
     assert out == "9      g:f32[2,2] = dot_general[dimension_numbers=[1]x[0] preferred_element_type=float32] e a\n"
-    _, whole, _ = run_cli(capsys, "show", "mine:step", "--stage", "jaxpr")
+    _, whole, _ = run_cli("show", "mine:step", "--stage", "jaxpr")
     assert whole.splitlines()[8] == out[3:].rstrip("\n")
-    _, inside, _ = run_cli(capsys, "show", "mine:step", "--stage", "jaxpr", "--block", "net")
+    _, inside, _ = run_cli("show", "mine:step", "--stage", "jaxpr", "--block", "net")
     assert len(inside.splitlines()) > len(out.splitlines())
-    data = json.loads(run_cli(capsys, "show", "mine:step", "--stage", "jaxpr", "--role", "backward", "--json")[1])
+    data = json.loads(run_cli("show", "mine:step", "--stage", "jaxpr", "--role", "backward", "--json")[1])
     assert {one["role"] for one in data["instructions"]} == {"backward"}
 
 
-def test_every_stage_is_printed(capsys):
+def test_every_stage_is_printed(run_cli):
     starts = {
         "python": "# mine.py:", "graph": "block ", "jaxpr": "{ lambda", "stablehlo": "module @jit_step",
         "hlo_before": "HloModule", "hlo": "HloModule", "llvm": "; ", "source": "# mine.py:",
     }  # fmt: skip
     for stage, start in starts.items():
-        code, out, err = run_cli(capsys, "show", "mine:step", "--stage", stage)
+        code, out, err = run_cli("show", "mine:step", "--stage", stage)
         assert (code, err) == (0, ""), stage
         assert out.startswith(start), stage
 
 
-def test_optimized_hlo_in_short(capsys):
-    code, out, err = run_cli(capsys, "show", "mine:step", "--stage", "hlo", "--short")
+def test_optimized_hlo_in_short(run_cli):
+    code, out, err = run_cli("show", "mine:step", "--stage", "hlo", "--short")
     assert (code, err) == (0, "")
     assert out.startswith("HloModule jit_step\nentry:\n")
-    part = run_cli(capsys, "show", "mine:step", "--stage", "hlo", "--short", "--block", "net/linear_0")[1]
+    part = run_cli("show", "mine:step", "--stage", "hlo", "--short", "--block", "net/linear_0")[1]
     lines = out.splitlines()
     for line in part.splitlines():
         number, _, text = line.strip().partition("  ")
         assert lines[int(number) - 1].strip() == text.strip()
     assert 0 < len(part.splitlines()) < len(lines)
-    data = json.loads(run_cli(capsys, "show", "mine:step", "--stage", "hlo", "--short", "--json")[1])
+    data = json.loads(run_cli("show", "mine:step", "--stage", "hlo", "--short", "--json")[1])
     assert data["text"].splitlines() == lines
 
 
-def test_passes_and_their_changes(capsys):
-    code, out, err = run_cli(capsys, "show", "mine:step", "--passes")
+def test_passes_and_their_changes(run_cli):
+    code, out, err = run_cli("show", "mine:step", "--passes")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["pass", "name", "pipeline", "lines", "added", "lines", "removed"]
     number, name, *_ = out.splitlines()[1].split()
-    code, diff, _ = run_cli(capsys, "show", "mine:step", "--pass", number)
+    code, diff, _ = run_cli("show", "mine:step", "--pass", number)
     assert code == 0
     assert diff.startswith(f"{number}. {name} (")
     assert "\n@@ " in diff
-    listed = json.loads(run_cli(capsys, "show", "mine:step", "--passes", "--json")[1])
+    listed = json.loads(run_cli("show", "mine:step", "--passes", "--json")[1])
     assert [one["number"] for one in listed] == list(range(len(listed)))
-    data = json.loads(run_cli(capsys, "show", "mine:step", "--pass", number, "--json")[1])
+    data = json.loads(run_cli("show", "mine:step", "--pass", number, "--json")[1])
     assert set(data) == {"number", "name", "pipeline", "before", "after", "diff"}
 
 
-def test_the_graph_of_a_stage(capsys):
-    code, out, err = run_cli(capsys, "show", "mine:step", "--graph")
+def test_the_graph_of_a_stage(run_cli):
+    code, out, err = run_cli("show", "mine:step", "--graph")
     assert (code, err) == (0, "")
     rows = {line.split()[0]: line for line in out.splitlines()}
     assert rows["net"].endswith("%")
     assert rows["linear_0"].startswith("  linear_0 ")
-    data = json.loads(run_cli(capsys, "show", "mine:step", "--graph", "--stage", "stablehlo", "--json")[1])
+    data = json.loads(run_cli("show", "mine:step", "--graph", "--stage", "stablehlo", "--json")[1])
     assert data["stage"] == "stablehlo"
     assert {"net", "net/linear_0"} <= {node["key"] for node in data["nodes"]}
 
 
-def test_result_of_a_function_without_arguments_is_shown(capsys):
+def test_result_of_a_function_without_arguments_is_shown(run_cli):
     jaxpr = ("--stage", "jaxpr")
-    assert run_cli(capsys, "show", "mine:make", *jaxpr) == run_cli(capsys, "show", "mine:step", *jaxpr)
-    assert run_cli(capsys, "show", "mine:counting", *jaxpr)[1].startswith("{ lambda\n  let\n    a:i32[3] = iota")
-    code, out, _ = run_cli(capsys, "show", "mine:net", "--shape", "input=2,4")
+    assert run_cli("show", "mine:make", *jaxpr) == run_cli("show", "mine:step", *jaxpr)
+    assert run_cli("show", "mine:counting", *jaxpr)[1].startswith("{ lambda\n  let\n    a:i32[3] = iota")
+    code, out, _ = run_cli("show", "mine:net", "--shape", "input=2,4")
     assert (code, out.splitlines()[1].split()[:2]) == (0, ["linear_0", "Linear"])
-    code, out, _ = run_cli(capsys, "show", "mine:net", "--shape", "input=2,4", "--program", "train-step", *jaxpr)
+    code, out, _ = run_cli("show", "mine:net", "--shape", "input=2,4", "--program", "train-step", *jaxpr)
     assert (code, "labels" in out or "targets" in out) == (0, True)
 
 
-def test_arguments_are_arrays_or_values(capsys):
+def test_arguments_are_arrays_or_values(run_cli):
     given = ("show", "mine:double", "--arg", "x=bf16[2,3]", "--arg", "times=4", "--stage", "jaxpr")
-    code, out, err = run_cli(capsys, *given)
+    code, out, err = run_cli(*given)
     assert (code, err) == (0, "")
     assert "a:i32[]  # times" in out
-    code, out, err = run_cli(capsys, *given, "--static", "times")
+    code, out, err = run_cli(*given, "--static", "times")
     assert (code, err) == (0, "")
     assert "mul a 4.0:bf16[]" in out
     name, array = argument("x = i8[10,0,7]")
@@ -187,49 +179,49 @@ def test_arguments_are_arrays_or_values(capsys):
     assert argument("f32[1000000,1000000]")[1].strides == (0, 0)
 
 
-def test_a_program_gets_a_page(capsys, folder):
-    code, out, err = run_cli(capsys, "report", "mine:double", "--arg", "f32[3]", "-o", "page.html")
+def test_a_program_gets_a_page(run_cli, folder):
+    code, out, err = run_cli("report", "mine:double", "--arg", "f32[3]", "-o", "page.html")
     assert (code, err) == (0, "")
     page = (folder / "page.html").read_text(encoding="utf-8")
     assert out == f"wrote page.html, {len(page.encode()) / 1000:.0f} kB\n"
     assert "<title>double</title>" in page
 
 
-def test_a_file_is_read_before_a_module_of_that_name(capsys, folder):
+def test_a_file_is_read_before_a_module_of_that_name(run_cli, folder):
     save(Model() + Linear(3), folder / "mine:step")
-    assert run_cli(capsys, "show", "mine:step", "--shape", "input=2,4")[1].startswith("input ")
+    assert run_cli("show", "mine:step", "--shape", "input=2,4")[1].startswith("input ")
     assert "mine" not in sys.modules
 
 
-def test_control_characters_are_escaped(capsys):
-    code, out, _ = run_cli(capsys, "show", "mine:escaping", "--arg", "f32[3]", "--stage", "python")
+def test_control_characters_are_escaped(run_cli):
+    code, out, _ = run_cli("show", "mine:escaping", "--arg", "f32[3]", "--stage", "python")
     assert code == 0
     assert "\x1b" not in out
     assert r"\x1b[31m" in out
 
 
-def test_terminal_stripes_mark_loss_and_optimizer(capsys, folder, monkeypatch):
+def test_terminal_stripes_mark_loss_and_optimizer(run_cli, folder, monkeypatch):
     save(Model() + Linear(3) + Relu(), folder / "model.json")
     monkeypatch.setenv("TERM", "dumb")  # stripes without escapes for their colours
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     arguments = ("show", "model.json", "--shape", "input=2,4", "--program", "train-step", "--stage", "jaxpr")
-    code, out, err = run_cli(capsys, *arguments)
+    code, out, err = run_cli(*arguments)
     assert (code, err) == (0, "")
     assert out.startswith("▌linear_0 ▌relu_0 \n")
-    code, out, err = run_cli(capsys, *arguments, "--block", "(optimizer)")
+    code, out, err = run_cli(*arguments, "--block", "(optimizer)")
     assert (code, err) == (0, "")
     assert "▌" in out.splitlines()[1]
 
 
-def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
+def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
     command = ("show", "mine:step", "--stage", "cost", "--by", "line")
-    code, out, err = run_cli(capsys, *command)
+    code, out, err = run_cli(*command)
     (step,) = (found for key, found in MADE.items() if key.startswith("step "))
     by_line = step.cost().by_line
     assert (code, out.rstrip(), err) == (0, str(by_line).rstrip(), "")
     (line,) = (line for line in out.splitlines() if line.endswith('h = jnp.tanh(x @ params["w"])'))
     assert line.split()[0] == "120"  # two products of 2·2·4·3, and 4 for each of 6 derivatives of tanh
-    data = json.loads(run_cli(capsys, *command, "--json")[1])
+    data = json.loads(run_cli(*command, "--json")[1])
     assert data == json.loads(json.dumps(by_line.to_dict()))
 
 
@@ -355,15 +347,15 @@ def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
         ),
     ],
 )
-def test_errors_advise_command_line_options(capsys, arguments, message):
-    code, out, err = run_cli(capsys, "show", *arguments)
+def test_errors_advise_command_line_options(run_cli, arguments, message):
+    code, out, err = run_cli("show", *arguments)
     if "{last}" in message:
         message = message.format(last=err.partition("0 to ")[2].partition("\n")[0])
     assert (code, out, err) == (2, "", message)
 
 
-def test_missing_module(capsys, folder):
-    assert run_cli(capsys, "show", "yours:step") == (
+def test_missing_module(run_cli, folder):
+    assert run_cli("show", "yours:step") == (
         2,
         "",
         "ModelFileError: module 'yours' does not exist.\n"
@@ -371,7 +363,7 @@ def test_missing_module(capsys, folder):
         '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
     )
     (folder / "needy.py").write_text("import no_such_package", encoding="utf-8")
-    code, _, err = run_cli(capsys, "show", "needy:step")
+    code, _, err = run_cli("show", "needy:step")
     assert (code, err) == (
         2,
         "ModuleNotFoundError: No module named 'no_such_package'\n"
@@ -379,8 +371,8 @@ def test_missing_module(capsys, folder):
     )
 
 
-def test_failed_trace_prints_the_traced_part(capsys):
-    code, out, err = run_cli(capsys, "show", "mine:broken", "--arg", "f32[2,3]", "--stage", "jaxpr")
+def test_failed_trace_prints_the_traced_part(run_cli):
+    code, out, err = run_cli("show", "mine:broken", "--arg", "f32[2,3]", "--stage", "jaxpr")
     expected = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
     assert code == 2
     assert "b:f32[2,3] = sin a" in out
@@ -399,18 +391,18 @@ NEEDS_VALUE = (
 )
 
 
-def test_by_line_implies_costs(capsys) -> None:
+def test_by_line_implies_costs(run_cli) -> None:
     command = ("show", "mine:double", "--arg", "f32[3]", "--by", "line")
-    assert run_cli(capsys, *command) == run_cli(capsys, *command, "--stage", "cost")
-    assert run_cli(capsys, *command)[0] == 0
+    assert run_cli(*command) == run_cli(*command, "--stage", "cost")
+    assert run_cli(*command)[0] == 0
 
 
 @pytest.mark.parametrize("shown", [("--stage", "cost"), ("--stage", "cost", "--by", "line")])
-def test_costs_of_a_program_that_cannot_be_traced(capsys, shown):
+def test_costs_of_a_program_that_cannot_be_traced(run_cli, shown):
     command = ("show", "mine:looping", "--arg", "f32[2]", "--arg", "3", *shown)
-    assert run_cli(capsys, *command) == (2, "", f"StageUnavailableError: {NEEDS_VALUE}")
-    assert run_cli(capsys, *command, "--static", "n")[::2] == (0, "")
-    code, out, err = run_cli(capsys, "show", "mine:broken", "--arg", "f32[2,3]", *shown)
+    assert run_cli(*command) == (2, "", f"StageUnavailableError: {NEEDS_VALUE}")
+    assert run_cli(*command, "--static", "n")[::2] == (0, "")
+    code, out, err = run_cli("show", "mine:broken", "--arg", "f32[2,3]", *shown)
     line = MODULE.splitlines().index("    return jnp.sin(x) @ x") + 1
     assert (code, out, err) == (
         2,
@@ -422,16 +414,14 @@ def test_costs_of_a_program_that_cannot_be_traced(capsys, shown):
     )
 
 
-def test_costs_as_json_of_a_program_that_cannot_be_traced(capsys):
-    code, out, err = run_cli(
-        capsys, "show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "cost", "--json"
-    )
+def test_costs_as_json_of_a_program_that_cannot_be_traced(run_cli):
+    code, out, err = run_cli("show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "cost", "--json")
     assert (code, err) == (2, f"StageUnavailableError: {NEEDS_VALUE}")
     assert json.loads(out)["unavailable"]["analytic"] == NEEDS_VALUE.partition("\n")[0]
 
 
-def test_advice_in_a_stage_that_is_missing_is_for_the_terminal(capsys):
-    code, out, err = run_cli(capsys, "show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "jaxpr")
+def test_advice_in_a_stage_that_is_missing_is_for_the_terminal(run_cli):
+    code, out, err = run_cli("show", "mine:looping", "--arg", "f32[2]", "--arg", "3", "--stage", "jaxpr")
     assert code == 2
     assert out.endswith("    !!     Try: --static n\n")
     line = MODULE.splitlines().index("    for _ in range(n):") + 1

@@ -45,40 +45,34 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             del sys.modules[name]
 
 
-def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.main(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 @pytest.mark.parametrize("place", ["nets/my-net.py", "./nets/my-net.py", "{folder}/nets/my-net.py"])
-def test_a_function_of_a_python_file(capsys, folder, place):
-    code, out, err = run_cli(capsys, "show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
+def test_a_function_of_a_python_file(run_cli, folder, place):
+    code, out, err = run_cli("show", f"{place.format(folder=folder)}:step", "--stage", "jaxpr")
     assert (code, err) == (0, "")
     assert "mul b 3.0:f32[]" in out
-    by_line = run_cli(capsys, "show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")[1]
+    by_line = run_cli("show", f"{place.format(folder=folder)}:step", "--by", "line", "--stage", "cost")[1]
     assert "    return jnp.sin(x) * Config().scale" in by_line
 
 
-def test_a_file_named_as_an_imported_module(capsys, folder):
+def test_a_file_named_as_an_imported_module(run_cli, folder):
     (folder / "jax.py").write_text("import jax\ndef f(x): return x * 2\n", encoding="utf-8")
-    assert run_cli(capsys, "show", "./jax.py:f", "--arg", "f32[3]", "--stage", "jaxpr")[::2] == (0, "")
+    assert run_cli("show", "./jax.py:f", "--arg", "f32[3]", "--stage", "jaxpr")[::2] == (0, "")
     assert hasattr(sys.modules["jax"], "jit")
 
 
-def test_a_file_of_a_package_imports_relatively(capsys, folder):
+def test_a_file_of_a_package_imports_relatively(run_cli, folder):
     (folder / "nets" / "__init__.py").write_text("", encoding="utf-8")
     (folder / "nets" / "deep.py").write_text("from .beside import SCALE\ndef f(x): return x * SCALE", encoding="utf-8")
-    code, out, err = run_cli(capsys, "show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
+    code, out, err = run_cli("show", "nets/deep.py:f", "--arg", "f32[3]", "--stage", "jaxpr")
     assert (code, err) == (0, "")
     assert "mul a 3.0:f32[]" in out
 
 
-def test_a_file_that_fails_is_run_again(capsys, folder):
+def test_a_file_that_fails_is_run_again(run_cli, folder):
     (folder / "bad.py").write_text("1 / 0", encoding="utf-8")
     message = "ZeroDivisionError: division by zero\n    Try: run again with --debug to see the traceback.\n"
     for _ in range(2):
-        assert run_cli(capsys, "show", "bad.py:f") == (2, "", message)
+        assert run_cli("show", "bad.py:f") == (2, "", message)
     assert "bad" not in sys.modules
 
 
@@ -126,19 +120,15 @@ def test_a_file_that_fails_is_run_again(capsys, folder):
         ),
     ],
 )
-def test_messages_list_the_names_in_the_file(capsys, folder, target, message):
-    assert run_cli(capsys, "show", target) == (2, "", message.format(folder=folder))
+def test_messages_list_the_names_in_the_file(run_cli, folder, target, message):
+    assert run_cli("show", target) == (2, "", message.format(folder=folder))
 
 
-def test_python_files_without_functions(capsys, folder):
+def test_python_files_without_functions(run_cli, folder):
     (folder / "empty.py").write_text("import jax", encoding="utf-8")
     (folder / "values.py").write_text("import jax\nmodel = 3", encoding="utf-8")
-    assert run_cli(capsys, "show", "empty.py")[2].endswith(
-        "    has  no function\n    Try: add a function to the file.\n"
-    )
-    assert run_cli(capsys, "show", "values.py")[2].endswith(
-        "    has  model\n    Try: mithril-nb show values.py:model\n"
-    )
+    assert run_cli("show", "empty.py")[2].endswith("    has  no function\n    Try: add a function to the file.\n")
+    assert run_cli("show", "values.py")[2].endswith("    has  model\n    Try: mithril-nb show values.py:model\n")
 
 
 UNTRAINED = """
@@ -175,9 +165,9 @@ def test_a_report_of_a_model_that_cannot_be_traced(folder: Path, capsys: pytest.
     assert capsys.readouterr().err == ""
 
 
-def test_file_that_exits(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_that_exits(folder: Path, run_cli) -> None:
     (folder / "script.py").write_text("import sys\ndef step(x): return x\nsys.exit(0)\n", encoding="utf-8")
-    code, printed, failed = run_cli(capsys, "show", "script.py:step")
+    code, printed, failed = run_cli("show", "script.py:step")
     assert (code, printed) == (2, "")
     assert failed.endswith(
         "script.py' exits when it is run, before its functions can be read.\n"
@@ -186,21 +176,19 @@ def test_file_that_exits(folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     )
 
 
-def test_advice_for_names(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_advice_for_names(folder: Path, run_cli) -> None:
     (folder / "my net.py").write_text("import jax.numpy as jnp\ndef step(x): return x\nmodel: object = 3\n")
-    assert "Try: mithril-nb show 'my net.py:step'\n" in run_cli(capsys, "show", "my net.py:ste")[2]
-    assert "    has  step\n" in run_cli(capsys, "show", "my net.py:jnq")[2], "modules are no programs"
-    assert "    a name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli(capsys, "show", "mlp.py:")[2]
+    assert "Try: mithril-nb show 'my net.py:step'\n" in run_cli("show", "my net.py:ste")[2]
+    assert "    has  step\n" in run_cli("show", "my net.py:jnq")[2], "modules are no programs"
+    assert "    a name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli("show", "mlp.py:")[2]
     (folder / "values.py").write_text("model: object = 3\n", encoding="utf-8")
-    assert "    has  model\n" in run_cli(capsys, "show", "values.py")[2]
+    assert "    has  model\n" in run_cli("show", "values.py")[2]
 
 
-def test_a_package_is_run_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_package_is_run_once(folder: Path, run_cli) -> None:
     source = "print('run')\nfrom jax.numpy import sin as step\n"
     for name in ("pack", "v1.2"):
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text(source, encoding="utf-8")
-        code, printed, failed = run_cli(
-            capsys, "show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr"
-        )
+        code, printed, failed = run_cli("show", f"{name}/__init__.py:step", "--arg", "f32[3]", "--stage", "jaxpr")
         assert (code, printed.count("run\n")) == (0, 1), failed

@@ -30,8 +30,8 @@ LEFT: dict[str, tuple[str, ...]] = {
         "train/prepare.py:check_placement",
     ),
     "installs or starts another program": (
-        "cli/lab.py:open_lab",
-        "cli/lab.py:_notebook",
+        "cli/__init__.py:open_lab",
+        "cli/__init__.py:_notebook",
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
         "models/saving/serialization.py:graph_from_dict#2",
@@ -40,8 +40,8 @@ LEFT: dict[str, tuple[str, ...]] = {
     ),
     "is shown and not raised": (
         "cli/__init__.py:main",
-        "ui/session/design/analysis.py:Analysis._open_inputs",
-        "ui/session/design/analysis.py:problem_of",
+        "ui/session/analysis.py:Analysis._open_inputs",
+        "ui/session/commands.py:problem_of",
         "stages/transforms/stepping.py:TransformSteps._problem",
         "train/checkpoints/saver.py:Saver._write",
         "train/run/failure.py:problem_of",

@@ -13,7 +13,7 @@ from mithril_nb.graph.edit import rename
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.models.initializers import INITIALIZERS, initializer_of, initializer_text
 from mithril_nb.models.op import Initializer
-from mithril_nb.ui.session.describe import describe_blocks
+from mithril_nb.ui.session.snapshot import describe_blocks
 
 
 def starts(model: Model) -> dict[str, str]:

@@ -16,7 +16,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import LONGEST, ModelFileError, UnknownOptionError
 from mithril_nb.models import KINDS, MLP, Composite, LoadLimits, Relu, from_dict, load
-from mithril_nb.ui.session.design.design import Design, set_shape
+from mithril_nb.ui.session.design import Design, set_shape
 
 LONGEST_S = 5
 """CPU time for 100,000 blocks."""

@@ -39,7 +39,7 @@ from mithril_nb.models import (
 )  # fmt: skip
 from mithril_nb.models.registry import example_call
 from mithril_nb.models.shape_inference.infer import Inference, infer
-from mithril_nb.ui.session.design.design import EDITS, Design
+from mithril_nb.ui.session.design import EDITS, Design
 
 OF_BLOCKS: dict[str, Callable[[], Model]] = {
     "Cond": lambda: Cond(Relu(), Linear(4)),

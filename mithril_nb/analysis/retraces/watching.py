@@ -11,8 +11,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.analysis.retraces.recorder import Recorder
-from mithril_nb.analysis.retraces.records import FunctionReport, Retrace, WatchReport
+from mithril_nb.analysis.retraces.recorder import FunctionReport, Recorder, Retrace, WatchReport
 from mithril_nb.display import Shown, draw
 from mithril_nb.stages import jax_jit, jit_events
 from mithril_nb.stages.jax_jit import JitWrapper

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.analysis.whatif.change import Change, Peak
-from mithril_nb.analysis.whatif.future import Future
+from mithril_nb.analysis.whatif.change import Change, Future, Peak
 from mithril_nb.analysis.whatif.sweeps import Point, Sweep, sweep
 from mithril_nb.analysis.whatif.what_if import WhatIf, what_if
 

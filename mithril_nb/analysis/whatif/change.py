@@ -1,19 +1,94 @@
-"""The change of a program's costs when some of its settings change."""
+"""The change of a program's costs when some of its settings change, and values computed in the background."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from mithril_nb.analysis.whatif.future import Future
 from mithril_nb.analysis.whatif.settings import format_value, plain
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.by_name import ByRole
 from mithril_nb.cost.comparison import Change as Pair
 from mithril_nb.cost.comparison import Comparison
 from mithril_nb.display import Shown
+from mithril_nb.jobs import JobQueue
+from mithril_nb.stages.once import Once
+
+Value = TypeVar("Value")
+
+
+def quiet_queue() -> JobQueue:
+    """Return a queue for jobs that store their errors: a thread that printed them would print into any cell."""
+    return JobQueue("mithril_nb what-if", failed=lambda error: None)
+
+
+class Future(Generic[Value]):
+    """A value that is computed in the background.
+
+    An error is stored and raised by `result`; nothing is printed.
+
+    Examples:
+        >>> Future(lambda: 6 * 7, quiet_queue()).result()
+        42
+    """
+
+    def __init__(self, make: Callable[[], Value], queue: JobQueue):
+        self._once = Once(make)
+        self._queue = queue
+        self._has_ended = threading.Event()
+
+    @classmethod
+    def of(cls, value: Value) -> Future[Value]:
+        """Return a finished `Future` with a value."""
+        done = cls(lambda: value, quiet_queue())
+        done._make()
+        return done
+
+    @property
+    def is_done(self) -> bool:
+        """True if `result` returns or raises immediately."""
+        return self._once.is_made
+
+    def start(self) -> Future[Value]:
+        """Start the computation in the background, unless it is done; return `self`."""
+        if not self.is_done:
+            self._queue.submit(lambda wanted: self._make(), self)
+        return self
+
+    def result(self, timeout: float | None = None) -> Value:
+        """Return the value, waiting for it if needed.
+
+        Args:
+            timeout: Seconds to wait; by default without limit.
+
+        Raises:
+            TimeoutError: The value is not ready in time; the computation continues.
+            Exception: The computation raised it.
+        """
+        if timeout is None:
+            return self._once.get()
+        if not self.is_done:
+            self.start()
+            if not self._has_ended.wait(timeout) and not self.is_done:
+                raise TimeoutError(f"not ready after {timeout:g} s; the computation continues in the background.")
+        return self._once.get()
+
+    def _make(self) -> None:
+        try:
+            with suppress(Exception):  # `Once` stores it for `result`
+                self._once.get()
+        finally:
+            self._has_ended.set()
+
+    def __repr__(self) -> str:
+        if self._once.has_failed:
+            return "Future(failed; .result() raises the error)"
+        return "Future(done; .result() returns it)" if self.is_done else "Future(not done yet; .result() waits for it)"
+
 
 NOT_ASKED = "peak_bytes: not computed yet; read change.peak_bytes to compute it"
 _NO_PEAK = "not computed for this change"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 
-from mithril_nb.analysis.whatif.future import PriorityLock
 from mithril_nb.analysis.whatif.inferred import agree
 from mithril_nb.analysis.whatif.learning import Learned, first_line, first_mismatch, learn
 from mithril_nb.analysis.whatif.settings import Key, Settings, format_value, is_size, key_of
@@ -47,6 +48,36 @@ class Answer:
     def is_exact(self) -> bool:
         """True if tracing would give the same cost."""
         return self.way != ESTIMATE
+
+
+class PriorityLock:
+    """A lock with two priorities: foreground work goes before background work."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._busy = False
+        self._waiting = 0
+
+    @contextmanager
+    def taken(self, background: bool = False) -> Iterator[None]:
+        """Hold the lock.
+
+        Args:
+            background: Whether foreground work goes first.
+        """
+        with self._wake:
+            self._waiting += not background
+            try:
+                self._wake.wait_for(lambda: not self._busy and not (background and self._waiting))
+                self._busy = True
+            finally:
+                self._waiting -= not background
+        try:
+            yield
+        finally:
+            with self._wake:
+                self._busy = False
+                self._wake.notify_all()
 
 
 class CostOracle:

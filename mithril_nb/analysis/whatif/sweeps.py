@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.analysis.measure import profile
-from mithril_nb.analysis.whatif.change import Peak
+from mithril_nb.analysis.whatif.change import Peak, quiet_queue
 from mithril_nb.analysis.whatif.cost_oracle import CostOracle
-from mithril_nb.analysis.whatif.future import quiet_queue
 from mithril_nb.analysis.whatif.settings import Settings, by_name, plain, values_of
 from mithril_nb.analysis.whatif.what_if import peak as peak_of
 from mithril_nb.analysis.whatif.what_if import peak_compiled, reason_of, subject_of

@@ -8,9 +8,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from mithril_nb.analysis.whatif.change import Change, Peak
+from mithril_nb.analysis.whatif.change import Change, Future, Peak, quiet_queue
 from mithril_nb.analysis.whatif.cost_oracle import MOST_KEPT, TRACED, CostOracle
-from mithril_nb.analysis.whatif.future import Future, quiet_queue
 from mithril_nb.analysis.whatif.models import OwnModel
 from mithril_nb.analysis.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
 from mithril_nb.analysis.whatif.subjects import OF_ANY, Fixed, Made, Subject

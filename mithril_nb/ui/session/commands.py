@@ -1,48 +1,22 @@
-"""Checks of commands: names and types are checked before execution, so that a front end receives a clear error."""
+"""Commands of a front end: their checks, the threads that run requests, and the listeners that receive replies."""
 
 from __future__ import annotations
 
 import inspect
 import sys
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
+from mithril_nb.jobs import JobQueue
 
-EXAMPLES: Mapping[str, str] = {
-    "add_block": 'kind="Linear", after="linear_0"',
-    "place_block": 'kind="Linear"',
-    "remove": 'paths=["linear_0"]',
-    "connect": 'source="linear_0.output", target="relu_0.input"',
-    "disconnect": 'source="linear_0.output", target="relu_0.input"',
-    "rename": 'path="linear_0", name="encoder"',
-    "set_attribute": 'path="linear_0", name="dimension", value=64',
-    "set_shape": 'name="input", shape=["batch", 64]',
-    "set_program": 'program="train step"',
-    "set_output": 'output="logits"',
-    "set_loss": 'loss="mean_squared_error"',
-    "select": 'paths=["linear_0"]',
-    "expand": 'path="mlp_0"',
-    "collapse": 'path="mlp_0"',
-    "move": 'path="linear_0", x=40, y=120',
-    "request_stage": 'stage="jaxpr"',
-    "leave_stage": 'stage="jaxpr"',
-    "show_graph": 'stage="jaxpr"',
-    "open_node": 'key="mlp_0"',
-    "close_node": 'key="mlp_0"',
-    "apply_what_if": 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
-    "what_if": 'key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
-    "request_diff": "number=0",
-    "request_instruction_history": 'stage="hlo", index=0',
-    "request_cost": 'source="compiled"',
-    "request_cost_rows": 'source="analytic", block="linear_0", figure="flops"',
-    "request_cost_picture": 'key="map", view="treemap", sources=["analytic"]',
-    "request_formula": 'block="linear_0"',
-    "set_learning_rate": "value=0.001",
-}
-"""Example arguments of each command that has arguments."""
+EXAMPLES: dict[str, str] = {}
+"""Example arguments of each command that has arguments. `command` fills it."""
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
@@ -58,16 +32,21 @@ _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
 """Arguments that the commands check themselves, with better messages."""
 
 
-def command(function: Function) -> Function:
-    """Mark a method as a command of a front end, with the name and the arguments of the method."""
-    function.__dict__["is_command"] = True
-    return function
+def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function], Function]:
+    """Mark a method as a command of a front end, with the name and the arguments of the method.
 
+    Args:
+        example: Example arguments, as Python code; `""` for a command without arguments.
+        is_edit: True if it changes the design.
+    """
 
-def edit_command(function: Function) -> Function:
-    """Mark a method as a command that changes the design."""
-    function.__dict__["is_edit"] = True
-    return command(function)
+    def mark(function: Function) -> Function:
+        function.__dict__.update(is_command=True, is_edit=is_edit)
+        if example:
+            EXAMPLES[function.__name__] = example
+        return function
+
+    return mark
 
 
 def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
@@ -75,7 +54,7 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
 
     Examples:
         >>> class Light:
-        ...     @command
+        ...     @command()
         ...     def switch(self) -> None:
         ...         print("on")
         >>> commands_of(Light())["switch"]()
@@ -84,7 +63,7 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
     return {
         name: getattr(handler, name)
         for handler in handlers
-        for kind in reversed(type(handler).__mro__)
+        for kind in type(handler).__mro__
         for name, member in vars(kind).items()
         if getattr(member, "is_command", False)
     }
@@ -172,7 +151,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if get_origin(hint) is Sequence:
         [item] = get_args(hint)
         # Commands that take lists of lists check them themselves.
-        return _is_list(value) and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
+        is_list = isinstance(value, Sequence) and not isinstance(value, str | bytes)
+        return is_list and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
     if hint is bool or isinstance(value, bool):
         return hint is bool and isinstance(value, bool)
     if hint is int:
@@ -180,10 +160,6 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is float:
         return isinstance(value, int | float) and abs(value) <= sys.float_info.max
     return isinstance(value, hint)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _type_name(hint: Any) -> str:
@@ -198,3 +174,206 @@ def _type_name(hint: Any) -> str:
 def _short(value: Any) -> str:
     text = short_repr(value, 10_000)
     return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply of a request handler, for a front end.
+
+    Attributes:
+        head: Values that identify it, such as the version of the design.
+        data: Its content as JSON-serializable data; `None` if the head is the whole reply.
+    """
+
+    head: Mapping[str, Any]
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class Client:
+    """The client of a request handler. Its functions may be called in any thread.
+
+    Attributes:
+        send: Receives the kind of a reply, and the `Reply`.
+        changed: Called when the `view` of the handler changes.
+        failed: Receives unexpected errors.
+    """
+
+    send: Callable[[str, Any], None]
+    changed: Callable[[], None]
+    failed: Callable[[BaseException], None]
+
+
+class RequestHandler:
+    """Runs requests: those without the compiler in one thread, those with it in another.
+
+    Args:
+        client: Receives the replies.
+        name: Name of the first thread, after `mithril_nb-`.
+        slow: Name of the second thread, after `mithril_nb-`.
+    """
+
+    def __init__(self, client: Client, name: str, slow: str):
+        self._client, self._lock = client, threading.Lock()
+        self._quick, self._slow = (JobQueue(f"mithril_nb-{one}", client.failed) for one in (name, slow))
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the answers; return False on timeout."""
+        return self._slow.wait(timeout_s) and self._quick.wait(timeout_s)
+
+    def end(self) -> None:
+        """Cancel all requests."""
+        self._quick.end()
+        self._slow.end()
+
+    def _problem_of(self, error: Exception) -> Diagnostic:
+        """Return the problem that the reply shows. Report an unexpected error to the client as well."""
+        if not isinstance(error, MithrilError):
+            self._client.failed(error)
+        return problem_of(error)
+
+
+def problem_of(error: BaseException) -> Diagnostic:
+    """Return the diagnostic of an error: its own, or one with its type and text."""
+    if isinstance(error, MithrilError):
+        return error.diagnostics[0]
+    return Diagnostic(
+        f"{type(error).__name__}: {error}".strip().rstrip(":"),
+        advice="wb.errors[-1] has the traceback; the model is unchanged.",
+        code=type(error).__name__,
+    )
+
+
+def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
+    """Return a problem as the notice of a snapshot."""
+    return problem and {**problem.to_dict(), "kind": "error"}
+
+
+def check_choice(what: str, value: str, known: Collection[str], example: str = "") -> None:
+    """Check that a value is one of the known ones.
+
+    Args:
+        what: Name of the argument.
+        value: The value.
+        known: The accepted values.
+        example: Example value for the advice. Default: the first one.
+
+    Raises:
+        UnknownOptionError: The value is unknown.
+    """
+    if value not in known:
+        raise UnknownOptionError(
+            f"unknown {what} {short_repr(value)}.",
+            (("known", ", ".join(known) or "none"),),
+            f'{what}="{example or next(iter(known), "")}"',
+        )
+
+
+class Worker(Protocol):
+    """Background work of a session."""
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until no request is left; return False on timeout."""
+        ...
+
+    def end(self) -> None:
+        """Cancel all requests."""
+
+
+Listener = Callable[[str, Any], None]
+"""Receives the kind of a message and the message, such as `("snapshot", dict)`, in any thread."""
+_MOST_ERRORS = 100
+
+
+class Publisher(ABC):
+    """State that sends snapshots of itself to listeners.
+
+    Attributes:
+        errors: Errors of commands and of background threads, latest last, with tracebacks.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._notice: Diagnostic | None = None
+        self._workers: tuple[Worker, ...] = ()
+
+    @abstractmethod
+    def snapshot(self) -> dict[str, Any]:
+        """Return all data that a front end shows."""
+
+    def _commands(self) -> Mapping[str, Callable[..., None]]:
+        """Return all commands by name."""
+        return commands_of(self)
+
+    def do(self, command: str, /, **args: Any) -> None:
+        """Execute a command.
+
+        Raises:
+            MithrilError: The command failed and changed nothing.
+        """
+        commands = self._commands()
+        check_command(command, args, commands)
+        check_arguments(command, commands[command], args)
+        commands[command](**args)
+
+    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
+        """Execute a command of a front end.
+
+        Args:
+            name: Name of a command.
+            args: Its arguments.
+
+        Returns:
+            The error, or `None`. The snapshot also shows it. A failed command changes nothing else.
+        """
+        with self._lock:
+            try:
+                check_command(name, args, self._commands())
+                self._execute(name, args)
+            except Exception as error:  # a front end cannot catch it, so show and store it
+                self._fail(error)
+                return self._notice
+        return None
+
+    def _execute(self, name: str, args: Mapping[str, Any]) -> None:
+        self.do(name, **args)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until all requested results are computed; return False on timeout."""
+        return all(one.wait(timeout_s) for one in self._workers)
+
+    def end(self) -> None:
+        """Cancel all work."""
+        for worker in self._workers:
+            worker.end()
+
+    @command()
+    def dismiss(self) -> None:
+        """Remove the notice."""
+        with self._lock:
+            self._notice = None
+            self._publish()
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Send all changes to a listener. Return a function that removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def _send(self, kind: str, value: Any) -> None:
+        for listener in tuple(self._listeners):
+            listener(kind, value)
+
+    def _publish(self) -> None:
+        # Without the lock, a thread could send an old snapshot after the newer one of another thread.
+        with self._lock:
+            self._send("snapshot", self.snapshot())
+
+    def _fail(self, error: BaseException) -> None:
+        """Store an error and publish it as the notice."""
+        with self._lock:
+            self.errors.append(error)
+            del self.errors[:-_MOST_ERRORS]
+            self._notice = problem_of(error)
+            self._publish()

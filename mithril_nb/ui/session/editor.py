@@ -5,25 +5,125 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.model import Model
-from mithril_nb.ui.session.commands import command, edit_command
-from mithril_nb.ui.session.costs.subjects import change_of
-from mithril_nb.ui.session.costs.what_if import checked_changes
-from mithril_nb.ui.session.design.analysis import Analysis, LazyProgram
-from mithril_nb.ui.session.design.autosave import Autosave
-from mithril_nb.ui.session.design.design import EDITS, Change, Design
-from mithril_nb.ui.session.design.history import History
-from mithril_nb.ui.session.publisher import Publisher
+from mithril_nb.ui.session.analysis import Analysis, LazyProgram
+from mithril_nb.ui.session.autosave import Autosave
+from mithril_nb.ui.session.commands import Publisher, command
+from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, set_shape
 from mithril_nb.ui.session.snapshot import ViewState, diagram_of, place_of
+from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.scene import Scene
+
+_ONE_GESTURE_S = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One past or future change, linked to the next one in the same direction.
+
+    Attributes:
+        design: The design on the other side of the change.
+        label: Label of the change: `"dimension of linear_0"`.
+        renamed: Old and new path of a renamed block.
+        next: The next step in the same direction; `None` for the last one.
+        count: Number of edits from this step on.
+        restored: Labels of the edits that the step restored, oldest first; empty if it is a single edit.
+    """
+
+    design: Design
+    label: str
+    renamed: tuple[str, str] | None = None
+    next: Step | None = field(default=None, repr=False)
+    count: int = 1
+    restored: tuple[str, ...] = ()
+
+    @property
+    def edits(self) -> int:
+        """Number of edits in this step."""
+        return self.count - (self.next.count if self.next else 0)
+
+
+@dataclass(frozen=True)
+class History:
+    """The current design, with the changes for undo and redo.
+
+    Attributes:
+        present: The current design.
+        undo: The change that undo reverts; `None` at the start.
+        redo: The change that redo applies; `None` at the end.
+        changed_at: Time of the last change, in seconds.
+
+    Examples:
+        >>> from mithril_nb.graph.records import LogicalGraph
+        >>> first, second = Design(LogicalGraph()), Design(LogicalGraph(), name="b")
+        >>> history = History(first).with_change(Change(second, "rename"), 0.0)
+        >>> history.undone().present == first, history.undone().redone().present.name
+        (True, 'b')
+        >>> history.edits, history.labels(20)
+        (1, ('rename',))
+    """
+
+    present: Design
+    undo: Step | None = None
+    redo: Step | None = None
+    changed_at: float = -1e9
+
+    @property
+    def edits(self) -> int:
+        """Number of edits that undo can revert, counting restored edits one by one."""
+        return self.undo.count if self.undo else 0
+
+    def labels(self, most: int) -> tuple[str, ...]:
+        """Return the labels of the latest changes, oldest first."""
+        found, step = [], self.undo
+        while step is not None and len(found) < most:
+            found += reversed(step.restored or (step.label,))
+            step = step.next
+        return tuple(reversed(found[:most]))
+
+    def with_change(self, change: Change, now_s: float) -> History:
+        """Return the history after a change. Quick successive moves of one slider become one step."""
+        if change.design == self.present:
+            return self
+        same_gesture = (
+            change.is_gesture
+            and self.undo is not None
+            and self.undo.label == change.label
+            and not self.redo
+            and now_s - self.changed_at < _ONE_GESTURE_S
+        )
+        undo = self.undo if same_gesture else self._step(change, self.undo, change.edits)
+        return History(change.design, undo, None, now_s)
+
+    def undone(self) -> History:
+        """Return the history one step back; itself at the start."""
+        if self.undo is None:
+            return self
+        return History(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits))
+
+    def redone(self) -> History:
+        """Return the history one step on; itself at the end."""
+        if self.redo is None:
+            return self
+        return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits), self.redo.next)
+
+    def _step(self, change: Change | Step, next: Step | None, edits: int) -> Step:
+        # Copy the graph without its cached lookup tables, which are larger than the graph.
+        design = replace(self.present, graph=replace(self.present.graph))
+        count = edits + (next.count if next else 0)
+        return Step(design, change.label, change.renamed, next, count, change.restored)
+
 
 _SEEN = 12
 """Maximum number of designs whose stages are cached."""
+
+
+_OUTSIDE = ("dtype", "precision", "remat")
 
 
 class DesignEditor(Publisher):
@@ -109,7 +209,7 @@ class DesignEditor(Publisher):
                 view = view.with_place(change.selection[0], *place)
             self._set_history(self._history.with_change(change, time.monotonic()), view)
 
-    @edit_command
+    @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
         """Apply the changes of a what-if question as one edit.
 
@@ -120,7 +220,7 @@ class DesignEditor(Publisher):
             change = change_of(self._analysis, checked_changes(changes))
             self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
-    @edit_command
+    @command(is_edit=True)
     def undo(self) -> None:
         """Undo one change."""
         with self._lock:
@@ -128,7 +228,7 @@ class DesignEditor(Publisher):
             back = change.renamed[::-1] if change and change.renamed else None
             self._set_history(self._history.undone(), self._view.renamed(*back) if back else self._view)
 
-    @edit_command
+    @command(is_edit=True)
     def redo(self) -> None:
         """Redo one change."""
         with self._lock:
@@ -140,7 +240,7 @@ class DesignEditor(Publisher):
         with self._lock:
             self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
 
-    @edit_command
+    @command(is_edit=True)
     def restore_edits(self) -> None:
         """Restore the design that an earlier session of this workbench saved, as one edit.
 
@@ -157,7 +257,7 @@ class DesignEditor(Publisher):
                 change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
                 self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
-    @command
+    @command()
     def decline_edits(self) -> None:
         """Keep the code's design. The offered edits stay in the file; an older version is offered next."""
         with self._lock:
@@ -175,7 +275,7 @@ class DesignEditor(Publisher):
         """Number of edits since the code's design, counting restored edits one by one; 0 if only code made edits."""
         return self._history.edits if self._is_edited_by_user else 0
 
-    @command
+    @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks. Unknown paths are ignored."""
         with self._lock:
@@ -183,23 +283,23 @@ class DesignEditor(Publisher):
             self._view = replace(self._view, selection=tuple(paths)).only(known)
             self._publish()
 
-    @command
+    @command('path="mlp_0"')
     def expand(self, path: str) -> None:
         """Show the blocks inside a composite block."""
         self._set_view(replace(self._view, expanded=self._view.expanded | {path}))
 
-    @command
+    @command('path="mlp_0"')
     def collapse(self, path: str) -> None:
         """Show a composite block as one node."""
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
-    @command
+    @command('path="linear_0", x=40, y=120')
     def move(self, path: str, x: float, y: float) -> None:
         """Move a block to a position on the canvas."""
         place = self._diagram.within(path, *place_of(x, y))
         self._set_view(self._view.with_place(path, *place))
 
-    @command
+    @command()
     def tidy(self) -> None:
         """Reset the layout, including moved blocks."""
         self._set_view(replace(self._view, moved={}))
@@ -234,3 +334,35 @@ class DesignEditor(Publisher):
             self._diagram = diagram_of(self._analysis, view, self._shares)
             self._view = view
             self._publish()
+
+
+def change_of(analysis: Analysis, changes: Changes) -> Change:
+    """Return changes of a design as one edit.
+
+    Raises:
+        UnknownOptionError: A setting is not part of a design.
+        MithrilError: A change failed.
+    """
+    design = analysis.design
+    shapes = {name: list(spec.shape) for name, spec in analysis.inference.inputs.items()}
+    for path, name, value in changes:
+        port, _, axis = name.rpartition(".")
+        if path:
+            design = set_attribute(design, path, name, value).design
+        elif name == "batch":
+            shapes = {one: [value, *shape[1:]] if shape else shape for one, shape in shapes.items()}
+        elif port in shapes and axis in map(str, range(len(shapes[port]))):
+            shapes[port][int(axis)] = value
+        else:
+            raise UnknownOptionError(
+                f"{name!r} is not part of the model.",
+                (("can be applied", ", ".join(["batch", *(f"{one}.0" for one in shapes), "attributes of blocks"])),),
+                'ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
+                if name in _OUTSIDE
+                else 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+            )
+    if any(not path for path, _, _ in changes):
+        for port, shape in shapes.items():
+            design = set_shape(design, port, shape).design
+    names = ", ".join(f"{f'{path}.' if path else ''}{name}" for path, name, _ in changes)
+    return Change(design, f"what-if: {names}")

@@ -6,37 +6,159 @@ that need it, so that a long compilation does not delay opening a node. It does 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
 
 from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
-from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages import Stage
+from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
 from mithril_nb.stages.transforms.stepping import TransformSteps
-from mithril_nb.ui.session.commands import check_arguments, check_command, command, commands_of
-from mithril_nb.ui.session.costs.requests import CostRequests, ProgramView
-from mithril_nb.ui.session.costs.subjects import Subject
-from mithril_nb.ui.session.costs.tables import cost_table
-from mithril_nb.ui.session.costs.what_if import WhatIfRequests
-from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.publisher import Publisher
-from mithril_nb.ui.session.request_handler import Client
-from mithril_nb.ui.session.stages.making import StageState, state_of, with_wanted_stages
-from mithril_nb.ui.session.stages.passes import PassRequests
-from mithril_nb.ui.session.stages.picture import GraphView, Picture
-from mithril_nb.ui.session.stages.transforms import TransformRequests
+from mithril_nb.ui.session.commands import Client, Publisher, Reply, check_choice, command, commands_of, notice_of
+from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.passes import PassRequests, TransformRequests
+from mithril_nb.ui.session.snapshot import shares_of
+from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
+from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.stages import stage_layout
+from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
+from mithril_nb.viz.text import block_key
 
-Listener = Callable[[str, Any], None]
-"""Receives `("snapshot", dict)`, `("graph", Picture)` and replies to requests, in any thread."""
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawn graph.
+
+    Attributes:
+        stage: Its stage.
+        svg: The picture.
+        nodes: The visible nodes.
+    """
+
+    stage: str
+    svg: str
+    nodes: tuple[Node, ...]
+
+    def reply(self) -> Reply:
+        """Return the picture for a front end."""
+        return Reply({"stage": self.stage}, {"svg": self.svg, "nodes": [asdict(node) for node in self.nodes]})
+
+
+@dataclass(frozen=True)
+class Node:
+    """A visible node.
+
+    Attributes:
+        key: Its key in the graph.
+        mark: Value of `data-node` in the picture.
+        name: Its name.
+        blocks: Paths of the blocks that it represents; empty if it has `equations`.
+        equations: Ids of its equations, if it does not represent blocks.
+        opens: True if it contains nodes.
+        opened: True if these are shown.
+    """
+
+    key: str
+    mark: str
+    name: str
+    blocks: tuple[str, ...]
+    equations: tuple[str, ...]
+    opens: bool
+    opened: bool
+
+
+class GraphView:
+    """State of the displayed graph. Several threads may use it.
+
+    Args:
+        inspection: The program.
+
+    Attributes:
+        stage: Name of the displayed stage.
+        latest: The latest picture.
+    """
+
+    def __init__(self, inspection: Inspection):
+        self._inspection = inspection
+        self.stage = first_stage(inspection)
+        self.latest: Picture | None = None
+        self._lock = threading.RLock()
+        self._opened: dict[str, frozenset[str]] = {}
+        self._shares: Mapping[str, float] = {}
+        self._requested = 1
+        self._drawn = 0
+
+    @property
+    def is_news(self) -> bool:
+        """True if the picture is outdated."""
+        return self._drawn != self._requested
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the graph of the stage was drawn before, so that drawing it again is fast."""
+        return self.stage in self._opened
+
+    def show(self, stage: str) -> None:
+        """Show another stage."""
+        with self._lock:
+            if stage != self.stage:
+                self.stage = stage
+                self._requested += 1
+
+    def open(self, key: str) -> None:
+        """Show the inside of a node. Ignored if the graph was never drawn."""
+        with self._lock:
+            if self.stage in self._opened:
+                self._opened[self.stage] |= {key}
+                self._requested += 1
+
+    def close(self, key: str) -> None:
+        """Hide the inside of a node. Ignored if the graph was never drawn."""
+        with self._lock:
+            if self.stage in self._opened:
+                self._opened[self.stage] -= {key}
+                self._requested += 1
+
+    def take_shares(self, shares: Mapping[str, float]) -> None:
+        """Show each block's share of the cost."""
+        with self._lock:
+            self._shares = shares
+            self._requested += 1
+
+    def draw(self, hues: Mapping[str, int]) -> Picture:
+        """Draw the current graph. The first drawing chooses the open nodes."""
+        with self._lock:
+            requested, stage = self._requested, self.stage
+            graph = self._inspection.graph(stage)
+            if stage not in self._opened:
+                self._opened[stage] = graph.first_view()
+            diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=hues)
+            title = f"graph of {stage}"
+            self.latest = Picture(stage, scene_svg(diagram, title=title, embedded=True), _nodes(graph, diagram))
+            self._drawn = requested
+            return self.latest
+
+
+def _nodes(graph: StageGraph, diagram: Scene) -> tuple[Node, ...]:
+    found = []
+    for node in diagram.nodes:
+        members = [] if node.equations else [graph.nodes[key] for key in graph.represented_by(node.key)]
+        blocks = tuple(dict.fromkeys(member.block for member in members if member.block))
+        mark, equations = block_key(node.key), node.equations
+        found.append(Node(node.key, mark, node.name, blocks, equations, node.group, node.expanded))
+    return tuple(found)
+
 
 _FIRST = ("jaxpr", "stablehlo")
 """Stages of the first view."""
@@ -67,7 +189,7 @@ class Exploration(Publisher):
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
         self.inspection = with_wanted_stages(inspection, first)
-        self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
+        self.states = {name: StageState("loading" if name in first else "empty") for name in inspection.stages}
         self.cost: Cost | None = None
         self._wanted: set[str] = first
         self._blocks: dict[str, dict[str, Any]] = {}
@@ -76,12 +198,12 @@ class Exploration(Publisher):
         self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(lambda: (1, lambda: inspection), client)
-        self.transforms = TransformRequests(steps, self._publish, self._fail)
+        self.transforms = TransformRequests(steps, client)
         self.costs = CostRequests(self._looked, client, inspection.given)
         self.what_if = WhatIfRequests(self._subject, client)
-        for name in inspection.stages:
-            if name in self._wanted:
-                self.states[name] = StageState("loading")
+        handlers = (self.passes, self.transforms, self.costs, self.what_if)
+        # Wait for the quick worker again: a compilation submits more work to it.
+        self._workers = (self._quick, self._slow, *handlers, self._quick)
 
     def __repr__(self) -> str:
         return f"Exploration({self.inspection!r})"
@@ -93,27 +215,10 @@ class Exploration(Publisher):
         self._quick.submit(self._work)
         self._submit(self._first)
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until all requests are complete; return False on timeout."""
-        # Wait for the quick worker again: a compilation submits more work to it.
-        workers = (self._quick, self._slow)
-        handlers = (self.passes, self.transforms, self.costs, self.what_if)
-        waits = [one.wait for one in workers] + [one.wait for one in handlers]
-        return all(wait(timeout_s) for wait in (*waits, self._quick.wait))
-
-    def end(self) -> None:
-        """Cancel all work."""
-        self._quick.end()
-        self._slow.end()
-        self.passes.end()
-        self.transforms.end()
-        self.costs.end()
-        self.what_if.end()
-
     def snapshot(self) -> dict[str, Any]:
         """Return all data that a front end shows, except texts and pictures."""
         with self._lock:
-            cost, elapsed = self.cost, self.inspection.elapsed
+            cost = self.cost
             return {
                 "version": 1,
                 "name": self.inspection.name,
@@ -121,7 +226,7 @@ class Exploration(Publisher):
                 "blocks": dict(self._blocks),
                 "cost": None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
                 "costs": {"sources": self.costs.view(), "what_if": self.what_if.view()},
-                "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
+                "notice": notice_of(self._notice),
                 "problems": [],
                 "stages": {name: vars(state) for name, state in self.states.items()},
                 "stage_kinds": kinds_of_stages(),
@@ -130,15 +235,7 @@ class Exploration(Publisher):
                 "graph_stages": list(_GRAPHS),
                 "passes": self.passes.view(1),
                 "transforms": self.transforms.view(),
-                "status": {
-                    "trace_s": elapsed.get("trace"),
-                    "lower_s": elapsed.get("lower"),
-                    "optimize_s": elapsed.get("optimize"),
-                    "compile_s": elapsed.get("compile"),
-                    "flops": cost.total.flops if cost else None,
-                    "bytes": cost.total.bytes_accessed if cost else None,
-                    "attributed": cost.attributed_share if cost else None,
-                },
+                "status": figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
             }
 
     def picture(self) -> Picture | None:
@@ -152,31 +249,18 @@ class Exploration(Publisher):
 
     # Commands
 
-    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Execute a command of a front end.
-
-        Returns:
-            The error, or `None`.
-        """
+    def _commands(self) -> dict[str, Callable[..., None]]:
         compares = [self.transforms] if self.transforms.steps is not None else []
-        commands = commands_of(self, self.passes, *compares, self.costs, self.what_if)
-        try:
-            check_command(name, args, commands)
-            check_arguments(name, commands[name], args)
-            commands[name](**args)
-        except Exception as error:  # a front end cannot catch it, so show and store it
-            self._fail(error)
-            return problem_of(error)
-        return None
+        return commands_of(self, self.passes, *compares, self.costs, self.what_if)
 
-    @command
+    @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
         """Compute a stage in the background.
 
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        self._check(stage, self.inspection.stages)
+        check_choice("stage", stage, self.inspection.stages, "jaxpr")
         with self._lock:
             if stage in self._wanted:
                 return
@@ -186,50 +270,44 @@ class Exploration(Publisher):
         self._publish()
         self._submit(stage)
 
-    @command
+    @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
         """Do nothing, except check the name: computed stages stay, because the program does not change.
 
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        self._check(stage, self.inspection.stages)
+        check_choice("stage", stage, self.inspection.stages, "jaxpr")
 
-    @command
+    @command('stage="jaxpr"')
     def show_graph(self, stage: str) -> None:
         """Show the graph of another stage.
 
         Raises:
             UnknownOptionError: The stage is unknown, or has no graph.
         """
-        self._check(stage, _GRAPHS)
+        check_choice("stage", stage, _GRAPHS)
         self._graph.show(stage)
         self.request_stage(stage)
         self._publish()
         self._quick.submit(self._work)
 
-    @command
+    @command('key="mlp_0"')
     def open_node(self, key: str) -> None:
         """Show the inside of a node of the graph."""
         self._graph.open(key)
         self._draw_now()
 
-    @command
+    @command('key="mlp_0"')
     def close_node(self, key: str) -> None:
         """Hide the inside of a node of the graph."""
         self._graph.close(key)
         self._draw_now()
 
-    @command
+    @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
         """Store the paths pinned in the front end as the selection."""
         self._selection = tuple(map(str, paths))
-
-    @command
-    def dismiss(self) -> None:
-        """Remove the notice."""
-        self._notice = None
-        self._publish()
 
     # Threads
 
@@ -273,20 +351,21 @@ class Exploration(Publisher):
 
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
         """Return the kinds and hues of the blocks, for a front end."""
-        if self.inspection.given is not None:
-            return _blocks_in(self.inspection.stage(self._first))
-        found = self.inspection.stage("graph").instructions
-        hues = hues_of_blocks(one.id for one in found)
-        known = {one.id: hue_of(one.id, hues) for one in found}
-        return {
-            one.id: {"path": one.id, "name": one.id.rpartition("/")[2], "kind": one.opcode,
-                     "hue": HUES - 1 if (hue := known[one.id]) is None else hue}
-            for one in found
-        }  # fmt: skip
+        if self.inspection.given is None:
+            kinds = {one.id: one.opcode for one in self.inspection.stage("graph").instructions}
+        else:  # the program starts at a later stage, whose instructions name only the paths of blocks
+            instructions = self.inspection.stage(self._first).instructions
+            kinds = {path: "" for one in instructions for path, _ in one.shares}
+        hues, found = hues_of_blocks(kinds), {}
+        for path, kind in kinds.items():
+            hue = hue_of(path, hues)
+            name = path.rpartition("/")[2]
+            found[path] = {"path": path, "name": name, "kind": kind, "hue": HUES - 1 if hue is None else hue}
+        return found
 
     def _draw(self) -> None:
         if self.states[self._graph.stage].version and self._graph.is_news:
-            self._send("graph", self._graph.draw(self._hues()))
+            self._send("graph", self._graph.draw(self._hues()).reply())
 
     def _draw_now(self) -> None:
         """Draw in the caller's thread if the graph exists, which takes some milliseconds."""
@@ -303,8 +382,7 @@ class Exploration(Publisher):
             cost = cost_of(self.inspection)
             with self._lock:
                 self.cost = cost
-            shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
-            self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
+            self._graph.take_shares(shares_of(cost, self._blocks))
             self._publish()
         self._draw()
 
@@ -316,19 +394,3 @@ class Exploration(Publisher):
 
     def _subject(self) -> Subject:
         return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)
-
-    def _check(self, stage: str, known: Sequence[str]) -> None:
-        if stage not in known:
-            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(known)),), 'stage="jaxpr"')
-
-
-def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Return the hue of each block named in a stage, as data for a front end."""
-    paths = dict.fromkeys(path for one in stage.instructions for path, _ in one.shares)
-    hues = hues_of_blocks(paths)
-    known = {path: hue_of(path, hues) for path in paths}
-    return {
-        path: {"path": path, "name": path.rpartition("/")[2], "kind": "",
-               "hue": HUES - 1 if hue is None else hue}
-        for path, hue in known.items()
-    }  # fmt: skip

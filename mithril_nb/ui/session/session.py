@@ -1,39 +1,35 @@
-"""The mutable session of a workbench: takes commands, publishes snapshots. It does not depend on widgets.
+"""The mutable session of a workbench: takes commands, publishes snapshots, and renders itself for a saved notebook.
 
-Commands may come from any thread. Cheap results (graph, shapes, problems, diagram) are computed at once. A worker
-computes expensive ones (trace, lower, compile), the latest request first, and publishes each when it is ready.
+It does not depend on widgets. Commands may come from any thread. Cheap results (graph, shapes, problems, diagram) are
+computed at once. A worker computes expensive ones (trace, lower, compile), the latest request first, and publishes each
+when it is ready.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial, wraps
 from typing import Any
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.cost import Cost
-from mithril_nb.errors import Diagnostic
+from mithril_nb.cost import Cost, costs_so_far
+from mithril_nb.display import renderer
 from mithril_nb.inspection import Inspection
-from mithril_nb.ui.session.commands import check_arguments, check_command, command, commands_of, edit_command
-from mithril_nb.ui.session.costs.requests import CostRequests, ProgramView
-from mithril_nb.ui.session.costs.subjects import Subject
-from mithril_nb.ui.session.costs.tables import cost_table
-from mithril_nb.ui.session.costs.what_if import WhatIfRequests
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.autosave import Autosave
-from mithril_nb.ui.session.design.design import EDITS, Design
-from mithril_nb.ui.session.design.example import example_data, example_design
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.autosave import Autosave, saved_design
+from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of
+from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
+from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import DesignEditor
-from mithril_nb.ui.session.request_handler import Client
-from mithril_nb.ui.session.snapshot import (
-    hues_of,
-    shares_of,
-    snapshot_of,
-)
-from mithril_nb.ui.session.stages.making import StageMaker
-from mithril_nb.ui.session.stages.passes import PassRequests
-from mithril_nb.ui.session.training import Training
+from mithril_nb.ui.session.passes import PassRequests
+from mithril_nb.ui.session.snapshot import hues_of, shares_of, snapshot_of
+from mithril_nb.ui.session.stages import StageMaker
+from mithril_nb.ui.session.training import Training, example_data, example_design
+from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
+from mithril_nb.viz.bundles import bundle
+from mithril_nb.viz.pages.report import fragment_html
 
 
 class Session(DesignEditor):
@@ -76,6 +72,7 @@ class Session(DesignEditor):
         self.passes = PassRequests(self._program, client)
         self.costs = CostRequests(self._looked, client)
         self.what_if = WhatIfRequests(self._changeable, client)
+        self._workers = (self._maker, self.passes, self.costs, self.what_if)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -121,11 +118,6 @@ class Session(DesignEditor):
 
     # Messages
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until the requested stages are computed; return False on timeout."""
-        waits = (self._maker.wait, self.passes.wait, self.costs.wait, self.what_if.wait)
-        return all(wait(timeout_s) for wait in waits)
-
     def end(self, *, stops_run: bool = True) -> None:
         """Stop its run and its threads, and drop computed results. Keep the design and the runs.
 
@@ -134,39 +126,21 @@ class Session(DesignEditor):
         """
         if self.training.run is not None and stops_run:
             self.training.run.stop()
-        self._maker.end()
-        self.passes.end()
-        self.costs.end()
-        self.what_if.end()
+        super().end()
         if self._autosave:
             self._autosave.end()
         with self._lock:
             self._start_afresh()
 
-    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
-        """Execute a command of a front end.
-
-        Args:
-            name: Name of a command.
-            args: Its arguments.
-
-        Returns:
-            The error, or `None`. The snapshot also shows it. A failed command changes nothing else.
-        """
-        with self._lock:
-            was_edited = self._is_edited_by_user
-            try:
-                commands = self._commands()
-                check_command(name, args, sorted(commands))
-                # Edits by code are in the code. From the first edit in the widget on, autosave the whole design.
-                self._is_edited_by_user |= name in EDITS or hasattr(commands[name], "is_edit")
-                self.do(name, **args)
-            except Exception as error:  # a front end cannot catch it, so show and store it
-                self._is_edited_by_user = was_edited
-                self._record(error)
-                self._publish()
-                return self._notice
-        return None
+    def _execute(self, name: str, args: Mapping[str, Any]) -> None:
+        was_edited = self._is_edited_by_user
+        # Edits by code are in the code. From the first edit in the widget on, autosave the whole design.
+        self._is_edited_by_user |= name in EDITS or getattr(self._commands()[name], "is_edit", False)
+        try:
+            self.do(name, **args)
+        except Exception:
+            self._is_edited_by_user = was_edited
+            raise
 
     def do(self, command: str, /, **args: Any) -> None:
         """Execute a command.
@@ -174,25 +148,22 @@ class Session(DesignEditor):
         Raises:
             MithrilError: The command failed and changed nothing.
         """
-        commands = self._commands()
-        check_command(command, args, sorted(commands))
-        function = commands[command]
-        if command in EDITS:  # the session passes the design; the position of a new block belongs to the view
-            plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
-            check_arguments(command, EDITS[command], plain, ignored=("design",))
-        else:
-            check_arguments(command, function, args)
-        function(**args)
+        if command not in EDITS:
+            super().do(command, **args)
+            return
+        # The session passes the design; the position of a new block belongs to the view.
+        plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
+        check_arguments(command, EDITS[command], plain, ignored=("design",))
+        self.edit(command, **args)
 
     def _commands(self) -> dict[str, Callable[..., None]]:
-        """Return all commands by name."""
-        edits = {name: partial(self.edit, name) for name in EDITS}
-        published = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        return {**published, **commands_of(self.passes, self.costs, self.what_if), **commands_of(self), **edits}
+        found = {name: self._published(run) for name, run in commands_of(self.training).items()}
+        found |= commands_of(self.passes, self.costs, self.what_if, self)
+        return dict(sorted({**found, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands
 
-    @edit_command
+    @command(is_edit=True)
     def load_example(self) -> None:
         """Replace the design by a small example. It trains on generated data if the user passed no data."""
         with self._lock:
@@ -203,14 +174,7 @@ class Session(DesignEditor):
             example = replace(example, program=self.design.program, uses_example_data=is_generated)
             self.set_design(example, "load an example")
 
-    @command
-    def dismiss(self) -> None:
-        """Remove the notice."""
-        with self._lock:
-            self._notice = None
-            self._publish()
-
-    @command
+    @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
         """Compute a stage from now on for every design, because a front end shows it.
 
@@ -221,7 +185,7 @@ class Session(DesignEditor):
             if self._maker.want(stage):
                 self._publish()
 
-    @command
+    @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
         """Stop computing a stage for new designs, because no front end shows it.
 
@@ -246,7 +210,7 @@ class Session(DesignEditor):
     def _stages_changed(self) -> None:
         cost = self._maker.cost
         if cost is not None:
-            self._shares = shares_of(cost, self._analysis.design.graph)
+            self._shares = shares_of(cost, self._paths())
             self._diagram = self._diagram.with_shares(self._shares)
         self._publish()
 
@@ -270,3 +234,65 @@ class Session(DesignEditor):
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options
         return Subject(analysis.version, lambda: analysis.what_if(training), hues_of(analysis.design.graph))
+
+
+QUICK_STAGES = ("jaxpr", "stablehlo")
+"""Stages that a saved notebook always has. A compiled stage is added only if it is already computed."""
+
+MOST_LINES = 200
+"""Maximum number of lines per stage in a saved notebook; they take about 60 kB."""
+
+
+DESIGN_MIME = "application/vnd.mithril-nb.design+json"
+"""MIME type of the design as data, added once the user has edited it, so that a saved notebook keeps the edits."""
+
+
+def design_bundle(session: Session) -> dict[str, Any]:
+    """Return a MIME bundle that is available at once: graph and source, without stages and costs."""
+    design = session.design
+    now, found = session.snapshot(), bundle(session.diagram)
+    page = fragment_html(design.name, session.diagram, [], None, now["run"], now["source"], session.analysis.problems)
+    return {**found, "text/html": page, **design_data(session)}
+
+
+def design_data(session: Session) -> dict[str, Any]:
+    """Return the design as data by MIME type; an empty dict if the user has not edited it."""
+    if session.edits == 0:
+        return {}
+    saved = asdict(saved_design(session.design, session.edits, session.edit_labels))
+    # Omit the time, so that the output changes only if the design changes.
+    return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
+
+
+@renderer(Session)
+def _session_bundle(session: Session) -> dict[str, Any]:
+    """Return the graph as SVG; graph, stages, costs, curves and source as HTML; names and problems as text."""
+    design, analysis = session.design, session.analysis
+    if not design.graph.nodes:
+        # Add HTML, which the widget can hide; it cannot hide plain text.
+        return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
+    cost = session.cost
+    # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
+    diagram = session.diagram if cost is None else session.diagram.with_shares(shares_of(cost, session._paths()))
+    found = bundle(diagram)
+    names = ", ".join(node.name for node in design.graph.nodes)
+    lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]
+    now, run = session.snapshot(), session.training.run
+    stages, costs = [], None if cost is None else cost.to_dict(rows=False)
+    if analysis.can_run:
+        inspection = analysis.inspection
+        kept = (*QUICK_STAGES, *(["hlo"] if inspection.has_stage("hlo") else []))
+        stages = [inspection.stage(name) for name in kept]
+        costs = costs_so_far(inspection).to_dict(rows=False)
+    page = fragment_html(
+        design.name,
+        diagram,
+        stages,
+        costs,
+        now["run"],
+        now["source"],
+        analysis.problems,
+        columns=None if run is None else run.history.to_dict(),
+        most_lines=MOST_LINES,
+    )
+    return {**found, "text/html": page, "text/plain": "\n".join(lines), **design_data(session)}

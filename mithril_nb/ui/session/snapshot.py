@@ -1,23 +1,30 @@
-"""A session as one JSON-serializable dict with all data that a front end shows. Pure functions."""
+"""A session as one JSON-serializable dict with all data that a front end shows, from designs, blocks and plugins."""
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
-from mithril_nb.graph.paths import component
-from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.paths import component, join_path, parameter_name
+from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
+from mithril_nb.graph.spec import Spec, TensorSpec
+from mithril_nb.models.fields import Field, fields_of
+from mithril_nb.models.op import OPS
+from mithril_nb.models.registry import KINDS
 from mithril_nb.models.saving.formats import to_source
+from mithril_nb.models.shape_inference.flat import flat
+from mithril_nb.models.shape_inference.infer import Inference
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
-from mithril_nb.ui.session.describe import describe_blocks, palette
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.design import PROGRAMS
-from mithril_nb.ui.session.stages.making import StageState
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.commands import notice_of
+from mithril_nb.ui.session.design import PROGRAMS
+from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
 from mithril_nb.viz.diagrams.logical import layout
 from mithril_nb.viz.diagrams.scene import Scene
@@ -104,11 +111,11 @@ def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float])
     )
 
 
-def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
+def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
     """Return each block's share of the FLOPs, if known. A composite block has the sum of its parts."""
     if not cost.total.flops:
         return {}
-    found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path, _ in graph.walk()}
+    found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in paths}
     return {path: share for path, share in found.items() if share is not None}
 
 
@@ -152,7 +159,7 @@ def snapshot_of(
         "cost": cost,
         "costs": dict(costs),
         "problems": [problem.to_dict() for problem in analysis.problems],
-        "notice": notice and {**notice.to_dict(), "kind": "error"},
+        "notice": notice_of(notice),
         "autosave": autosave,
         "stages": {name: vars(state) for name, state in stages.items()},
         "stage_kinds": kinds_of_stages(),
@@ -166,3 +173,145 @@ def snapshot_of(
         "run": dict(run),
         "status": dict(status),
     }
+
+
+_COMMON = (
+    "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
+    "LayerNorm", "Dropout", "Embedding", "MultiHeadAttention", "TransformerBlock", "MLP", "Add",
+)  # fmt: skip
+"""The most frequent kinds, shown first."""
+_ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
+_LAST = "As in Mithril"
+"""Category of Mithril's other names for blocks, shown last."""
+
+
+def palette() -> tuple[dict[str, str], ...]:
+    """Return every kind of block with its category, summary and formula, common ones first."""
+    return tuple(
+        {
+            "kind": kind,
+            "category": _category(kind, made),
+            "summary": summary(made),
+            "formula": _metadata(made, "formula"),
+        }
+        for kind, made in sorted(KINDS.items(), key=lambda item: _place(*item))
+        if _metadata(made, "category")
+    )
+
+
+def _category(kind: str, made: type) -> str:
+    return "Common" if kind in _COMMON else _metadata(made, "category")
+
+
+def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
+    category = _category(kind, made)
+    rank = _ORDER.index(category) if category in _ORDER else len(_ORDER)
+    return category == _LAST, rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
+
+
+def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return the inspector's data of every block, by path."""
+    starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
+    return {
+        path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)
+        for path, node in graph.walk()
+    }
+
+
+def summary(constructor: type) -> str:
+    """Return the first sentence of a block's docstring."""
+    return (inspect.getdoc(constructor) or "").partition("\n")[0]
+
+
+def _describe(
+    path: str, name: str, block: Block, inference: Inference, hue: int, starts: Mapping[Any, str]
+) -> dict[str, Any]:
+    specs = inference.blocks.get(path, BlockSpecs())
+    constructor = KINDS.get(block.kind)
+    return {
+        "path": path,
+        "name": name,
+        "kind": block.kind,
+        "hue": hue,
+        "doc": summary(constructor) if constructor else "A model composed of blocks.",
+        "formula": _metadata(constructor, "formula") if constructor else "",
+        "fields": [_field(field, block) for field in fields_of(constructor)] if constructor else [],
+        "inputs": [{"port": port.name, "shape": _text(specs.inputs.get(port.name))}
+                   for port in block.inputs if port.role == "data"],
+        "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
+        "params": [
+            {"name": parameter_name(path, port), "shape": (str(spec.shape) if spec else "unknown")
+             + (f", initialized with {starts[key]}" if (key := parameter_name(path, port)) in starts else ""),
+             "count": spec.size if spec else None}
+            for port, spec in specs.params.items()
+        ],
+        "facts": facts_of(path, block, specs),
+        "children": [join_path(path, child.name) for child in block.graph.nodes] if block.graph else [],
+    }  # fmt: skip
+
+
+def _field(field: Field, block: Block) -> dict[str, Any]:
+    value = block.options.get(field.name, field.default)
+    return {
+        "name": field.name,
+        "type": field.type,
+        "value": list(value) if isinstance(value, tuple) else value,
+        "default": list(field.default) if isinstance(field.default, tuple) else field.default,
+        "min": field.range.least if field.range else None,
+        "max": field.range.most if field.range else None,
+        "choices": list(field.choices) or None,
+        "doc": field.doc,
+        "optional": field.is_optional,
+    }
+
+
+def _text(spec: Spec | None) -> str:
+    if spec is None or (isinstance(spec, TensorSpec) and spec.shape == ("...",)):
+        return "unknown"
+    return str(spec).replace("'...'", "…").replace("'", "")
+
+
+def _metadata(constructor: type, name: str) -> str:
+    return getattr(constructor, name, "")
+
+
+assert OPS, "importing the block library registers its ops"
+
+
+Fact = Callable[[str, Block, BlockSpecs], str | None]
+"""Returns the text of a fact from the path, the block and its specs; `None` if the block does not have it."""
+Function = TypeVar("Function", bound=Fact)
+_FACTS: dict[str, Fact] = {}
+
+
+def inspector_fact(name: str) -> Callable[[Function], Function]:
+    """Register a fact that the inspector of the workbench shows for each block that has it.
+
+    Args:
+        name: Label of the fact. A second function with the same label replaces the first.
+
+    Examples:
+        >>> @inspector_fact("inner blocks")
+        ... def inner_blocks(path, block, specs):
+        ...     return str(len(block.graph.nodes)) if block.graph else None
+        >>> _ = _FACTS.pop("inner blocks")
+    """
+
+    def register(function: Function) -> Function:
+        _FACTS[name] = function
+        return function
+
+    return register
+
+
+def facts_of(path: str, block: Block, specs: BlockSpecs) -> list[list[str]]:
+    """Return the registered facts of a block: pairs of label and text. A fact that raises shows its error as text."""
+    found: list[list[str]] = []
+    for name, fact in _FACTS.items():
+        try:
+            text = fact(path, block, specs)
+        except Exception as error:  # an error of a plugin must not end the session
+            text = f"failed: {type(error).__name__}: {error}"
+        if text is not None:
+            found.append([name, str(text)])
+    return found

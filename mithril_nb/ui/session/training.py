@@ -1,4 +1,4 @@
-"""The runs of a session: start and control them, and send their progress to a front end."""
+"""The runs of a session, sent to a front end while they train, and the example with generated data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ import numpy as np
 
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.models.library import Flatten, Linear, Relu
+from mithril_nb.models.model import Model
 from mithril_nb.train import Run, TrainingEvent, fit
+from mithril_nb.train.data import read_data
+from mithril_nb.train.losses import resolve_loss
 from mithril_nb.train.run.history import CURVES
+from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.example import example_data
+from mithril_nb.ui.session.design import Design, design_of
 
 _EVERY_S = 0.4
 """Seconds between two updates: short enough to look live, long enough to leave the cores to training."""
@@ -95,7 +99,7 @@ class Training:
             self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
             self._unfollow = follow(self.run, self._send_of, self._lock)
 
-    @command
+    @command()
     def train(self) -> None:
         """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
 
@@ -107,7 +111,7 @@ class Training:
         else:
             self.run.resume()
 
-    @command
+    @command()
     def step_once(self) -> None:
         """Take one step. Without a run, start a new one first.
 
@@ -116,7 +120,7 @@ class Training:
         """
         (self._start() if self.run is None else self.run).step_once()
 
-    @command
+    @command()
     def resume(self) -> None:
         """Continue the run from its current step, even if it was stopped.
 
@@ -125,7 +129,7 @@ class Training:
         """
         self._run_to("continue").resume()
 
-    @command
+    @command()
     def pause(self) -> None:
         """Pause the run after the current step.
 
@@ -134,7 +138,7 @@ class Training:
         """
         self._run_to("pause").pause()
 
-    @command
+    @command()
     def stop(self) -> None:
         """Stop the run after the current step.
 
@@ -143,7 +147,7 @@ class Training:
         """
         self._run_to("stop").stop()
 
-    @command
+    @command("value=0.001")
     def set_learning_rate(self, value: float) -> None:
         """Set the rate of the next step.
 
@@ -152,7 +156,7 @@ class Training:
         """
         self._run_to("set the learning rate of").set_learning_rate(value)
 
-    @command
+    @command()
     def request_curves(self) -> None:
         """Send all rows of the curves again."""
         if self.run is not None:
@@ -239,3 +243,51 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
 def run_view(run: Run | None) -> dict[str, Any]:
     """Return the state of a run for a front end."""
     return dict(_NO_RUN) if run is None else {**_NO_RUN, **run.snapshot()}
+
+
+_BATCH, _WIDTH, _SIDE = 32, 32, 8
+
+
+def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Generate images of 8 × 8 pixels and their classes: a horizontal, vertical or diagonal bar.
+
+    Args:
+        count: Number of images.
+        seed: Determines the images.
+
+    Returns:
+        A float32 array of shape (count, 64), and an int32 array of shape (count,) with values from 0 to 2.
+    """
+    rng = np.random.default_rng(seed)
+    classes, place = rng.integers(0, 3, count), rng.integers(0, _SIDE, count)
+    bars = np.zeros((count, _SIDE, _SIDE), "float32")
+    for image, kind, at in zip(bars, classes, place, strict=True):
+        if kind == 2:
+            image[:] = np.roll(np.eye(_SIDE), at, axis=1)
+        else:
+            (image if kind == 0 else image.T)[at] = 1
+    noise = rng.normal(scale=0.3, size=bars.shape)
+    return (bars + noise).astype("float32").reshape(count, -1), classes.astype("int32")
+
+
+def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
+    """Return a classifier or regression model with the sizes of the data.
+
+    Args:
+        data: Data, as in `fit`.
+        loss: Loss, as in `fit`. It determines whether integer targets are classes.
+
+    Raises:
+        DataError: `fit` does not accept the form of the data.
+    """
+    found = read_data(data, None)
+    x = next(iter(found.inputs.values()))
+    y = np.asarray(found.targets)
+    is_classes = resolve_loss(loss).targets == "labels"
+    model = Model(name="example")
+    if x.ndim > 2:
+        model |= Flatten()
+    model += Linear(_WIDTH)
+    model += Relu()
+    model += Linear(int(y.max()) + 1 if is_classes else int(np.prod(y.shape[1:])))
+    return design_of(model, {"input": [_BATCH, *x.shape[1:]]})

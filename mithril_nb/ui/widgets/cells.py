@@ -1,18 +1,23 @@
-"""The current notebook cell, and the widgets created by its earlier runs."""
+"""The current notebook cell, the widgets created by its earlier runs, and interrupts of the kernel."""
 
 from __future__ import annotations
 
+import asyncio
 import glob
 import json
 import os
 import re
+import signal
+import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from IPython import get_ipython
 
-from mithril_nb.ui.session.design.autosave import FOLDER
+from mithril_nb.train.run.handle import note_interrupt
+from mithril_nb.ui.session.autosave import FOLDER
 from mithril_nb.ui.widgets.static_fallback import STILL
 
 
@@ -145,3 +150,27 @@ def forget(widget: Replaceable) -> None:
 def _made_by(cell: Cell) -> list[Replaceable]:
     run, widgets = _WIDGETS.get(cell.id, ("", []))
     return widgets if run == cell.run else []
+
+
+_LOOK_S = 0.2
+
+
+def report_interrupts() -> None:
+    """Report interrupts to runs that train in threads, from the end of this cell on. Further calls do nothing."""
+    shell = get_ipython()
+    if shell is not None and hasattr(shell, "kernel"):
+        shell.events.register("post_run_cell", _after_cell)  # ignores a function that is already registered
+
+
+def _after_cell(result: Any) -> None:
+    if isinstance(result.error_in_exec, KeyboardInterrupt) and note_interrupt():
+        print("Training continues in its own thread. Press Stop in its widget, or call run.stop().", file=sys.stderr)
+    # Check once after each cell: a repeating timer would run as long as a kernel with its own handler lives.
+    with suppress(RuntimeError):  # without an event loop, nothing can be interrupted between cells
+        asyncio.get_running_loop().call_later(_LOOK_S, _listen_between_cells)
+
+
+def _listen_between_cells() -> None:
+    # ipykernel ignores SIGINT between cells: after each cell, it restores the previous handler.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: note_interrupt())

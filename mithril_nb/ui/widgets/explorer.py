@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
@@ -13,10 +12,9 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.entry_point import called_as
 from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.stages.lazy import LazyStages
-from mithril_nb.ui.session.stages.picture import Picture
-from mithril_nb.ui.widgets.guard import shown_in_widget
-from mithril_nb.ui.widgets.protocol import Message, packed, transforms_message
+from mithril_nb.ui.session.stages import LazyStages
+from mithril_nb.ui.widgets.front_end import shown_in_widget
+from mithril_nb.ui.widgets.protocol import transforms_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
 from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
@@ -61,14 +59,12 @@ class Explorer(SessionWidget):
             self.send(*transforms_message(self.session.transforms.steps))
         picture = self.session.picture()
         if picture is not None:
-            self._on_change("graph", picture)
+            self._on_change("graph", picture.reply())
 
     @shown_in_widget
     def _on_change(self, kind: str, value: Any) -> None:
         super()._on_change(kind, value)
-        if kind == "graph":
-            self.send(*_graph_message(value))
-        elif kind == "snapshot" and self._is_attended:
+        if kind == "snapshot" and self._is_attended:
             self._twin.refresh()  # without a page, the output of a cell must not change after the cell ran
 
     def _ipython_display_(self) -> None:
@@ -79,11 +75,6 @@ class Explorer(SessionWidget):
         found = super()._repr_mimebundle_(include, exclude)
         self.session.start()
         return found
-
-
-def _graph_message(picture: Picture) -> Message:
-    data = {"svg": picture.svg, "nodes": [asdict(node) for node in picture.nodes]}
-    return {"type": "graph", "stage": picture.stage}, [packed(data)]
 
 
 def _costs(inspection: Inspection) -> list[Bundle]:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+import uuid
+from collections.abc import Callable, Mapping
 from typing import Any, overload
 
 import traitlets
+from IPython.display import display, update_display
 
 from mithril_nb.analysis.retraces import Watch, Watched
-from mithril_nb.display import render
+from mithril_nb.analysis.retraces.watching import Following
+from mithril_nb.display import render, renderer
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
+from mithril_nb.jobs import JobQueue, Wanted
 from mithril_nb.train import Run
 from mithril_nb.train.run.history import CURVES
-from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.commands import problem_of
 from mithril_nb.ui.session.training import Rows, follow, run_view
-from mithril_nb.ui.widgets.assets import FrontEndWidget
-from mithril_nb.ui.widgets.cells import forget, remember
-from mithril_nb.ui.widgets.interrupts import report_interrupts
+from mithril_nb.ui.widgets.cells import remember, report_interrupts
+from mithril_nb.ui.widgets.front_end import FrontEndWidget, is_jupyter
 from mithril_nb.ui.widgets.protocol import curves_message
-from mithril_nb.ui.widgets.static_fallback import StaticFallback, live_bundle
+from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
 _COMMANDS = ("pause", "resume", "stop", "step_once")
 
@@ -36,31 +40,11 @@ class LiveRun(FrontEndWidget):
 
     def __init__(self, run: Run):
         self.source = run
-        self.errors: list[BaseException] = []
-        self._twin = StaticFallback(lambda: render(run), self.errors)
-        self._is_attended = False
-        super().__init__("curves.js", run=run_view(run))
-        self.on_msg(self._receive)
+        super().__init__("curves.js", StaticFallback(lambda: render(run), []), run=run_view(run))
         self._lock = threading.RLock()
-        self._unfollow = follow(run, self._send_update, self._lock)
+        self._unlisten = follow(run, self._send_update, self._lock)
         remember(self)
         report_interrupts()
-
-    def replace(self) -> None:
-        """Close the widget because a newer run of its cell created another one. Label its remaining views."""
-        try:
-            self.send({"type": "replaced"})
-            self._twin.replace()
-        finally:
-            self.close()
-
-    def close(self) -> None:
-        """Close the widget. The run continues."""
-        forget(self)
-        self._unfollow()
-        self._twin.end()
-        self.layout.close()  # a separate widget, which ipywidgets leaves open
-        super().close()
 
     def __repr__(self) -> str:
         return f"LiveRun({self.source!r})"
@@ -73,19 +57,14 @@ class LiveRun(FrontEndWidget):
             if self._is_attended and value["state"] != "running":
                 self._twin.refresh()
 
-    def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
-        if content.get("type") != "command":
-            return
-        self._is_attended = True
+    def _execute(self, id: Any, name: str, args: Mapping[str, Any]) -> None:
         problem: Diagnostic | None = None
         try:
-            self._command(str(content.get("name")), content.get("args") or {})
+            self._command(name, args)
         except Exception as error:  # the reply reports it to the widget
             self.errors.append(error)
             problem = problem_of(error)
-        self.send(
-            {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
-        )
+        self._reply(id, problem)
 
     def _command(self, name: str, args: Mapping[str, Any]) -> None:
         if name == "request_curves":
@@ -98,13 +77,6 @@ class LiveRun(FrontEndWidget):
             raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
         with self._lock:
             self._send_update("run", run_view(self.source))
-
-    def _ipython_display_(self) -> None:
-        self._twin.show(*live_bundle(super()._repr_mimebundle_()))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        live, metadata = live_bundle(super()._repr_mimebundle_(include=include, exclude=exclude))
-        return {**live, **render(self.source)}, metadata
 
 
 @overload
@@ -173,3 +145,40 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
             "ml.watch(jax.jit(fn))",
         )
     return Watched(target)
+
+
+_WAIT_S = 0.3
+"""Delay of an update, in seconds: a retrace takes milliseconds, and often others follow."""
+
+
+class LiveReport:
+    """Shows a value, and updates it some tenths of a second after each change. Without a kernel, it shows it once.
+
+    Args:
+        value: The watched function or block.
+    """
+
+    def __init__(self, value: Following):
+        self._value, self._id = value, f"mithril-nb-{uuid.uuid4().hex}"
+        self._queue = JobQueue("mithril_nb-report")
+        self._shown: Any = None
+
+    def show(self) -> None:
+        """Show the current value."""
+        self._shown = render(self._value)
+        display(self._shown, raw=True, display_id=self._id)
+        if is_jupyter():  # a terminal would print each update
+            self._value.follow(lambda: self._queue.submit(self._update))
+
+    def _update(self, _wanted: Wanted) -> None:
+        time.sleep(_WAIT_S)
+        fresh = render(self._value)
+        if fresh != self._shown:
+            self._shown = fresh
+            update_display(fresh, raw=True, display_id=self._id)
+
+
+@renderer(Following, kind="live")
+def show_live(value: Following) -> None:
+    """Show the report of a watched function or block, and update it after each change."""
+    LiveReport(value).show()

@@ -17,10 +17,7 @@ from mithril_nb.stages import Stage
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
-from mithril_nb.ui.session.costs.formulas import BlockFormula
-from mithril_nb.ui.session.costs.requests import BlockRows, CostPicture, CostTable
-from mithril_nb.ui.session.costs.what_if import WhatIfAnswer
-from mithril_nb.ui.session.stages.passes import PassList
+from mithril_nb.ui.session.commands import Reply
 from mithril_nb.ui.session.training import Rows
 from mithril_nb.viz.pages.listing import equation_data, stage_data
 
@@ -69,12 +66,6 @@ def _shortened(stage: Stage) -> dict[str, Any]:
     return {"text": short.text, "shown": {"line": lines, "instructions": [shown[line] for line in lines]}}
 
 
-def passes_message(found: PassList) -> Message:
-    """Return the message and buffer of the list of passes: number, name, pipeline, added, removed, rewritten."""
-    head = {"type": "passes", "version": found.version, "number": found.number}
-    return head, [packed([list(one) for one in found.rows])]
-
-
 def transforms_message(steps: TransformSteps) -> Message:
     """Return the message and buffer of transform steps: explanation, and both sides with a mark on each equation."""
     return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(one) for one in steps])]
@@ -109,25 +100,6 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
     return {"text": stage.text, "marks": sorted(rows)}
 
 
-def cost_message(found: CostTable | BlockRows | BlockFormula | CostPicture | WhatIfAnswer) -> Message:
-    """Return the message and buffer of costs: a table, the contents of a row, a formula, a picture, or a what-if."""
-    if isinstance(found, CostTable):
-        return {"type": "cost", "source": found.source, "version": found.version}, [packed(found.data)]
-    if isinstance(found, BlockRows):
-        head = {"type": "cost_rows", "source": found.source, "block": found.block, "figure": found.figure}
-        return head, [packed(found.data)]
-    if isinstance(found, BlockFormula):
-        return {"type": "formula", "block": found.block, "version": found.version}, [packed(found.to_dict())]
-    if isinstance(found, CostPicture):
-        return {"type": "cost_picture", "key": found.key}, [packed(picture_data(found))]
-    return {"type": "what_if", "key": found.key}, [packed({**found.data, "picture": picture_data(found.picture)})]
-
-
-def picture_data(picture: CostPicture) -> dict[str, str]:
-    """Return the data of a picture: markup, text, and the reason if it is missing."""
-    return {"svg": picture.svg, "text": picture.text, "reason": picture.reason}
-
-
-def text_message(head: dict[str, Any], text: str) -> Message:
-    """Return a message with one large text."""
-    return head, [packed(text)]
+def reply_message(kind: str, reply: Reply) -> Message:
+    """Return the message and buffer of a reply of a request handler."""
+    return {"type": kind, **reply.head}, [] if reply.data is None else [packed(reply.data)]

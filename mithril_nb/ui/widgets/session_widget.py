@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import traitlets
@@ -13,13 +12,12 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.design.analysis import problem_of
+from mithril_nb.ui.session.commands import Reply, problem_of
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.widgets.assets import FrontEndWidget
-from mithril_nb.ui.widgets.cells import forget, remember
-from mithril_nb.ui.widgets.guard import shown_in_widget
-from mithril_nb.ui.widgets.protocol import cost_message, passes_message, stage_message, text_message
-from mithril_nb.ui.widgets.static_fallback import StaticFallback, live_bundle
+from mithril_nb.ui.widgets.cells import remember
+from mithril_nb.ui.widgets.front_end import FrontEndWidget, shown_in_widget
+from mithril_nb.ui.widgets.protocol import reply_message, stage_message
+from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
 
 class SessionWidget(FrontEndWidget):
@@ -40,72 +38,40 @@ class SessionWidget(FrontEndWidget):
         quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ):
         self.session: Any = session
-        self._is_attended = False  # whether a page has sent a command
-        self._bundle = bundle
-        self._twin = StaticFallback(bundle, session.errors, first, quick)
         # Packing a large text takes long, so do not block the thread that handles messages.
         self._packer, self._lock = JobQueue("mithril_nb-texts"), threading.Lock()
         self._requests: dict[str, Any] = {}
-        super().__init__(module, snapshot=session.snapshot())
+        fallback = StaticFallback(bundle, session.errors, first, quick)
+        super().__init__(module, fallback, snapshot=session.snapshot())
         self._unlisten = session.listen(self._on_change)
-        self.on_msg(self._receive)
         remember(self)
 
-    @property
-    def errors(self) -> list[BaseException]:
-        """Errors of handlers and threads, latest last."""
-        return self.session.errors
-
-    def replace(self) -> None:
-        """Close the widget because a newer run of its cell created another one. Label its remaining views."""
-        try:
-            self.send({"type": "replaced"})
-            self._twin.replace()
-        finally:
-            self._close(is_replaced=True)
-
-    def close(self) -> None:
-        """Cancel all work and close the widget. Computed results stay available."""
-        self._close(is_replaced=False)
-
-    def _end_session(self, *, is_replaced: bool) -> None:
+    def _end(self, *, is_replaced: bool) -> None:
         self.session.end()
+        self._packer.end()
 
     def _close(self, *, is_replaced: bool) -> None:
-        forget(self)
-        self._unlisten()
-        self._end_session(is_replaced=is_replaced)
-        self._packer.end()
-        self._twin.end()
-        self.layout.close()  # a separate widget, which ipywidgets leaves open
-        super().close()
+        super()._close(is_replaced=is_replaced)
         self.snapshot = {}  # free memory, because `Out` may hold the closed widget for long
 
     # From the front end
 
     @shown_in_widget
-    def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
-        if content.get("type") != "command":
-            return
-        self._is_attended = True
+    def _execute(self, id: Any, name: str, args: Mapping[str, Any]) -> None:
         self._twin.postpone()
-        id, name, args = content.get("id"), str(content.get("name")), dict(content.get("args") or {})
         if name == "hello":
             self._send_initial_data()
             self._reply(id, None)
         elif name == "request_stage":
             self._request_text(id, str(args.get("stage")), bool(args.get("short")))
         else:
-            self._reply(id, self.session.run_command(name, args))
-
-    def _reply(self, id: Any, problem: Diagnostic | None) -> None:
-        self.send({"type": "reply", "id": id, "ok": problem is None, "error": problem and problem.to_dict()})
+            self._reply(id, self.session.run_command(name, dict(args)))
 
     def _send_initial_data(self) -> None:
         """Send a page, which may have been reloaded, the data that the snapshot does not contain."""
         found = self.session.passes.latest
         if found.rows:
-            self._on_change("passes", found)
+            self._on_change("passes", found.reply())
             self.session.passes.request_diff(found.number)
 
     def _request_text(self, id: Any, stage: str, short: bool) -> None:
@@ -141,21 +107,5 @@ class SessionWidget(FrontEndWidget):
     def _on_change(self, kind: str, value: Any) -> None:
         if kind == "snapshot":
             self.snapshot = value
-        elif kind == "passes":
-            self.send(*passes_message(value))
-        elif kind == "diff":
-            head = {"type": "diff", "version": value.version, "number": value.number, "cut": value.is_cut}
-            self.send(*text_message(head, value.text))
-        elif kind in ("cost", "cost_rows", "formula", "cost_picture", "what_if"):
-            self.send(*cost_message(value))
-        elif kind == "instruction_history":
-            self.send({"type": "instruction_history", **asdict(value)})
-
-    # In a notebook
-
-    def _ipython_display_(self) -> None:
-        self._twin.show(*live_bundle(super()._repr_mimebundle_()))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        live, metadata = live_bundle(super()._repr_mimebundle_(include=include, exclude=exclude))
-        return {**live, **self._bundle()}, metadata
+        elif isinstance(value, Reply):
+            self.send(*reply_message(kind, value))

@@ -63,6 +63,10 @@ class StaticFallback:
         first: Bundle to show until the slow `bundle` is ready, so that a user sees the widget first. It is not used if
             a program runs the whole notebook, because the kernel then ends with the last cell.
         quick: Returns a smaller bundle to show while the widget changes; `None` if nothing changed.
+
+    Attributes:
+        bundle: Returns the current static MIME bundle.
+        errors: Errors of the widget's handlers and threads, latest last.
     """
 
     def __init__(
@@ -72,7 +76,7 @@ class StaticFallback:
         first: Mapping[str, str] | None = None,
         quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ):
-        self._bundle, self._errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
+        self.bundle, self.errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
         self._first, self._quick = first, quick
         self._quick_due = 0.0
         self._worker = JobQueue("mithril-nb twin")
@@ -85,7 +89,7 @@ class StaticFallback:
         """Show the widget's own view, and its fallback in a separate output."""
         display(dict(live), metadata=dict(metadata), raw=True)
         is_later = self._first is not None and _is_run_in_page()
-        self._shown = dict(self._first or {}) if is_later else self._static(self._bundle)
+        self._shown = dict(self._first or {}) if is_later else self._static(self.bundle)
         display(self._shown, raw=True, display_id=self._id)
         if is_later:
             self.refresh()
@@ -122,11 +126,11 @@ class StaticFallback:
                 self._show_quick()
                 time.sleep(_LOOK_S)
             with paused_collector():  # a collection takes as long as the picture with a large traced program in memory
-                fresh = self._static(self._bundle)
+                fresh = self._static(self.bundle)
             if is_wanted():
                 self._show(fresh)
         except Exception as error:  # keep the older picture
-            self._errors.append(error)
+            self.errors.append(error)
 
     def _show_quick(self) -> None:
         if time.monotonic() >= self._quick_due and (small := self._quick()) is not None:

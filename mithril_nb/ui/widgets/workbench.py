@@ -21,13 +21,12 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.design.autosave import Autosave
-from mithril_nb.ui.session.design.design import Design, set_output, set_program
-from mithril_nb.ui.session.stages.lazy import LazyStages
-from mithril_nb.ui.session.static import DESIGN_MIME, design_bundle
-from mithril_nb.ui.widgets.cells import current_cell, replace_older
-from mithril_nb.ui.widgets.guard import shown_in_widget
-from mithril_nb.ui.widgets.interrupts import report_interrupts
+from mithril_nb.ui.session.autosave import Autosave
+from mithril_nb.ui.session.design import Design, set_output, set_program
+from mithril_nb.ui.session.session import DESIGN_MIME, design_bundle
+from mithril_nb.ui.session.stages import LazyStages
+from mithril_nb.ui.widgets.cells import current_cell, replace_older, report_interrupts
+from mithril_nb.ui.widgets.front_end import shown_in_widget
 from mithril_nb.ui.widgets.protocol import curves_message
 from mithril_nb.ui.widgets.session_widget import SessionWidget
 
@@ -115,8 +114,9 @@ class Workbench(SessionWidget):
         if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
-    def _end_session(self, *, is_replaced: bool) -> None:
+    def _end(self, *, is_replaced: bool) -> None:
         self.session.end(stops_run=not is_replaced)  # the newer widget takes over the run
+        self._packer.end()
 
     def _quick_picture(self) -> Mapping[str, Any] | None:
         """Return the bundle of the current design; `None` if it has not changed since the last picture."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.analysis.measure import machines
 from mithril_nb.analysis.measure.profiles import Profile
-from mithril_nb.analysis.retraces.records import FunctionReport, WatchReport
+from mithril_nb.analysis.retraces.recorder import FunctionReport, WatchReport
 from mithril_nb.analysis.retraces.watching import Watch, Watched
 from mithril_nb.analysis.whatif.change import Change
 from mithril_nb.analysis.whatif.sweeps import Sweep

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import mithril_nb as ml
@@ -350,47 +349,36 @@ class Model:
         return x + 2
 
 
+def jitted_inner():
+    def inner(x):
+        return x - 1
+
+    return jax.jit(inner)
+
+
+LINE = (lambda: 0).__code__.co_firstlineno
+NEW_OBJECTS = {
+    f"`<lambda>` at {HERE}:{LINE + 2}": lambda: jax.jit(lambda x: x + 3),
+    f"`inner` at {HERE}:{jitted_inner().__wrapped__.__code__.co_firstlineno}": jitted_inner,
+    f"functools.partial of `f` at {HERE}:{f.__code__.co_firstlineno} with n=5": lambda: jax.jit(
+        functools.partial(f, n=5)
+    ),
+    f"the bound method `Model.step` at {HERE}:{Model.step.__code__.co_firstlineno}": lambda: jax.jit(Model().step),
+    "an instance of `Model`": lambda: jax.jit(Model()),
+}
+
+
 class TestNewFunctionObject:
     """Calls of `jax.jit` on a new object each time."""
 
-    def reasons(self, make):
+    @pytest.mark.parametrize("text", NEW_OBJECTS)
+    def test_each_object_is_described(self, text):
         with ml.watch() as seen:
             for _ in range(3):
-                make()(X)
+                NEW_OBJECTS[text]()(X)
         reports = [one for one in seen.report().functions if one.library is None]
         assert [one.traces for one in reports] == [3]
-        reasons = [retrace.reason for retrace in seen.retraces]
-        assert len(set(reasons)) == 1
-        assert len(reasons) == 2
-        return reasons[0]
-
-    def test_lambda(self):
-        line = (lambda: 0).__code__.co_firstlineno + 1
-        found = self.reasons(lambda: jax.jit(lambda x: x + 3))
-        assert found == f"a new function object: `<lambda>` at {HERE}:{line}"
-
-    def test_function(self):
-        def make():
-            def inner(x):
-                return x - 1
-
-            return jax.jit(inner)
-
-        line = make().__wrapped__.__code__.co_firstlineno
-        assert self.reasons(make) == f"a new function object: `inner` at {HERE}:{line}"
-
-    def test_partial(self):
-        line = f.__code__.co_firstlineno
-        found = self.reasons(lambda: jax.jit(functools.partial(f, n=5)))
-        assert found == f"a new function object: functools.partial of `f` at {HERE}:{line} with n=5"
-
-    def test_method_of_a_new_object(self):
-        line = Model.step.__code__.co_firstlineno
-        found = self.reasons(lambda: jax.jit(Model().step))
-        assert found == f"a new function object: the bound method `Model.step` at {HERE}:{line}"
-
-    def test_callable_object(self):
-        assert self.reasons(lambda: jax.jit(Model())) == "a new function object: an instance of `Model`"
+        assert [retrace.reason for retrace in seen.retraces] == [f"a new function object: {text}"] * 2
 
     def test_the_same_function_is_not_traced_again(self):
         def other(x):
@@ -468,20 +456,3 @@ def test_function_inside_another_trace():
     retrace = next(one for one in seen.retraces if one.line == outer.__code__.co_firstlineno + 1)
     assert retrace.reason == "argument 1 `x` changed from f32[32,10] to f32[10]"
     assert retrace.trace_s is None, "its time is part of the time of the outer trace"
-
-
-def test_an_object_whose_comparison_fails_is_ignored():
-    class Broken:
-        def __repr__(self):
-            raise RuntimeError("no repr")
-
-        def __hash__(self):
-            return hash(id(self))
-
-    made = [Broken(), Broken()]
-    seen = ml.watch(jax.jit(lambda x, b: x, static_argnums=1))
-    for one in made:
-        np.testing.assert_array_equal(seen(X, one), X)
-    assert [retrace.reason for retrace in seen.retraces] == [
-        "static argument `b` is a Broken that cannot be printed, and is not equal to the earlier Broken"
-    ]

@@ -12,7 +12,8 @@ import pytest
 from analysis.whatif.programs import perceptron, transformer
 
 from mithril_nb.analysis.whatif import Future, what_if
-from mithril_nb.analysis.whatif.future import PriorityLock, quiet_queue
+from mithril_nb.analysis.whatif.change import quiet_queue
+from mithril_nb.analysis.whatif.cost_oracle import PriorityLock
 
 
 def test_a_later_is_computed_once() -> None:

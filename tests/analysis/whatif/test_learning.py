@@ -13,7 +13,7 @@ from analysis.whatif.programs import capped, convolutional, padded, perceptron, 
 
 from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.analysis.whatif.cost_oracle import FORMULA, LEARNED, TRACED
-from mithril_nb.analysis.whatif.repeated import Repeated, whole
+from mithril_nb.analysis.whatif.learning import Repeated, whole
 from mithril_nb.cost import Cost
 from mithril_nb.targets import inspect
 

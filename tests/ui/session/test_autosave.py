@@ -17,10 +17,9 @@ import pytest
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import MLP, Linear, Model, Relu
-from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.design import autosave
-from mithril_nb.ui.session.design.autosave import Autosave, design_source
-from mithril_nb.ui.session.design.design import design_from_dict
+from mithril_nb.ui.session import Session, autosave, design_of
+from mithril_nb.ui.session.autosave import Autosave, design_source
+from mithril_nb.ui.session.design import design_from_dict
 
 
 @pytest.fixture
@@ -310,7 +309,7 @@ from pathlib import Path
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import MLP
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.design.autosave import Autosave
+from mithril_nb.ui.session.autosave import Autosave
 start, path = design_of(MLP(4, [3], 2), None), Path(sys.argv[1])
 session = Session(start, JaxBackend(), None, lambda design: Autosave(path, design))
 for width in range(5, 10**9):

@@ -13,7 +13,7 @@ from mithril_nb.stages.xla.dump import NO_MACHINE_CODE
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.stages.making import StageState
+from mithril_nb.ui.session.stages import StageState
 
 WITHOUT_CODE, IN_FULL = "without machine code", "in full"
 
@@ -148,7 +148,7 @@ def test_hidden_stage_is_not_computed_for_new_designs(session, turns):
 
 def test_stage_left_early_is_not_loading(session, monkeypatch):
     assert session.wait(PATIENCE_S)
-    monkeypatch.setattr("mithril_nb.ui.session.stages.making._REST_S", 60.0)  # it has not begun
+    monkeypatch.setattr("mithril_nb.ui.session.stages._REST_S", 60.0)  # it has not begun
     session.do("request_stage", stage="asm")
     assert session.snapshot()["stages"]["asm"]["state"] == "loading"
     session.do("leave_stage", stage="asm")

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import export
+from jax_programs import spec
 from waiting import PATIENCE_S
 
 from mithril_nb.analysis.whatif import what_if
@@ -17,16 +18,11 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.costs.subjects import Subject, settings_of
-from mithril_nb.ui.session.costs.what_if import WhatIfAnswer, WhatIfRequests
+from mithril_nb.ui.session.commands import Client, Reply
 from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.request_handler import Client
+from mithril_nb.ui.session.what_if import Subject, WhatIfRequests, settings_of
 
 DEAF = Client(lambda *_: None, lambda: None, pytest.fail)
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def dense(w: Any, x: Any) -> Any:
@@ -43,7 +39,7 @@ def session() -> Session:
     return Session(design_of(model, {"input": [4, 5]}), JaxBackend())
 
 
-def ask(current: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
+def ask(current: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[Reply, Any]:
     """Return the answer, and the error of the command."""
     told: list[Any] = []
     leave = current.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
@@ -68,8 +64,8 @@ def test_what_if_equals_the_edited_design(session) -> None:
     assert found["flops"][0] == before.flops
     assert json.loads(json.dumps(answer.data))["changes"] == changes
     assert answer.data["how"].startswith("Analytic, traced again, in ")
-    assert 'data-block="linear_0"' in answer.picture.svg
-    assert "then" in answer.picture.text
+    assert 'data-block="linear_0"' in answer.data["picture"]["svg"]
+    assert "then" in answer.data["picture"]["text"]
     # The same changes as one real edit.
     assert session.run_command("apply_what_if", {"changes": changes}) is None
     assert session.wait(PATIENCE_S)
@@ -177,7 +173,7 @@ def test_program_accepts_other_batch_dtype_and_precision() -> None:
 
 
 def test_answer_arrives_at_once_and_again_with_memory(session) -> None:
-    told: list[WhatIfAnswer] = []
+    told: list[Reply] = []
     session.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
     session.run_command("what_if", {"key": "k", "changes": [["", "batch", 6]]})
     assert session.wait(PATIENCE_S)
@@ -187,7 +183,7 @@ def test_answer_arrives_at_once_and_again_with_memory(session) -> None:
     assert [one.data["rows"][0] for one in told] == [told[0].data["rows"][0]] * len(told)
 
 
-def row(answer: WhatIfAnswer) -> Any:
+def row(answer: Reply) -> Any:
     return next(one for one in answer.data["rows"] if one["figure"] == "peak_bytes")
 
 

@@ -13,18 +13,18 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
 from mithril_nb.models.saving.formats import to_source
 from mithril_nb.ui.session import Session
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.design import (
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.design import (
     EDITS,
     Change,
     Design,
     add_block,
     connect,
     design_of,
-    remove_blocks,
+    remove,
     set_attribute,
 )
-from mithril_nb.ui.session.design.history import History
+from mithril_nb.ui.session.editor import History
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_block_added_to_an_empty_design():
 
 
 def test_a_removed_block_is_bridged(design):
-    assert edges(remove_blocks(design, ["relu_0"]).design) == {
+    assert edges(remove(design, ["relu_0"]).design) == {
         "input -> linear_0.input",
         "linear_0.output -> linear_1.input",
         "linear_1.output -> output",
@@ -200,7 +200,7 @@ def test_an_edit_of_the_model_itself_names_its_blocks(design):
 
 @pytest.mark.parametrize("after", [None, "mlp_0"])
 def test_a_block_can_be_added_after_an_emptied_composite(after):
-    design = remove_blocks(
+    design = remove(
         design_of(Model() + MLP(8, [4], 2), None), [f"mlp_0/{name}" for name in ("linear_0", "relu_0", "linear_1")]
     ).design
     change = add_block(design, "Relu", after)

@@ -10,7 +10,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.design.autosave import Autosave
+from mithril_nb.ui.session.autosave import Autosave
 
 
 def test_the_example_has_stages_costs_and_data_to_train_on():

@@ -13,24 +13,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_programs import spec
 from waiting import PATIENCE_S, until
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.transforms.stepping import step_through
 from mithril_nb.stages.xla.pass_changes import Changes
 from mithril_nb.targets import inspect
-from mithril_nb.ui.session.costs.tables import cost_table
-from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.exploring import Exploration
-from mithril_nb.ui.session.request_handler import Client
-from mithril_nb.ui.session.stages import passes
-from mithril_nb.ui.session.stages.passes import Diff, InstructionHistoryOf, PassRequests
-from mithril_nb.ui.session.stages.picture import GraphView, Picture
-from mithril_nb.ui.session.stages.transforms import TransformRequests
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
+from mithril_nb.ui.session import passes
+from mithril_nb.ui.session.commands import Client, Reply, problem_of
+from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.exploring import Exploration, GraphView, Picture
+from mithril_nb.ui.session.passes import PassRequests, TransformRequests
 
 
 def layers(params: Any, x: Any) -> Any:
@@ -190,21 +184,18 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     exploration.run_command("request_instruction_history", {"stage": "hlo_before", "index": gone})
     assert exploration.wait(PATIENCE_S)
     diff = next(value for kind, value in reversed(told) if kind == "diff")
-    assert isinstance(diff, Diff)
-    assert diff.number == number
-    assert any(line.startswith(("+", "-")) for line in diff.text.splitlines())
-    history = next(value for kind, value in told if kind == "instruction_history")
-    assert isinstance(history, InstructionHistoryOf)
-    assert (history.stage, history.index) == ("hlo_before", gone)
-    assert {what for what, _, _ in history.events} <= {"appeared in", "vanished in"}
+    assert diff.head["number"] == number
+    assert any(line.startswith(("+", "-")) for line in diff.data.splitlines())
+    history = next(value.head for kind, value in told if kind == "instruction_history")
+    assert (history["stage"], history["index"]) == ("hlo_before", gone)
+    assert {what for what, _, _ in history["events"]} <= {"appeared in", "vanished in"}
     told.clear()
     at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
     exploration.run_command("request_instruction_history", {"stage": "jaxpr", "index": at})
     assert exploration.wait(PATIENCE_S)
-    history = next(value for kind, value in told if kind == "instruction_history")
-    assert isinstance(history, InstructionHistoryOf)
-    assert (history.stage, history.index) == ("jaxpr", at)
-    assert history.became.startswith("kept as ") or any("by" in what for what, _, _ in history.events)
+    history = next(value.head for kind, value in told if kind == "instruction_history")
+    assert (history["stage"], history["index"]) == ("jaxpr", at)
+    assert history["became"].startswith("kept as ") or any("by" in what for what, _, _ in history["events"])
     # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["optimize_s"] > 0
     assert exploration.picture().stage == "hlo"
@@ -220,7 +211,8 @@ def test_long_diff_is_cut(monkeypatch) -> None:
     exploration.run_command("request_diff", {"number": number})
     assert exploration.wait(PATIENCE_S)
     diff = next(value for kind, value in reversed(told) if kind == "diff")
-    assert diff == Diff(1, number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
+    assert diff.head == {"version": 1, "number": number, "cut": True}
+    assert diff.data.splitlines() == whole.split("\n")[:3]
 
 
 class SlowPass:
@@ -276,7 +268,8 @@ def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     assert desk.wait(PATIENCE_S)
     assert len(log) == 6, "it was there"
     assert [kind for kind, _ in told] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
-    assert [value for kind, value in told if kind == "diff"] == [Diff(4, at, "+ %new\n") for at in range(3)]
+    wanted = [Reply({"version": 4, "number": at, "cut": False}, "+ %new\n") for at in range(3)]
+    assert [value for kind, value in told if kind == "diff"] == wanted
 
 
 def test_failed_passes_report_why_and_can_be_retried() -> None:
@@ -333,13 +326,14 @@ def test_failed_comparison_can_be_retried() -> None:
         raise OSError("the disk is full")
 
     told: list[Any] = []
-    desk = TransformRequests(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
+    client = Client(lambda *reply: None, lambda: told.append("changed"), told.append)
+    desk = TransformRequests(SimpleNamespace(check=check), client)  # type: ignore[arg-type]
     for _ in range(2):
         desk.compare_transforms()
         assert desk.wait(PATIENCE_S)
     assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
     assert [type(one) for one in told] == [str, OSError] * 2
-    assert TransformRequests(None, lambda: None, told.append).view() is None
+    assert TransformRequests(None, client).view() is None
 
 
 def test_untraceable_program_shows_the_traced_part() -> None:

@@ -8,17 +8,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax_programs import spec
 from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import MLP, Flatten, Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.costs.formulas import MOST_TERMS, BlockFormula, Term, formula_of
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
+from mithril_nb.ui.session.cost_tables import MOST_TERMS, BlockFormula, Term, formula_of
 
 
 def session_of(*blocks: Any, program: str = "forward", shape: tuple[int, ...] = (32, 16)) -> Session:
@@ -136,12 +133,14 @@ def test_formula_message_has_version_and_reason():
     assert session.run_command("request_formula", {"block": "linear_0"}) is None
     assert session.wait(PATIENCE_S)
     [(_, found)] = told
-    assert found == formula_of(session.cost, "linear_0", session.snapshot()["version"])
+    version = session.snapshot()["version"]
+    assert found.head == {"block": "linear_0", "version": version}
+    assert found.data == formula_of(session.cost, "linear_0", version).to_dict()
     told.clear()
     session.do("set_shape", name="input", shape=[])
     session.do("request_formula", block="linear_0")
     assert session.wait(PATIENCE_S)
     [(_, found)] = told
-    assert (found.block, found.whole, found.terms) == ("linear_0", "", ())
-    assert found.why
+    assert [found.data[name] for name in ("block", "whole", "terms")] == ["linear_0", "", ()]
+    assert found.data["why"]
     assert session.errors == []

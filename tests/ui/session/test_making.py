@@ -10,7 +10,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model
 from mithril_nb.stages.records import Stage
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.stages.making import StageMaker, StageState
+from mithril_nb.ui.session.stages import StageMaker, StageState
 
 
 class OneStage:

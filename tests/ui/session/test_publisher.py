@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from mithril_nb.ui.session.publisher import Publisher
+from mithril_nb.ui.session.commands import Publisher
 
 
 class _Counter(Publisher):

@@ -16,11 +16,11 @@ from mithril_nb.errors import MithrilError
 from mithril_nb.graph.check import check
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import EXAMPLES, check_arguments
-from mithril_nb.ui.session.design.analysis import Analysis
-from mithril_nb.ui.session.design.design import EDITS, Design
-from mithril_nb.ui.session.design.history import History
-from mithril_nb.ui.session.stages.making import StageMaker
+from mithril_nb.ui.session.design import EDITS, Design
+from mithril_nb.ui.session.editor import History
+from mithril_nb.ui.session.stages import StageMaker
 
 VIEWS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "apply_what_if", "set_design", "x")
 

@@ -16,7 +16,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP, Linear, Model, Relu, Softmax
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.describe import palette
+from mithril_nb.ui.session.snapshot import palette
 
 
 def mlp() -> Model:
@@ -121,12 +121,12 @@ def test_passes_belong_to_their_design(session):
     assert state() == "stale"
     session.do("request_diff", number=2)  # what is on screen can still be current at
     assert session.wait(PATIENCE_S)
-    assert [(one.version, one.number) for kind, one in told if kind == "diff"] == [(1, 0), (1, 2)]
+    assert [tuple(one.head.values())[:2] for kind, one in told if kind == "diff"] == [(1, 0), (1, 2)]
     session.do("request_passes")
     assert session.wait(PATIENCE_S)
     assert (state(), session.passes.latest.version) == ("ready", 2)
     assert session.passes.latest.number == 2, "the one that was current at"
-    assert [(one.version, one.number) for kind, one in told if kind == "diff"][2:] == [(2, 2)]
+    assert [tuple(one.head.values())[:2] for kind, one in told if kind == "diff"][2:] == [(2, 2)]
     session.do("disconnect", source="linear_0.output", target="relu_0.input")
     assert session.snapshot()["passes"] == {"state": "unavailable", "message": "the model has problems", "version": 0}
     assert session.errors == []

@@ -16,53 +16,39 @@ CASES = {
     "ui/session/commands.py:check_arguments": f"""{SESSION}
         session.do("select", paths=3)
         """,
-    "ui/session/costs/requests.py:CostRequests.request_cost_picture": f"""{SESSION}
+    "ui/session/cost_requests.py:CostRequests.request_cost_picture": f"""{SESSION}
         session.do("request_cost_picture", key="map", view="beside", sources=["analytic"])
         """,
-    "ui/session/costs/what_if.py:checked_changes": f"""{SESSION}
+    "ui/session/what_if.py:checked_changes": f"""{SESSION}
         session.do("apply_what_if", changes=[3])
         """,
-    "ui/session/design/design.py:_place": f"""{SESSION}
+    "ui/session/design.py:_place": f"""{SESSION}
         session.do("set_attribute", path="", name="dimension", value=3)
         """,
-    "ui/session/stages/passes.py:PassRequests._request": f"""{SESSION}
+    "ui/session/passes.py:PassRequests._request": f"""{SESSION}
         session.do("request_instruction_history", stage="hlo", index=0)
         # Try: session.do("request_passes")
         """,
     "ui/session/commands.py:check_command": f"""{SESSION}
         session.do("slect", paths=["linear_0"])
         """,
-    "ui/session/design/design.py:set_attribute.change": f"""{SESSION}
+    "ui/session/design.py:set_attribute.change": f"""{SESSION}
         session = Session(design_of(Model() | (Model(name="body") | Linear(3)), {{}}), ml.JaxBackend())
         session.do("set_attribute", path="body", name="dimension", value=3)
         # Try: session.do("set_attribute", path="body/linear_0", name="dimension", value=4)
         """,
-    "ui/session/design/design.py:_with_shape": f"""{SESSION}
+    "ui/session/design.py:_with_shape": f"""{SESSION}
         session.do("set_shape", name="input", shape=[-1, 2])
         """,
-    "ui/session/design/design.py:set_program": f"""{SESSION}
-        session.do("set_program", program="backwards")
-        """,
-    "ui/session/design/design.py:_ends": f"""{SESSION}
+    "ui/session/design.py:_ends": f"""{SESSION}
         session.do("connect", source="mlp_0/linear_0.output", target="relu_0.input")
         # Try: session.do("connect", source="input", target="relu_0.input")
         """,
-    "ui/session/design/design.py:design_of": "ml.workbench(3)",
-    "ui/session/exploring.py:Exploration._check": f"""{SESSION}
-        exploration = Exploration(ml.inspect(Linear(3), shapes={{"input": [4, 3]}}))
-        exploration.show_graph(stage="asmm")
-        """,
-    "ui/session/stages/making.py:_check": f"""{SESSION}
-        session.do("request_stage", stage="asmm")
-        """,
-    "ui/session/stages/passes.py:PassRequests.request_instruction_history": f"""{SESSION}
-        session.wait(60); session.do("request_passes"); session.wait(60)
-        session.do("request_instruction_history", stage="asmm", index=0)
-        """,
+    "ui/session/design.py:design_of": "ml.workbench(3)",
     "ui/session/snapshot.py:place_of": f"""{SESSION}
         session.do("move", path="linear_0", x="a", y=1)
         """,
-    "ui/session/costs/subjects.py:change_of": f"""{SESSION}
+    "ui/session/editor.py:change_of": f"""{SESSION}
         session.do("apply_what_if", changes=[["", "dtype", "bfloat16"]])
         """,
     "ui/session/training.py:Training._run_to": f"""{SESSION}
@@ -85,7 +71,7 @@ CASES = {
         ml.workbench(model, **options).session.do("step_once")
         # Try: ml.workbench(model, **options, {}).session.do("step_once")
         """,
-    "ui/session/design/analysis.py:Analysis.with_sizes_of": """
+    "ui/session/analysis.py:Analysis.with_sizes_of": """
         model = Model() | Add()(left="a", right="b", output=IOKey("output"))
         data = {"a": np.ones((32, 3)), "b": np.ones((32, 1))}, np.ones((32, 3))
         def step(shapes):
@@ -93,9 +79,9 @@ CASES = {
         step({"a": ["batch", "n"], "b": ["batch", "n"]})
         # Try: step({"a": ["batch", "n"], "b": ["batch", "m"]})
         """,
-    "ui/session/design/autosave.py:Autosave.accepted#2": """
+    "ui/session/autosave.py:Autosave.accepted#2": """
         from mithril_nb.ui.session import Session, design_of
-        from mithril_nb.ui.session.design.autosave import Autosave
+        from mithril_nb.ui.session.autosave import Autosave
         import tempfile; file = new_path(tempfile.mkdtemp()) / "cell.json"
         start = Model.of_block(Block("Relu", (("by", 1j),), (Port("input"),), (Port("output"),), op="relu"))
         def opened(model):
@@ -111,13 +97,10 @@ CASES = {
                 raise MithrilError(problem)
         run_command("rename", ["linear_0", "encoder"])
         """,
-    "ui/session/costs/requests.py:_check": f"""{SESSION}
+    "ui/session/commands.py:check_choice": f"""{SESSION}
         session.do("request_cost", source="compild")
         """,
-    "ui/session/costs/what_if.py:WhatIfRequests.what_if": f"""{SESSION}
-        session.do("what_if", key="wider", changes=[["linear_0", "dimension", 16]], figure="cents")
-        """,
-    "ui/session/design/design.py:set_output": f"""{SESSION}
+    "ui/session/design.py:set_output": f"""{SESSION}
         session.do("set_output", output="logit")
         """,
 }

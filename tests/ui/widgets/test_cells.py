@@ -13,7 +13,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.models import MLP
-from mithril_nb.ui.session.static import design_data
+from mithril_nb.ui.session.session import design_data
 from mithril_nb.ui.widgets import Workbench, cells
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax_programs import spec
 
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
@@ -20,10 +21,6 @@ from mithril_nb.targets import inspect
 from mithril_nb.ui.widgets import Explorer, explore, session_widget
 
 PATIENCE_S = 60.0
-
-
-def spec(*shape: int) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape, "float32")
 
 
 def scaled(weight: Any, x: Any) -> Any:

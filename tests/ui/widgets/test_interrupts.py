@@ -14,7 +14,7 @@ from IPython.core.events import EventManager, available_events
 from jupyter_client.manager import KernelManager
 from waiting import until
 
-from mithril_nb.ui.widgets import interrupts
+from mithril_nb.ui.widgets import cells
 
 TRAINING = """
 import numpy as np
@@ -83,8 +83,8 @@ def events(monkeypatch) -> Iterator[EventManager]:
     """Return the events of a shell in which a cell runs; SIGINT is handled as before the test afterwards."""
     shell = SimpleNamespace(kernel=None)
     shell.events = EventManager(shell, available_events)
-    monkeypatch.setattr(interrupts, "get_ipython", lambda: shell)
-    monkeypatch.setattr(interrupts, "_LOOK_S", 0.001)
+    monkeypatch.setattr(cells, "get_ipython", lambda: shell)
+    monkeypatch.setattr(cells, "_LOOK_S", 0.001)
     before = signal.getsignal(signal.SIGINT)
     yield shell.events
     signal.signal(signal.SIGINT, before)
@@ -98,8 +98,8 @@ def test_check_between_cells_keeps_other_handlers(events, monkeypatch):
     looks: list[int] = []
 
     async def cell() -> None:
-        monkeypatch.setattr(interrupts.signal, "getsignal", looks.append)
-        interrupts.report_interrupts()
+        monkeypatch.setattr(cells.signal, "getsignal", looks.append)
+        cells.report_interrupts()
         end_cell(events)
         await asyncio.sleep(0.3)
         monkeypatch.undo()
@@ -110,12 +110,12 @@ def test_check_between_cells_keeps_other_handlers(events, monkeypatch):
 
 def test_a_first_call_without_an_event_loop_is_not_final(events):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    interrupts.report_interrupts()
+    cells.report_interrupts()
     end_cell(events)
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
     async def cell() -> None:
-        interrupts.report_interrupts()
+        cells.report_interrupts()
         end_cell(events)
         while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             await asyncio.sleep(0.001)
@@ -124,10 +124,10 @@ def test_a_first_call_without_an_event_loop_is_not_final(events):
 
 
 def test_a_first_call_without_a_kernel_is_not_final(events, monkeypatch):
-    shell = interrupts.get_ipython()
-    monkeypatch.setattr(interrupts, "get_ipython", lambda: None)
-    interrupts.report_interrupts()
-    monkeypatch.setattr(interrupts, "get_ipython", lambda: shell)
-    interrupts.report_interrupts()
-    interrupts.report_interrupts()
+    shell = cells.get_ipython()
+    monkeypatch.setattr(cells, "get_ipython", lambda: None)
+    cells.report_interrupts()
+    monkeypatch.setattr(cells, "get_ipython", lambda: shell)
+    cells.report_interrupts()
+    cells.report_interrupts()
     assert len(events.callbacks["post_run_cell"]) == 1

@@ -11,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import mithril_nb as ml
 from mithril_nb.cli import ipython
-from mithril_nb.ui.widgets import live_report
+from mithril_nb.ui.widgets import live
 
 PATIENCE_S = 20.0
 X = jnp.ones((3, 2))
@@ -21,13 +21,10 @@ X = jnp.ones((3, 2))
 def outputs(monkeypatch):
     seen: list = []
 
-    class Shell:
-        kernel = object()
-
-    monkeypatch.setattr(live_report, "_WAIT_S", 0.05)
-    monkeypatch.setattr(live_report, "get_ipython", Shell)
-    monkeypatch.setattr(live_report, "display", lambda data, raw, display_id: seen.append((data, display_id)))
-    monkeypatch.setattr(live_report, "update_display", lambda data, raw, display_id: seen.append((data, display_id)))
+    monkeypatch.setattr(live, "_WAIT_S", 0.05)
+    monkeypatch.setattr(live, "is_jupyter", lambda: True)
+    monkeypatch.setattr(live, "display", lambda data, raw, display_id: seen.append((data, display_id)))
+    monkeypatch.setattr(live, "update_display", lambda data, raw, display_id: seen.append((data, display_id)))
     yield seen
     time.sleep(0.2)  # updates that are under way end in this test
 
@@ -75,7 +72,7 @@ def test_only_the_latest_outputs_follow(outputs):
 
 
 def test_terminal_shows_it_once(outputs, monkeypatch):
-    monkeypatch.setattr(live_report, "get_ipython", lambda: None)
+    monkeypatch.setattr(live, "is_jupyter", lambda: False)
     step = ml.watch(jax.jit(lambda x: x + 74))
     step._ipython_display_()
     step(X)
@@ -87,7 +84,7 @@ def test_terminal_shows_it_once(outputs, monkeypatch):
 def shell(monkeypatch):
     """A shell of IPython with the extension; what it displays is printed."""
     shell = InteractiveShell()
-    monkeypatch.setattr(live_report, "display", lambda data, raw, display_id: print(data["text/plain"]))
+    monkeypatch.setattr(live, "display", lambda data, raw, display_id: print(data["text/plain"]))
     monkeypatch.setattr("IPython.display.display", lambda value: value._ipython_display_())
     monkeypatch.setattr("IPython.get_ipython", lambda: shell)
     ipython.load(shell)

@@ -19,7 +19,7 @@ CASES = {
         CellWatch(None)("bad args", "x = 1")
         # Try: assert "{}" == "%%mithril_watch"
         """,
-    "analysis/retraces/records.py:WatchReport.__getitem__": """
+    "analysis/retraces/recorder.py:WatchReport.__getitem__": """
         with ml.watch() as seen: jax.jit(lambda x: x + 1)(jnp.ones(3))
         report = seen.report()
         report["lambda"]

@@ -15,8 +15,8 @@ import mithril_nb as ml
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import MLP, Gelu, Linear, Model, Relu
 from mithril_nb.ui.session import design_of
-from mithril_nb.ui.widgets import assets
-from mithril_nb.ui.widgets.assets import shared_assets
+from mithril_nb.ui.widgets import front_end
+from mithril_nb.ui.widgets.front_end import shared_assets
 from mithril_nb.viz.html_parts import built
 
 PATIENCE_S = 60.0
@@ -201,7 +201,7 @@ def test_curves_are_sent_as_float64_separately(wb):
 
 
 def test_the_large_bundle_is_sent_once_for_all_widgets(model, monkeypatch):
-    monkeypatch.setattr(assets, "is_jupyter", lambda: True)
+    monkeypatch.setattr(front_end, "is_jupyter", lambda: True)
     wb, other = ml.workbench(model), ml.workbench(model)
     assert other.assets is wb.assets is shared_assets()
     assert len(wb._esm) < 2_000 < len(wb.assets._esm) < 420_000

@@ -22,9 +22,9 @@ from typing import Any
 
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
-from mithril_nb.jobs import LAST_STEP_S, JobQueue
+from mithril_nb.jobs import LAST_STEP_S, JobQueue, rests
 from mithril_nb.models.saving.formats import to_source
-from mithril_nb.ui.session.design.design import Design, design_from_dict, design_to_dict
+from mithril_nb.ui.session.design import Design, design_from_dict, design_to_dict
 
 FORMAT = "mithril_nb.autosave"
 FOLDER = ".mithril_nb"
@@ -232,10 +232,8 @@ class Autosave:
 
     def _write_soon(self, wanted: Callable[[], bool]) -> None:
         # A newer save may replace this job before or during the pause. The last job writes the latest design.
-        while (left := self._written_at + _PAUSE_S - time.monotonic()) > 0:
-            if not wanted():
-                return
-            time.sleep(min(left, 0.02))
+        if not rests(wanted, self._written_at + _PAUSE_S - time.monotonic()):
+            return
         before = self.problem
         self.flush()
         if self.problem != before:
@@ -270,7 +268,7 @@ def design_source(design: Design) -> str:
     """Return Python that builds the model of a design, with its shapes, output, loss and program as comments.
 
     Examples:
-        >>> from mithril_nb.ui.session.design.design import design_of
+        >>> from mithril_nb.ui.session.design import design_of
         >>> from mithril_nb.models import Relu
         >>> print(design_source(design_of(Relu(), {"input": [2, 3]})).splitlines()[-1])
         # program: train step

@@ -5,24 +5,104 @@ A separate thread compiles and runs the program, so that other tables and pictur
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.analysis.measure import profile
+from mithril_nb.analysis.measure import machine, profile
 from mithril_nb.cost import Cost
-from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.cost.memory.use import memory_of
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.once import paused_collector
-from mithril_nb.ui.session.commands import command
-from mithril_nb.ui.session.costs.formulas import BlockFormula, formula_of
-from mithril_nb.ui.session.costs.pictures import PICTURES, Look
-from mithril_nb.ui.session.costs.tables import FIGURES, cost_table, rows_of
-from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.request_handler import Client, RequestHandler
+from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
+from mithril_nb.ui.session.cost_tables import FIGURES, BlockFormula, cost_table, formula_of, rows_of
+from mithril_nb.viz.costs.beside import beside, pair_of
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.roofline import roofline
+from mithril_nb.viz.costs.treemap import treemap
+
+Hues = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Drawing options of a picture.
+
+    Attributes:
+        figure: Figure of the costs to show.
+        width: Width in px.
+        hues: Hue of each block that has its own, by path.
+        opened: Paths of further blocks to draw as their parts.
+    """
+
+    figure: str
+    width: int
+    hues: Hues
+    opened: Sequence[str] = ()
+
+
+Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
+
+
+def picture_data(drawing: Drawing | None = None, reason: str = "") -> dict[str, str]:
+    """Return a picture as data: markup, the same data as text, and the reason if there is no picture."""
+    return {"svg": drawing.svg if drawing else "", "text": drawing.text if drawing else "", "reason": reason}
+
+
+def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -> Drawing:
+    """Draw two costs side by side, block by block.
+
+    Args:
+        before: The costs before.
+        after: The costs after.
+        look: Drawing options.
+        names: Labels of the two.
+    """
+    pair = pair_of(before.compare(after).to_dict(), look.figure)
+    labels = {"program": "", "before": names[0], "after": names[1], "hues": dict(look.hues)}
+    return beside({**pair, **labels}, look.width)
+
+
+def _treemap(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
+    return treemap(_data(costs[0], look.hues), look.figure, look.width)
+
+
+def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
+    data = _data(costs[0], look.hues)
+    if "peaks" in data:  # measured costs include the measured peaks of the machine
+        return roofline(data, data["peaks"], look.width)
+    here = machine(device=inspection.device)
+    return roofline(data, {**here.peaks(), "source": here.source}, look.width)
+
+
+def _memory(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
+    from mithril_nb.viz.costs.memory_timeline import memory_timeline
+
+    source = "analytic" if costs[0].source == "analytic" else "compiled"
+    data = {**memory_of(inspection, source).to_dict(), "hues": dict(look.hues)}
+    return memory_timeline(data, look.width, look.opened)
+
+
+def _beside(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
+    before, after = costs
+    return draw_beside(before, after, look, (before.source, after.source))
+
+
+def _data(cost: Cost, hues: Hues) -> dict[str, Any]:
+    return {**cost.to_dict(rows=False), "hues": dict(hues)}
+
+
+PICTURES: Mapping[str, Draw] = {
+    "treemap": _treemap,
+    "roofline": _roofline,
+    "memory": _memory,
+    "beside": _beside,
+}
+"""Drawing functions by name. They take a program and its costs from one or two sources."""
+
 
 RUNS = 20
 """Number of runs of a measurement."""
@@ -51,55 +131,6 @@ class ProgramView:
 
 
 @dataclass(frozen=True)
-class CostTable:
-    """Costs from one source, for a front end.
-
-    Attributes:
-        source: The source, such as `"analytic"`.
-        version: Version of their design.
-        data: The table.
-    """
-
-    source: str
-    version: int
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class BlockRows:
-    """The equations or instructions behind one row of the table.
-
-    Attributes:
-        source: The source of the costs.
-        block: Path of the block.
-        figure: Figure that sorts the rows.
-        data: The rows.
-    """
-
-    source: str
-    block: str
-    figure: str
-    data: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class CostPicture:
-    """A picture of costs.
-
-    Attributes:
-        key: The client's key of the request.
-        svg: The picture; `""` if there is none.
-        text: The same data as text.
-        reason: Reason if the picture is missing, or `""`.
-    """
-
-    key: str
-    svg: str = ""
-    text: str = ""
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class SourceState:
     """State of the costs from one source.
 
@@ -119,15 +150,13 @@ class CostRequests(RequestHandler):
 
     Args:
         program: Returns the inspected program.
-        client: Receives `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
-            `("formula", BlockFormula)`.
+        client: Receives `"cost"` with a table, `"cost_rows"` with the rows of a block, `"formula"`, `"cost_picture"`.
         given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
     """
 
     def __init__(self, program: Callable[[], ProgramView], client: Client, given: Given | None = None):
         super().__init__(client, "costs", "measure")
         self._program = program
-        self._lock = threading.Lock()
         reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
         unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
         self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
@@ -139,39 +168,39 @@ class CostRequests(RequestHandler):
 
     # Commands
 
-    @command
+    @command('source="compiled"')
     def request_cost(self, source: str) -> None:
         """Compute the costs from one source.
 
         Raises:
             UnknownOptionError: The source is unknown.
         """
-        _check("source", source, SOURCES)
+        check_choice("source", source, SOURCES)
         current = self._program()
         if source != "measured":
             self._turn(source, SourceState("loading", version=self._states[source].version))
         self._worker(source).submit(lambda wanted: self._make(current, source, wanted), f"cost {source}")
 
-    @command
+    @command('source="analytic", block="linear_0", figure="flops"')
     def request_cost_rows(self, source: str, block: str, figure: str = "flops") -> None:
         """Send the equations or instructions behind a row of the table.
 
         Raises:
             UnknownOptionError: The source or the figure is unknown.
         """
-        _check("source", source, SOURCES)
-        _check("figure", figure, FIGURES)
+        check_choice("source", source, SOURCES)
+        check_choice("figure", figure, FIGURES)
         current = self._program()
         # One key per block, because several rows may be open.
         self._worker(source).submit(lambda _: self._send_rows(current, source, block, figure), f"rows {block}")
 
-    @command
+    @command('block="linear_0"')
     def request_formula(self, block: str) -> None:
         """Send the formula for the FLOPs of a block."""
         current = self._program()
         self._quick.submit(lambda wanted: self._send_formula(current, str(block), wanted), "formula")
 
-    @command
+    @command('key="map", view="treemap", sources=["analytic"]')
     def request_cost_picture(
         self,
         key: str,
@@ -195,9 +224,9 @@ class CostRequests(RequestHandler):
             UnknownOptionError: The picture, source or figure is unknown.
         """
         for source in sources:
-            _check("source", source, SOURCES)
-        _check("figure", figure, FIGURES)
-        _check("view", view, PICTURES)
+            check_choice("source", source, SOURCES)
+        check_choice("figure", figure, FIGURES)
+        check_choice("view", view, PICTURES)
         if len(sources) != (2 if view == "beside" else 1):
             raise UnknownOptionError(
                 f"the picture {view!r} received {len(sources)} sources.",
@@ -206,10 +235,10 @@ class CostRequests(RequestHandler):
             )
         current = self._program()
         slowest = max(sources, key=SOURCES.index)
-        empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
-        self._worker(slowest).submit(lambda wanted: self._draw(current, empty, view, sources, look, wanted), "picture")
+        look = Look(figure, max(1, int(width)), current.hues, tuple(map(str, opened)))
+        self._worker(slowest).submit(lambda wanted: self._draw(current, key, view, sources, look, wanted), "picture")
 
-    @command
+    @command()
     def measure(self) -> None:
         """Run the program and measure the time of each instruction."""
         current = self._program()
@@ -236,15 +265,10 @@ class CostRequests(RequestHandler):
             with paused_collector():  # a collection takes as long as this with a large traced program in memory
                 table = cost_table(cost, current.paths, current.hues)
         except Exception as error:  # the front end shows it instead of the costs
-            self._report(source, error)
+            self._turn(source, self._why_not(error))
             return
-        self._client.send("cost", CostTable(source, version, table))
+        self._client.send("cost", Reply({"source": source, "version": version}, table))
         self._turn(source, SourceState("ready", version=version))
-
-    def _report(self, source: str, error: Exception) -> None:
-        self._turn(source, _why_not(error))
-        if not isinstance(error, MithrilError):
-            self._client.failed(error)
 
     def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         """Return the costs, and the version of their design; `None` if the request was replaced."""
@@ -259,7 +283,8 @@ class CostRequests(RequestHandler):
     def _send_rows(self, current: ProgramView, source: str, block: str, figure: str) -> None:
         cost, _ = self._cost(current, source, lambda: True)
         if cost is not None:
-            self._client.send("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+            head = {"source": source, "block": block, "figure": figure}
+            self._client.send("cost_rows", Reply(head, rows_of(cost, block, figure)))
 
     def _send_formula(self, current: ProgramView, block: str, wanted: Callable[[], bool]) -> None:
         try:
@@ -268,10 +293,8 @@ class CostRequests(RequestHandler):
                 return
             found = formula_of(cost, block, version)
         except Exception as error:  # the front end shows it instead of the formula
-            if not isinstance(error, MithrilError):
-                self._client.failed(error)
-            found = BlockFormula(block, current.version, why=_why_not(error).message)
-        self._client.send("formula", found)
+            found = BlockFormula(block, current.version, why=self._why_not(error).message)
+        self._client.send("formula", Reply({"block": block, "version": found.version}, found.to_dict()))
 
     def _measure(self, current: ProgramView) -> None:
         try:
@@ -279,13 +302,13 @@ class CostRequests(RequestHandler):
             inspection.want()  # compile in full, so that machine code shown later is from the same compilation
             measured = profile(inspection, runs=RUNS)
         except Exception as error:  # the front end shows it instead of the costs
-            self._report("measured", error)
+            self._turn("measured", self._why_not(error))
             return
         self._measured = current.version, measured
         self._make(current, "measured", lambda: True)
 
     def _draw(
-        self, current: ProgramView, empty: CostPicture, view: str, sources: Sequence[str], look: Look,
+        self, current: ProgramView, key: str, view: str, sources: Sequence[str], look: Look,
         wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         try:
@@ -297,29 +320,17 @@ class CostRequests(RequestHandler):
                 costs.append(cost)
             with paused_collector():
                 drawn = PICTURES[view](current.inspection(), costs, look)
-            picture = replace(empty, svg=drawn.svg, text=drawn.text)
+            picture = picture_data(drawn)
         except Exception as error:  # the front end shows it instead of the picture
-            if not isinstance(error, MithrilError):
-                self._client.failed(error)
-            picture = replace(empty, reason=_why_not(error).message)
-        self._client.send("cost_picture", picture)
+            picture = picture_data(reason=self._why_not(error).message)
+        self._client.send("cost_picture", Reply({"key": key}, picture))
 
-
-def _why_not(error: Exception) -> SourceState:
-    """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
-    problem = problem_of(error)
-    facts = problem.shown().facts
-    reason = "; ".join(value for name, value in facts if name == "reason")
-    if isinstance(error, StageUnavailableError) and not reason and facts:
-        reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
-    is_known = isinstance(error, MithrilError)
-    return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
-
-
-def _check(what: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> None:
-    if value not in known:
-        raise UnknownOptionError(
-            f"unknown {what} {short_repr(value)}.",
-            (("known", ", ".join(known) or "none"),),
-            f"{what}={next(iter(known), '')!r}",
-        )
+    def _why_not(self, error: Exception) -> SourceState:
+        """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
+        problem = self._problem_of(error)
+        facts = problem.shown().facts
+        reason = "; ".join(value for name, value in facts if name == "reason")
+        if isinstance(error, StageUnavailableError) and not reason and facts:
+            reason = f"{problem.summary} {facts[0][0]}: {facts[0][1]}"  # the error of JAX or XLA
+        is_known = isinstance(error, MithrilError)
+        return SourceState("unavailable" if is_known else "failed", reason or problem.summary)

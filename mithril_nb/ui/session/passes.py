@@ -1,8 +1,7 @@
-"""The changes of XLA passes, computed in a separate thread because reading them takes long and needs a compilation."""
+"""XLA passes and transforms for a front end, read and compared in separate threads because both take long."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,10 +12,9 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
 from mithril_nb.stages.instruction_history import STAGES_WITH_HISTORY
 from mithril_nb.stages.once import paused_collector
+from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.stages.xla.passes import Pass
-from mithril_nb.ui.session.commands import command
-from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.request_handler import Client, RequestHandler
+from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
 
 MOST_DIFF_LINES = 10_000
 """Maximum number of lines of a diff. The diff of a fusion pass may have fifty thousand."""
@@ -45,41 +43,9 @@ class PassList:
     rows: tuple[PassRow, ...] = ()
     number: int = 0
 
-
-@dataclass(frozen=True)
-class Diff:
-    """The changes of one pass.
-
-    Attributes:
-        version: Version of the design.
-        number: Number of the pass.
-        text: Removed (`-`) and added (`+`) lines, under the name of each computation.
-        is_cut: True if it has only the first `MOST_DIFF_LINES`.
-    """
-
-    version: int
-    number: int
-    text: str
-    is_cut: bool = False
-
-
-@dataclass(frozen=True)
-class InstructionHistoryOf:
-    """History of an instruction, for a front end.
-
-    Attributes:
-        stage: Its stage.
-        index: Its index in the stage.
-        events: Events with name and number of the pass: `("appeared in", "fusion", 12)`.
-        fused: Indices, in the optimized HLO, of the fusions that contain it.
-        became: Outcome outside of the passes, such as `"dropped: nothing uses it"`, or `""`.
-    """
-
-    stage: str
-    index: int
-    events: tuple[tuple[str, str, int], ...]
-    fused: tuple[int, ...] = ()
-    became: str = ""
+    def reply(self) -> Reply:
+        """Return the list for a front end."""
+        return Reply({"version": self.version, "number": self.number}, [list(row) for row in self.rows])
 
 
 @dataclass(frozen=True)
@@ -88,7 +54,7 @@ class _Reading:
 
     version: int
     inspection: Inspection
-    diffs: dict[int, Diff] = field(default_factory=dict)
+    diffs: dict[int, Reply] = field(default_factory=dict)
 
 
 class PassRequests(RequestHandler):
@@ -96,7 +62,9 @@ class PassRequests(RequestHandler):
 
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
-        client: Receives `("passes", PassList)`, `("diff", Diff)` and `("instruction_history", InstructionHistoryOf)`.
+        client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
+            computation, and `"instruction_history"`: `events` with name and number of the pass, indices of the
+            optimized fusions that contain the instruction (`fused`), and its outcome outside of the passes (`became`).
 
     Attributes:
         latest: The latest list of passes.
@@ -106,7 +74,6 @@ class PassRequests(RequestHandler):
         # Requests of the user must not wait for the change counts of all passes, which take seconds.
         super().__init__(client, "passes", "pass-sizes")
         self._program = program
-        self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
         self._reading: _Reading | None = None
         self._latest_s = 0.0
@@ -118,7 +85,7 @@ class PassRequests(RequestHandler):
         view = dict(self._view)
         return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
 
-    @command
+    @command()
     def request_passes(self) -> None:
         """Read the changes of each pass. Compiles the program."""
         version, make = self._program()
@@ -129,7 +96,7 @@ class PassRequests(RequestHandler):
         self._client.changed()
         self._slow.submit(lambda wanted: self._read(version, make, wanted), "passes")
 
-    @command
+    @command("number=0")
     def request_diff(self, number: int) -> None:
         """Send the diff of one pass.
 
@@ -139,17 +106,14 @@ class PassRequests(RequestHandler):
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
-    @command
+    @command('stage="hlo", index=0')
     def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished.
 
         Raises:
             UnknownOptionError: No passes have been read, or the stage has no instruction history.
         """
-        if stage not in STAGES_WITH_HISTORY:
-            raise UnknownOptionError(
-                f"unknown stage {stage!r}.", (("known", ", ".join(STAGES_WITH_HISTORY)),), 'stage="hlo"'
-            )
+        check_choice("stage", stage, STAGES_WITH_HISTORY, "hlo")
         self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
 
     def _request(self, kind: str, answer: Callable[[_Reading], None]) -> None:
@@ -208,7 +172,7 @@ class PassRequests(RequestHandler):
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
         self.latest = PassList(version, tuple(rows), self._number)
-        self._client.send("passes", self.latest)
+        self._client.send("passes", self.latest.reply())
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
         """Wait for a moment without requests; return whether the work is still wanted."""
@@ -222,12 +186,13 @@ class PassRequests(RequestHandler):
         if 0 <= number < len(passes):
             self._client.send("diff", self._diff_of(reading, passes[number]))
 
-    def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
+    def _diff_of(self, reading: _Reading, one: Pass) -> Reply:
         if one.number not in reading.diffs:
             with paused_collector():  # it creates many small objects next to a large traced program
                 lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
-            reading.diffs[one.number] = Diff(reading.version, one.number, text, len(lines) > MOST_DIFF_LINES)
+            head = {"version": reading.version, "number": one.number, "cut": len(lines) > MOST_DIFF_LINES}
+            reading.diffs[one.number] = Reply(head, text)
         return reading.diffs[one.number]
 
     def _history(self, reading: _Reading, stage: str, index: int) -> None:
@@ -246,11 +211,51 @@ class PassRequests(RequestHandler):
             {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if history.fused_into else {}
         )
         fused = tuple(places[id] for id in history.fused_into if id in places)
-        self._client.send(
-            "instruction_history",
-            InstructionHistoryOf(stage, index, tuple(one for one in events if one), fused, became),
-        )
+        kept = [one for one in events if one]
+        head = {"stage": stage, "index": index, "events": kept, "fused": fused, "became": became}
+        self._client.send("instruction_history", Reply(head))
 
 
 def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
     return None if found is None else (what, found.name, found.number)
+
+
+class TransformRequests(RequestHandler):
+    """The transform steps, and the comparison of their numbers.
+
+    Args:
+        steps: The steps; `None` without transforms.
+        client: Receives changes of `view`, and unexpected errors.
+
+    Attributes:
+        steps: The steps, or `None`.
+    """
+
+    def __init__(self, steps: TransformSteps | None, client: Client):
+        super().__init__(client, "transforms", "transforms")
+        self.steps = steps
+        self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
+
+    def view(self) -> dict[str, Any] | None:
+        """Return the state of the comparison. Per step: whether the numbers agree (`None` if unknown), and a text."""
+        return None if self.steps is None else dict(self._view)
+
+    @command()
+    def compare_transforms(self) -> None:
+        """Run both sides of each step on the same numbers."""
+        with self._lock:
+            if self._view["state"] in ("loading", "ready"):
+                return
+            self._view = {"state": "loading", "message": "", "compared": []}
+        self._client.changed()
+        self._slow.submit(lambda _: self._compare())
+
+    def _compare(self) -> None:
+        assert self.steps is not None
+        try:
+            compared = [(one.agrees, str(one).removeprefix(f"{one.step}: ")) for one in self.steps.check()]
+            self._view = {"state": "ready", "message": "", "compared": compared}
+            self._client.changed()
+        except Exception as error:  # the thread has no caller
+            self._view = {"state": "failed", "message": str(problem_of(error)), "compared": []}
+            self._client.failed(error)

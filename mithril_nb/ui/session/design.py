@@ -21,8 +21,11 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.saving.formats import from_dict, to_dict
 from mithril_nb.train.losses import resolve_loss
+from mithril_nb.ui.session.commands import EXAMPLES, check_choice
 
 PROGRAMS = ("forward", "forward+backward", "train step")
+EDITS: dict[str, Callable[..., Change]] = {}
+"""The edits by command name, which is the name of the function. `edit_command` fills it."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,18 @@ class Change:
     restored: tuple[str, ...] = ()
 
 
+def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[..., Change]]:
+    """Register a function as an edit, with example arguments for the advice in errors."""
+
+    def register(function: Callable[..., Change]) -> Callable[..., Change]:
+        EDITS[function.__name__] = function
+        EXAMPLES[function.__name__] = example
+        return function
+
+    return register
+
+
+@edit_command('kind="Linear", after="linear_0"')
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
     """Add a block after another one, or after the last. The readers of that block then read the new block.
 
@@ -102,13 +117,15 @@ def add_block(design: Design, kind: str, after: str | None = None) -> Change:
     return Change(replace(design, graph=graph), f"add {kind}", (path,))
 
 
+@edit_command('kind="Linear"')
 def place_block(design: Design, kind: str) -> Change:
     """Add a block without connections."""
     graph, name = edit.add(design.graph, _fresh(kind))
     return Change(replace(design, graph=graph), f"add {kind}", (_part(name),))
 
 
-def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
+@edit_command('paths=["linear_0"]')
+def remove(design: Design, paths: Sequence[str]) -> Change:
     """Remove blocks, and connect their inputs to their readers."""
     graph = design.graph
     # Remove inner blocks first, so that every path still exists when it is removed.
@@ -120,6 +137,7 @@ def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
     return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {what}", ())
 
 
+@edit_command('source="linear_0.output", target="relu_0.input"')
 def connect(design: Design, source: str, target: str) -> Change:
     """Connect an output to an input. Both are `"path.port"`, or the name of a model input."""
     parent, start, end = _ends(design.graph, source, target)
@@ -127,6 +145,7 @@ def connect(design: Design, source: str, target: str) -> Change:
     return Change(replace(design, graph=graph), f"connect {source} to {target}")
 
 
+@edit_command('source="linear_0.output", target="relu_0.input"')
 def disconnect(design: Design, source: str, target: str) -> Change:
     """Remove a connection."""
     parent, start, end = _ends(design.graph, source, target)
@@ -134,6 +153,7 @@ def disconnect(design: Design, source: str, target: str) -> Change:
     return Change(replace(design, graph=graph), f"disconnect {target}")
 
 
+@edit_command('path="linear_0", name="encoder"')
 def rename(design: Design, path: str, name: str) -> Change:
     """Rename a block."""
     parent, old = _place(design.graph, "rename", path)
@@ -149,6 +169,7 @@ def rename(design: Design, path: str, name: str) -> Change:
     return Change(renamed, f"rename {old}", (after,), (before, after))
 
 
+@edit_command('path="linear_0", name="dimension", value=64')
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
     """Set an attribute of a block. The constructor rebuilds the block and checks the value."""
     parent, block_name = _place(design.graph, f"set {name!r} of", path)
@@ -170,6 +191,7 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
     return Change(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
 
 
+@edit_command('name="input", shape=["batch", 64]')
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     """Set the shape of a model input. Dims are numbers or names.
 
@@ -199,19 +221,18 @@ def _with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) ->
     return replace(design, shapes=tuple(shapes.items()))
 
 
+@edit_command('program="train step"')
 def set_program(design: Design, program: str) -> Change:
     """Choose the inspected program.
 
     Raises:
         UnknownOptionError: The program is unknown.
     """
-    if program not in PROGRAMS:
-        raise UnknownOptionError(
-            f"unknown program {short_repr(program)}.", (("known", ", ".join(PROGRAMS)),), f'program="{PROGRAMS[0]}"'
-        )
+    check_choice("program", program, PROGRAMS)
     return Change(replace(design, program=program), "program")
 
 
+@edit_command('output="logits"')
 def set_output(design: Design, output: str) -> Change:
     """Choose the output to train on.
 
@@ -227,6 +248,7 @@ def set_output(design: Design, output: str) -> Change:
     return Change(replace(design, output=output), "output to train on")
 
 
+@edit_command('loss="mean_squared_error"')
 def set_loss(design: Design, loss: str) -> Change:
     """Choose the loss by name.
 
@@ -234,22 +256,6 @@ def set_loss(design: Design, loss: str) -> Change:
         UnknownOptionError: The name is unknown.
     """
     return Change(replace(design, loss=resolve_loss(loss).name), "loss")
-
-
-EDITS: Mapping[str, Callable[..., Change]] = {
-    "add_block": add_block,
-    "place_block": place_block,
-    "remove": remove_blocks,
-    "connect": connect,
-    "disconnect": disconnect,
-    "rename": rename,
-    "set_attribute": set_attribute,
-    "set_shape": set_shape,
-    "set_program": set_program,
-    "set_output": set_output,
-    "set_loss": set_loss,
-}
-"""The edits by command name."""
 
 
 def _read(block: Block, name: str, value: Any) -> Any:

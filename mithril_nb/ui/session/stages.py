@@ -1,26 +1,27 @@
-"""Compute stages and costs of the latest design in the background, cheap ones before expensive ones."""
+"""Stages of a program, computed on first use, or in the background for the latest design."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue, rests
 from mithril_nb.stages import Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
-from mithril_nb.ui.session.design.analysis import Analysis, problem_of
+from mithril_nb.ui.session.analysis import Analysis
+from mithril_nb.ui.session.commands import check_choice, problem_of
 
 _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
-_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
-"""Stages that need machine code. Without it, XLA needs about 40 % less time for the others."""
+STAGES_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
+"""The stage to which each time of the status line belongs."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class StageMaker:
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        _check(name)
+        check_choice("stage", name, STAGE_KINDS, "jaxpr")
         if name in self._wanted:
             return False
         self._wanted.add(name)
@@ -98,7 +99,7 @@ class StageMaker:
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        _check(name)
+        check_choice("stage", name, STAGE_KINDS, "jaxpr")
         if name not in self._wanted:
             return False
         self._wanted.discard(name)
@@ -129,14 +130,8 @@ class StageMaker:
 
     def figures(self) -> dict[str, Any]:
         """Return times and costs of the shown programs, for the status line."""
-        cost = self.cost
-        made = {what: self._made.get(stage) for what, stage in _TIMED.items()}
-        return {
-            **{f"{what}_s": found[1].elapsed.get(what) if found else None for what, found in made.items()},
-            "flops": cost.total.flops if cost else None,
-            "bytes": cost.total.bytes_accessed if cost else None,
-            "attributed": cost.attributed_share if cost else None,
-        }
+        made = {name: self._made.get(stage) for name, stage in STAGES_TIMED.items()}
+        return figures_of({name: found and found[1] for name, found in made.items()}, self.cost)
 
     def end(self) -> None:
         """Cancel all work, and end the thread."""
@@ -190,20 +185,31 @@ class StageMaker:
             return True
 
 
-def _check(name: str) -> None:
-    if name not in STAGE_KINDS:
-        raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGE_KINDS)),), 'stage="jaxpr"')
-
-
 def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspection:
     """Set which stages of a program will be requested, before it compiles, and return it.
 
     Args:
         inspection: The program.
-        stages: Names of the stages. Any of them also requests XLA's memory dump.
+        stages: Names of the stages. Any of them also requests XLA's memory dump. Without machine code, XLA needs about
+            40 % less time for the others.
     """
     inspection.want(machine_code=has_machine_code(stages))
     return inspection
+
+
+def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> dict[str, Any]:
+    """Return times and costs for the status line.
+
+    Args:
+        programs: The program of each step of `STAGES_TIMED`, if its stage was computed.
+        cost: The costs.
+    """
+    return {
+        **{f"{name}_s": found.elapsed.get(name) if found else None for name, found in programs.items()},
+        "flops": cost.total.flops if cost else None,
+        "bytes": cost.total.bytes_accessed if cost else None,
+        "attributed": cost.attributed_share if cost else None,
+    }
 
 
 def state_of(stage: Stage, version: int, advice: str = "") -> StageState:
@@ -213,3 +219,37 @@ def state_of(stage: Stage, version: int, advice: str = "") -> StageState:
         message = f"{stage.unavailable}. {advice}" if advice else stage.unavailable
         return StageState("unavailable", version, None, lines, message)
     return StageState("ready", version, stage.elapsed_s, lines)
+
+
+class LazyStages(Mapping[str, Stage]):
+    """Stages by name. Listing the names computes no stage.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> stages = LazyStages(inspect(jnp.sin, jnp.zeros(3)))
+        >>> "asm" in stages, len(stages), stages["jaxpr"].unavailable
+        (True, 8, None)
+    """
+
+    def __init__(self, inspection: Inspection):
+        self._inspection = inspection
+
+    def __getitem__(self, name: str) -> Stage:
+        try:
+            return self._inspection.stage(name)
+        except StageUnavailableError as error:
+            raise KeyError(name) from error
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._inspection.stages
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._inspection.stages)
+
+    def __len__(self) -> int:
+        return len(self._inspection.stages)
+
+    def __repr__(self) -> str:
+        made = [name for name in self if self._inspection.has_stage(name)]
+        return f"stages({', '.join(self)}; computed: {', '.join(made) or 'none yet'})"

@@ -12,7 +12,7 @@ from mithril_nb import cost, stages
 from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.compilation import PhysicalModel
-from mithril_nb.errors import DataError, Diagnostic, MithrilError
+from mithril_nb.errors import DataError, Diagnostic
 from mithril_nb.graph.check import run_order
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
@@ -25,7 +25,7 @@ from mithril_nb.targets.mithril_models import inspect_model
 from mithril_nb.targets.symbolic import has_names, inspect_with_names
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, resolve_loss
-from mithril_nb.ui.session.design.design import Design
+from mithril_nb.ui.session.design import Design
 
 
 class Analysis:
@@ -227,14 +227,3 @@ class LazyProgram:
             if self._cost is None:
                 self._cost = cost.cost_of(self.inspection(model, loss, training))
             return self._cost
-
-
-def problem_of(error: BaseException) -> Diagnostic:
-    """Return the diagnostic of an error: its own, or one with its type and text."""
-    if isinstance(error, MithrilError):
-        return error.diagnostics[0]
-    return Diagnostic(
-        f"{type(error).__name__}: {error}".strip().rstrip(":"),
-        advice="wb.errors[-1] has the traceback; the model is unchanged.",
-        code=type(error).__name__,
-    )

@@ -2,23 +2,91 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.analysis.whatif import Change, Peak, WhatIf
-from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.analysis.whatif.settings import PRECISIONS
+from mithril_nb.analysis.whatif.subjects import batch_of
+from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError, short_repr
+from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import rests
 from mithril_nb.stages.once import paused_collector
-from mithril_nb.ui.session.commands import command
-from mithril_nb.ui.session.costs.pictures import Look, draw_beside
-from mithril_nb.ui.session.costs.requests import CostPicture
-from mithril_nb.ui.session.costs.subjects import Changes, Subject, settings_of
-from mithril_nb.ui.session.costs.tables import FIGURES
-from mithril_nb.ui.session.design.analysis import problem_of
-from mithril_nb.ui.session.request_handler import Client, RequestHandler
+from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command, problem_of
+from mithril_nb.ui.session.cost_requests import Look, draw_beside, picture_data
+from mithril_nb.ui.session.cost_tables import FIGURES
+
+Changes = Sequence[tuple[str, str, Any]]
+"""Path of a block, or `""` for the whole program; name of the setting; new value."""
+
+DTYPES = ("float32", "bfloat16", "float16")
+"""Floating-point dtypes available in every process. float64 needs JAX's x64 mode."""
+_DOCS = {
+    "batch": "Number of samples: the first dim of the program's inputs.",
+    "dtype": "Dtype of all floating-point arrays.",
+    "precision": "Precision of matrix products, as in jax.default_matmul_precision.",
+    "remat": "Recompute values of the forward pass in the backward pass, to save memory.",
+}
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The subject of what-if questions.
+
+    Attributes:
+        version: Version of its design.
+        ask: Returns the `WhatIf` of the program.
+        hues: Hue of each block that has its own, by path.
+        program: The program, if it is not a design. Its batch size is then inferred.
+    """
+
+    version: int
+    ask: Callable[[], WhatIf]
+    hues: Mapping[str, int]
+    program: Inspection | None = None
+
+
+def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
+    """Return the settings of the whole program as fields of a form, with current values. May trace the program.
+
+    Args:
+        subject: The subject.
+        what_if: Its `WhatIf`.
+    """
+    values = dict(what_if.settings)
+    if subject.program is not None and "batch" not in values:
+        with suppress(ShapeError):  # the batch dim cannot always be inferred
+            values = {"batch": batch_of(subject.program).size, **values}
+    values.setdefault("precision", "default")
+    # Skip symbolic sizes: they have no current value to compare with.
+    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | str)}
+    return [_field(name, value) for name, value in plain.items() if _is_of_whole(name)]
+
+
+def _is_of_whole(name: str) -> bool:
+    """Return whether a setting belongs to the whole program or to a dim of an input. Blocks have separate forms."""
+    return name in _DOCS or name.rpartition(".")[2].isdigit()
+
+
+def _field(name: str, value: Any) -> dict[str, Any]:
+    choices = {"dtype": DTYPES, "precision": PRECISIONS}.get(name)
+    kind = "choice" if choices else "bool" if isinstance(value, bool) else "int"
+    least, most = (1, 1 << 20) if kind == "int" else (None, None)
+    port, _, axis = name.rpartition(".")
+    return {
+        "name": name,
+        "type": kind,
+        "value": value,
+        "min": least,
+        "max": most,
+        "choices": list(dict.fromkeys((value, *choices))) if choices else None,
+        "doc": _DOCS.get(name) or f"Size of dim {axis} of the input {port}.",
+        "optional": False,
+    }
+
 
 _REST_S = 0.2
 _STEP_S = 0.02
@@ -32,21 +100,6 @@ _WAYS = {
     "estimate": "an estimate: the current equations with the new dtype",
 }
 _MEMORY = {"compiled": ("Peak memory from XLA.",), "analytic": ("Peak memory estimated from the equations.",)}
-
-
-@dataclass(frozen=True)
-class WhatIfAnswer:
-    """The costs with other settings.
-
-    Attributes:
-        key: The client's key of the request.
-        data: The changes, the method, the figures before and after, and the problem if it failed.
-        picture: Comparison block by block.
-    """
-
-    key: str
-    data: Mapping[str, Any]
-    picture: CostPicture
 
 
 @dataclass(frozen=True)
@@ -65,8 +118,9 @@ class WhatIfRequests(RequestHandler):
 
     Args:
         subject: Returns the inspected program.
-        client: Receives `("what_if", WhatIfAnswer)`: at once, again with the peak memory, and again with exact figures
-            instead of an estimate. On request, it also receives the compiled figures.
+        client: Receives `"what_if"` with the changes, the figures before and after, and a picture: at once, again with
+            the peak memory, and again with exact figures instead of an estimate. On request, it also receives the
+            compiled figures.
     """
 
     def __init__(self, subject: Callable[[], Subject], client: Client):
@@ -75,7 +129,6 @@ class WhatIfRequests(RequestHandler):
         self._view: dict[str, Any] = {"state": "empty", "message": "", "problem": None}
         self._settings: tuple[int, list[dict[str, Any]]] | None = None
         self._what_if: tuple[int, WhatIf] | None = None
-        self._lock = threading.Lock()
         self._compiled: dict[Any, Change] = {}
 
     def view(self) -> dict[str, Any]:
@@ -83,13 +136,13 @@ class WhatIfRequests(RequestHandler):
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 
-    @command
+    @command()
     def request_settings(self) -> None:
         """Find the settings that can change."""
         subject = self._subject()
         self._quick.submit(lambda _: self._find_settings(subject), "settings")
 
-    @command
+    @command('key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]')
     def what_if(
         self,
         key: str,
@@ -110,10 +163,7 @@ class WhatIfRequests(RequestHandler):
         Raises:
             UnknownOptionError: The figure is unknown, or the changes have a wrong form.
         """
-        if figure not in FIGURES:
-            raise UnknownOptionError(
-                f"unknown figure {short_repr(figure)}.", (("known", ", ".join(FIGURES)),), f"figure={FIGURES[0]!r}"
-            )
+        check_choice("figure", figure, FIGURES)
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.submit(lambda wanted: self._compile(request, wanted), "what if")
@@ -216,28 +266,25 @@ class WhatIfRequests(RequestHandler):
             return
         compiled = self._compiled.get(_key(request))  # `None` until requested
         method = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
+        look = Look(request.figure, request.width, request.subject.hues)
+        drawing = draw_beside(change.before, change.after, look, ("now", "then"))
         data: dict[str, Any] = {
             "changes": [list(one) for one in request.changes],
             "how": " ".join([method, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
             "rows": _compared(change, peaks),
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
             "problem": None,
+            "picture": picture_data(drawing),
         }
-        look = Look(request.figure, request.width, request.subject.hues)
-        drawing = draw_beside(change.before, change.after, look, ("now", "then"))
-        picture = CostPicture(request.key, drawing.svg, drawing.text)
-        self._client.send("what_if", WhatIfAnswer(request.key, data, picture))
+        self._client.send("what_if", Reply({"key": request.key}, data))
 
     def _report(self, request: _Request, wanted: Callable[[], bool], error: Exception) -> None:
-        if not isinstance(error, MithrilError):
-            self._client.failed(error)
-        problem: Diagnostic = problem_of(error)
         data = {
             "changes": [list(one) for one in request.changes], "how": "", "rows": [], "compiled": None,
-            "problem": problem.to_dict(),
+            "problem": self._problem_of(error).to_dict(), "picture": picture_data(),
         }  # fmt: skip
         if wanted():
-            self._client.send("what_if", WhatIfAnswer(request.key, data, CostPicture(request.key)))
+            self._client.send("what_if", Reply({"key": request.key}, data))
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:

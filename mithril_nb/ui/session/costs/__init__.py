@@ -1,1 +1,0 @@
-"""Costs for a front end: tables, formulas, pictures and what-if questions."""

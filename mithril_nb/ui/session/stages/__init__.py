@@ -1,1 +1,0 @@
-"""Stages, graphs, passes and transforms for a front end, computed in the background."""

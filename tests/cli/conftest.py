@@ -1,0 +1,21 @@
+"""The command line as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mithril_nb import cli
+
+
+@pytest.fixture
+def run_cli(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Return a function that runs a command and returns its exit code, its output and its errors."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
