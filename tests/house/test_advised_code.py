@@ -36,7 +36,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "interop/safetensors.py:_names#2",
         "models/saving/serialization.py:graph_from_dict#2",
         "analysis/whatif/sweeps.py:Sweep.to_pandas",
-        "viz/built.py:built",
+        "viz/html_parts.py:built",
     ),
     "is shown and not raised": (
         "cli/__init__.py:main",
