@@ -83,8 +83,9 @@ def sum_of(*values: Size | None) -> Size | None:
         >>> sum_of(1, 2), sum_of(1, None), sum_of()
         (3, None, 0)
     """
-    known: Any = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    known = [value for value in values if value is not None]
+    whole: Any = sum(known)
+    return whole if len(known) == len(values) else None
 
 
 def repeated(each: int | None, repeats: int | None) -> int | None:
