@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
-from mithril_nb.graph.edit import composite, swap
+from mithril_nb.graph.edit import Edit, composite, swap
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
 from mithril_nb.models.adding import with_dtype
@@ -40,7 +40,7 @@ class AnnotationMethods:
             ('batch', 4)
         """
         given = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
-        return self._edit(
+        return self._edit_each(
             lambda graph, name, shape: annotate(graph, find(graph, name), shape=as_shape(name, shape)), given.items()
         )
 
@@ -62,7 +62,7 @@ class AnnotationMethods:
                 graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
             return annotate(graph, end, dtype=dtype)
 
-        return self._edit(edit, given.items())
+        return self._edit_each(edit, given.items())
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
         """Set whether training changes an input or a parameter.
@@ -85,7 +85,7 @@ class AnnotationMethods:
                 graph = annotate_array(graph, array, is_trainable=bool(value))
             return graph if own else _trained(graph, arrays, name, bool(value))
 
-        return self._edit(edit, given.items())
+        return self._edit_each(edit, given.items())
 
     def set_initializers(
         self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
@@ -124,7 +124,7 @@ class AnnotationMethods:
                 graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
             return graph
 
-        return self._edit(edit, given.items())
+        return self._edit_each(edit, given.items())
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
         """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.
@@ -143,7 +143,7 @@ class AnnotationMethods:
             graph = expose(graph, end)
             return label(graph, end, new) if new else graph
 
-        return self._edit(edit, [*((name, "") for name in names), *((old, new) for new, old in renamed.items())])
+        return self._edit_each(edit, [*((name, "") for name in names), *((old, new) for new, old in renamed.items())])
 
     def rename_keys(self, **names: str) -> Self:
         """Rename inputs and outputs: `rename_keys(input="image", output="logits")`.
@@ -152,7 +152,7 @@ class AnnotationMethods:
             ConnectionError: A name does not exist, or is not valid.
             NameTakenError: Another connection has the name.
         """
-        return self._edit(lambda graph, old, new: label(graph, find(graph, old), new), names.items())
+        return self._edit_each(lambda graph, old, new: label(graph, find(graph, old), new), names.items())
 
     def merge_connections(self, *names: str) -> Self:
         """Merge several connections: inputs that should be the same, or an output and the inputs that it should feed.
@@ -161,18 +161,27 @@ class AnnotationMethods:
             ConnectionError: A name does not exist, or two are outputs.
             CycleError: The merge would create a cycle.
         """
-        return self._edit(
+        return self._edit_each(
             lambda graph, first, second: merge(graph, find(graph, first), find(graph, second)),
             ((names[0], second) for second in names[1:]),
         )
 
-    def _edit(self, edit: Callable[[LogicalGraph, str, Any], LogicalGraph], values: Iterable[tuple[str, Any]]) -> Self:
-        """Apply an edit for each name and value, or no edit if one of them raises."""
-        graph = self.graph
-        for name, value in values:
-            graph = edit(graph, name, value)
-        self._block = composite(graph)
+    def _edit(self, edit: Edit) -> Self:
+        """Apply an edit to the graph."""
+        self._block = composite(edit(self.graph))
         return self
+
+    def _edit_each(
+        self, edit: Callable[[LogicalGraph, str, Any], LogicalGraph], values: Iterable[tuple[str, Any]]
+    ) -> Self:
+        """Apply an edit for each name and value, or no edit if one of them raises."""
+
+        def every(graph: LogicalGraph) -> LogicalGraph:
+            for name, value in values:
+                graph = edit(graph, name, value)
+            return graph
+
+        return self._edit(every)
 
 
 def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
