@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from graphviz import Digraph
+
 from mithril_nb.display import renderer
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.diagrams.dot import to_dot
 from mithril_nb.viz.diagrams.picture import block_text, picture
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
@@ -27,6 +30,17 @@ def _block(block: Block) -> Bundle:
 @renderer(Model)
 def _model(model: Model) -> Bundle:
     return {**bundle(model.graph), "text/plain": repr(model)}
+
+
+@renderer(LogicalGraph, kind="dot")
+def _dot(graph: LogicalGraph) -> Digraph:
+    drawn = picture(graph)
+    return to_dot(graph, drawn.annotations.nodes, drawn.annotations.edge_shapes)
+
+
+@renderer(Model, kind="dot")
+def _dot_of_model(model: Model) -> Digraph:
+    return _dot(model.graph)
 
 
 @renderer(Scene)
