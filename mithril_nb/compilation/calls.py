@@ -9,9 +9,9 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from mithril_nb.backends.backend import notice
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.arrays import check_width
-from mithril_nb.backends.notices import notice
 from mithril_nb.compilation.binding import infer_for
 from mithril_nb.errors import (
     Diagnostic,

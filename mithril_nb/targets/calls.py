@@ -12,11 +12,10 @@ import jax
 from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
-from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.libraries.modules import callable_of, is_haiku
-from mithril_nb.targets.libraries.scopes import is_module
+from mithril_nb.targets.entry_point import entry_point, meant
+from mithril_nb.targets.library_modules import callable_of, is_haiku
 from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
-from mithril_nb.targets.option_checks import meant
+from mithril_nb.targets.module_scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
 """Modules whose functions users pass directly, as `jax.numpy.tanh`."""

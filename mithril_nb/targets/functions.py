@@ -14,12 +14,11 @@ import jax
 
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
+from mithril_nb.targets.arrays import checked_result, explain_sizes
 from mithril_nb.targets.constants import NumbersNeeded
 from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.libraries.modules import Arrays, is_equinox, is_nnx, nnx_params, part
-from mithril_nb.targets.libraries.scopes import by_path, is_module, modules_in, named_modules, submodules
-from mithril_nb.targets.results import checked_result
-from mithril_nb.targets.sizes import explain_sizes
+from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, nnx_params, part
+from mithril_nb.targets.module_scopes import by_path, is_module, modules_in, named_modules, submodules
 
 _LIBRARIES = frozenset(
     {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}

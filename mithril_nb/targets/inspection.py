@@ -14,14 +14,13 @@ from mithril_nb.stages.jit.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, without_compiler_options
 from mithril_nb.targets.constants import static_arguments, without_partial
+from mithril_nb.targets.entry_point import OPTIONS, check_options
 from mithril_nb.targets.functions import plain_program
+from mithril_nb.targets.given import without_trace
 from mithril_nb.targets.kinds import TargetCall, kind_of
-from mithril_nb.targets.kinds.traced import without_trace
-from mithril_nb.targets.libraries.modules import is_foreign, is_nnx
+from mithril_nb.targets.library_modules import is_foreign, is_nnx
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.option_checks import OPTIONS, check_options
-from mithril_nb.targets.options import takes_params
-from mithril_nb.targets.unsupported import unsupported_target
+from mithril_nb.targets.unsupported import takes_params, unsupported_target
 
 
 def inspect(

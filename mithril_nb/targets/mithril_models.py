@@ -17,9 +17,8 @@ from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
-from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.option_checks import OPTIONS, meant, options_written
-from mithril_nb.targets.sizes import written_spec
+from mithril_nb.targets.arrays import written_spec
+from mithril_nb.targets.entry_point import OPTIONS, entry_point, meant, options_written
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
 

@@ -44,7 +44,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "ui/session/design/analysis.py:problem_of",
         "stages/transforms/stepping.py:TransformSteps._problem",
         "train/checkpoints/saver.py:Saver._write",
-        "train/run/failure.py:problem_of",
+        "train/run/loop.py:problem_of",
         "train/run/observers.py:Observers._call",
     ),
     "measures for seconds": (

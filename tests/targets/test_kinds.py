@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.targets.kinds import TargetCall, TargetKind, kind_of, register_kind, registry
+from mithril_nb.targets import kinds
+from mithril_nb.targets.kinds import TargetCall, TargetKind, kind_of, register_kind
 
 
 class Scale:
@@ -22,7 +23,7 @@ class Scale:
 
 @pytest.fixture
 def scales(monkeypatch: pytest.MonkeyPatch) -> TargetKind:
-    monkeypatch.setattr(registry, "_KINDS", list(registry._KINDS))
+    monkeypatch.setattr(kinds, "_KINDS", list(kinds._KINDS))
     kind = TargetKind(
         "scales",
         lambda call: isinstance(call.target, Scale),

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mithril_nb.train.batches import batch_count, batches, epoch_order
-from mithril_nb.train.data import DataSet
+from mithril_nb.train.data import DataSet, batch_count, batches, epoch_order
 
 sizes = st.tuples(st.integers(1, 80), st.integers(1, 33)).filter(lambda pair: pair[0] >= pair[1])
 

@@ -23,9 +23,8 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import called_as
-from mithril_nb.targets.option_checks import check_forwarded_options
-from mithril_nb.targets.options import refuse_misspelt, takes_params
+from mithril_nb.targets.entry_point import called_as, check_forwarded_options
+from mithril_nb.targets.unsupported import refuse_misspelt, takes_params
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")

@@ -23,10 +23,9 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.entry_point import called_as, entry_point
+from mithril_nb.targets.entry_point import called_as, check_forwarded_options, entry_point, options_written
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.option_checks import check_forwarded_options, options_written
-from mithril_nb.targets.options import has_argument
+from mithril_nb.targets.unsupported import has_argument
 
 COMPILED = "compiled"
 """The `way` of a change with XLA's figures."""

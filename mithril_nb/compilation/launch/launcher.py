@@ -13,8 +13,7 @@ from os import PathLike
 from pathlib import Path
 from types import FrameType
 
-from mithril_nb.compilation.launch.process_group import ProcessGroup, Worker
-from mithril_nb.compilation.launch.rank import Rank, free_address, own_environment
+from mithril_nb.compilation.launch.process_group import ProcessGroup, Rank, Worker, free_address, own_environment
 from mithril_nb.errors import LaunchError, UnknownOptionError
 
 POLL_S = 0.05

@@ -14,7 +14,7 @@ from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, broken, like, read
 from mithril_nb.train.checkpoints.saver import Checkpoints, Saver, checkpoints_in, plan_facts, trees_of
 from mithril_nb.train.processes import fingerprint
-from mithril_nb.train.run.history import COLUMNS, History
+from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State
 from mithril_nb.train.training_plan import TrainingPlan
 

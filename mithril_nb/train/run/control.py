@@ -1,13 +1,15 @@
-"""Control of a training loop from other threads: pause, resume, take one step, stop, or wait for a reader."""
+"""Control of a training loop from other threads: pause, resume, take one step, stop, wait for a reader, end at exit."""
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 Turn = Literal["go", "pause", "stop"]
 
@@ -107,3 +109,18 @@ def interrupts_to(control: Control) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+LAST_STEP_S = 60.0
+"""Seconds that the interpreter waits at exit for an unfinished step or compilation."""
+
+
+RUNS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""All runs of the process, which have a method `_end(timeout_s)`."""
+
+
+@atexit.register
+def end_all() -> None:
+    """End all runs: a thread that returns from XLA after the interpreter has ended aborts the process."""
+    for run in tuple(RUNS):
+        run._end(LAST_STEP_S)

@@ -13,7 +13,7 @@ import numpy as np
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.train import Run, TrainingEvent, fit
-from mithril_nb.train.run.history import CURVES
+from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design.analysis import Analysis
 from mithril_nb.ui.session.design.example import example_data

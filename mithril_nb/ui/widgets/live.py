@@ -12,7 +12,7 @@ from mithril_nb.analysis.retraces import Watch, Watched
 from mithril_nb.display import render
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.train import Run
-from mithril_nb.train.run.history import CURVES
+from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.design.analysis import problem_of
 from mithril_nb.ui.session.training import Rows, follow, run_view
 from mithril_nb.ui.widgets.assets import FrontEndWidget

@@ -8,20 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.backends.jax.kernels.arithmetic import absolute
-from mithril_nb.backends.jax.kernels.dtypes import widened
-from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.arithmetic import absolute, elementwise
+from mithril_nb.backends.jax.kernels.registry import kernel, widened
 from mithril_nb.program import Array, Arrays, Call
 
-
-@kernel("squared_error")
-def _squared_error(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.square(arrays["input"] - arrays["target"])}
-
-
-@kernel("absolute_error")
-def _absolute_error(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": absolute(arrays["input"] - arrays["target"])}
+elementwise("squared_error", lambda x, target: jnp.square(x - target), "input", "target")
+elementwise("absolute_error", lambda x, target: absolute(x - target), "input", "target")
+elementwise("class_difference", lambda pred, label: (pred - label).astype(jnp.int32), "pred", "label")
 
 
 @kernel("huber_loss")
@@ -234,11 +227,6 @@ def _unit(x: Array, axis: int, eps: float) -> Array:
     """Normalize vectors to length 1. Divide shorter ones than `eps` by `eps`, so that zero has a gradient."""
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
-
-
-@kernel("class_difference")
-def _class_difference(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": (arrays["pred"] - arrays["label"]).astype(jnp.int32)}
 
 
 @kernel("class_counts")
