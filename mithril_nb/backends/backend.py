@@ -107,6 +107,17 @@ def check_seed(seed: Any) -> int:
     return int(seed)
 
 
+def check_count(name: str, value: Any, advice: str) -> int:
+    """Return a number of epochs, samples, processes, ... as an int.
+
+    Raises:
+        UnknownOptionError: It is not an integer of at least 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or int(value) < 1:
+        raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), advice)
+    return int(value)
+
+
 def check_switch(name: str, value: Any, advice: str) -> None:
     """Check that an option is a bool or `None`.
 

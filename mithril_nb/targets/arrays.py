@@ -21,10 +21,6 @@ _LARGEST = 1 << 20
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
     """Raise if a size is text or a fraction: JAX rejects these without listing the sizes that it accepts.
 
-    Args:
-        arguments: The arguments by name.
-        title: The target's name in messages.
-
     Raises:
         ShapeError: A size is neither a whole number nor a symbolic dimension.
     """
@@ -69,10 +65,6 @@ def sizes_given(value: Any) -> tuple[int, ...] | None:
 def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
     """Replace errors inside the `with` block that come from a shape passed in place of an array.
 
-    Args:
-        arguments: The arguments by name.
-        title: The target's name in messages.
-
     Raises:
         StageUnavailableError: The block failed, and an argument contains a shape in place of an array.
     """
@@ -89,13 +81,7 @@ def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
 
 
 def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUnavailableError | None:
-    """Return the error for a shape in place of an array; `None` if no argument contains one.
-
-    Args:
-        arguments: The arguments of a call by name.
-        title: The target's name in messages.
-        because: The failure.
-    """
+    """Return the error for a shape in place of an array; `None` if no argument contains one."""
     found = [(name, value, sizes) for name, value in arguments.items() if (sizes := sizes_given(value))]
     if not found:
         return None
@@ -207,10 +193,6 @@ def checked_result(out: Any, title: str) -> Any:
     """Return a function's result unchanged if it contains an array, or is empty.
 
     Leaves that are not arrays may be anything; the caller drops them.
-
-    Args:
-        out: The result.
-        title: The function's name in messages.
 
     Raises:
         StageUnavailableError: The result contains no array, or an iterator, which is not computed yet.

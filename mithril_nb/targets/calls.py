@@ -108,13 +108,7 @@ def check_call(
 ) -> None:
     """Raise if a function's signature does not accept these arguments.
 
-    Args:
-        fn: The function.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        target: The target that the user passed.
-        title: The target's name in messages.
-        options: Options of `ml.inspect` for such a target, in case a keyword argument is a misspelt option.
+    A keyword argument may be a misspelt one of the `options` of `ml.inspect` for such a target.
 
     Raises:
         UnexpectedInputError: There are too few or too many arguments, or unknown names.

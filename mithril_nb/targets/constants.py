@@ -62,13 +62,6 @@ def static_arguments(
 ) -> frozenset[int | str]:
     """Return the positions and names of the static arguments, as `jax.jit` interprets these options.
 
-    Args:
-        fn: A function that is not jitted.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        static_argnums: As in `jax.jit`.
-        static_argnames: As in `jax.jit`.
-
     Raises:
         UnknownOptionError: `jax.jit` rejects these options, or the value of a static argument, which must be hashable.
 

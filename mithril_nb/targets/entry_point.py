@@ -76,12 +76,7 @@ _ALIKE = 0.6
 
 
 def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) -> str | None:
-    """Return the known name most similar to an unknown one; `None` if none is similar.
-
-    Args:
-        name: The name that the user wrote.
-        known: The known names.
-        least: The smallest similarity that counts, from 0 to 1.
+    """Return the known name most similar to an unknown one; `None` if none is similar. `least` is from 0 to 1.
 
     Examples:
         >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
@@ -108,12 +103,6 @@ def check_options(
 ) -> None:
     """Raise if an option has a wrong type: JAX would report it only when a stage is computed, or not at all.
 
-    Args:
-        kwargs: As in `ml.inspect`.
-        name: As in `ml.inspect`.
-        device: As in `ml.inspect`.
-        compiler_options: As in `ml.inspect`.
-
     Raises:
         UnknownOptionError: One of them has a wrong type.
     """
@@ -131,9 +120,6 @@ def check_options(
 
 def check_forwarded_options(options: Mapping[str, Any]) -> None:
     """Raise if an option that a function passes on to `ml.inspect` has a wrong type.
-
-    Args:
-        options: The options.
 
     Raises:
         UnknownOptionError: One of them has a wrong type.

@@ -30,6 +30,7 @@ from mithril_nb.stages.given.program import (
 )
 from mithril_nb.stages.jit import jax_jit
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
+from mithril_nb.targets.calls import shown
 from mithril_nb.targets.entry_point import entry_point
 
 _FIRST_NAME = re.compile(r"\w+")
@@ -84,12 +85,7 @@ def _spec(aval: Any) -> jax.ShapeDtypeStruct:
 
 
 def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
-    """Return a jaxpr as a function.
-
-    Args:
-        closed: The jaxpr.
-        results: The structure of its results; by default a list, or the only result itself.
-    """
+    """Return a jaxpr as a function. `results` is the structure of its results; default: a list, or the only result."""
     every = jax_versions.jaxpr_as_fun(closed)  # A `Traced` becomes one equation that contains all others.
 
     def whole(*args: Any, **kwargs: Any) -> Any:
@@ -189,12 +185,7 @@ def _shapes(tree: Any) -> Any:
 
 
 def _format_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """Format arguments for messages, with shape and dtype for each array."""
-    leaves = jax.tree.leaves((tuple(args), dict(kwargs)))
-    return (
-        ", ".join(f"{one.dtype}{[*one.shape]}" if hasattr(one, "shape") else type(one).__name__ for one in leaves)
-        or "nothing"
-    )
+    return ", ".join(map(shown, jax.tree.leaves((tuple(args), dict(kwargs))))) or "nothing"
 
 
 LARGEST_BYTES = 256_000_000
@@ -233,12 +224,6 @@ def inspect_given_program(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Inspection:
     """Return the inspection of a lowered, compiled or exported program, or of a file.
-
-    Args:
-        target: The program.
-        args: Must be empty, as `kwargs`: the program contains its arguments.
-        kwargs: Keyword arguments of the call.
-        options: Options of `inspect` by name; `None` means not given.
 
     Raises:
         UnknownOptionError: The call has arguments, or an option that does not apply.

@@ -140,11 +140,6 @@ def as_plain_call(
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the function that `inspect` traces for a call, and its arguments without the static ones.
 
-    Args:
-        target: A function, as in `inspect`; a model or a module is returned unchanged.
-        args: Its positional arguments.
-        options: The other arguments of `inspect`.
-
     Raises:
         UnknownOptionError: `jax.jit` rejects its static arguments.
 

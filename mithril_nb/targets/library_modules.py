@@ -301,15 +301,7 @@ def _key() -> jax.ShapeDtypeStruct:
 
 
 def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
-    """Return a program of a module.
-
-    Args:
-        module: The module.
-        given: The arguments of the call.
-        name: `"forward"`, `"forward+backward"` or `"train step"`.
-        loss: As in `fit`.
-        optimizer: As in `fit`.
-    """
+    """Return a program of a module."""
     if name != "forward":
         return _training(module, given, name, loss, optimizer)
     own = {"params": module.params, **({"state": module.state} if module.state else {})}

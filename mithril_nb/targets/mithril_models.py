@@ -31,11 +31,6 @@ def is_mithril_model(target: Any) -> bool:
 def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mapping[str, str]) -> PhysicalModel:
     """Return the model, compiled for the given inputs.
 
-    Args:
-        target: A model, compiled or not.
-        sizes: The known shape of each input, from `given_specs`.
-        dtypes: The dtype of each input that is given as an array.
-
     Raises:
         ShapeError: Shapes do not fit, or are unknown.
     """
@@ -59,12 +54,6 @@ def given_specs(
     target: Any, args: Sequence[Any], named: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]] | None
 ) -> tuple[dict[str, Sequence[Dim]], dict[str, str]]:
     """Return the known shape of each input, and the dtype of each input that is given as an array.
-
-    Args:
-        target: A model, compiled or not.
-        args: Inputs in the model's order: arrays or `jax.ShapeDtypeStruct`s.
-        named: Inputs by name.
-        shapes: Shapes by input name.
 
     Raises:
         UnexpectedInputError: The model has fewer inputs, or does not have this one, or an input is given twice.
@@ -140,13 +129,6 @@ def inspect_model(
     options: Mapping[str, Any],
 ) -> Inspection:
     """Return the stages of a program of a compiled model.
-
-    Args:
-        model: The model.
-        program: Name of the program.
-        loss: As in `fit`.
-        optimizer: As in `fit`.
-        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
 
     Raises:
         ShapeError: The loss takes one output, but the model has several.

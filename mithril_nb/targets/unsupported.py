@@ -32,11 +32,6 @@ _ALIKE = 0.8
 def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool | None:
     """Return whether a target accepts a keyword argument of this name; `None` if it accepts any name.
 
-    Args:
-        target: A target of `ml.inspect`.
-        name: The name.
-        args: The positional arguments of the call, whose parameters are taken.
-
     Examples:
         >>> from mithril_nb.models import Linear
         >>> has_argument(Linear(3), "input"), has_argument(Linear(3), "batch"), has_argument(dict, "batch")
@@ -50,14 +45,7 @@ def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool
 
 
 def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, object], params: object) -> bool:
-    """Return whether `params=` is an argument of the target itself, not the option that names the parameters' holder.
-
-    Args:
-        target: A target of `inspect`.
-        args: Its positional arguments.
-        given: Its other keyword arguments.
-        params: The value of `params=`.
-    """
+    """Return whether `params=` is an argument of the target itself, not the option that names the parameters."""
     target, args, given = without_partial(target, args, given)
     if "params" in given or (isinstance(params, str) and params == DEFAULT):
         return False
@@ -69,14 +57,7 @@ def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, o
 def refuse_misspelt(
     called: str, options: Mapping[str, object], own: Callable[..., object], target: object, example: str = "..."
 ) -> None:
-    """Raise if one of the options is a misspelt argument of the function that the user called.
-
-    Args:
-        called: The function as the user writes it.
-        options: The options to pass on to `ml.inspect`.
-        own: The function that the user called.
-        target: The program, which may accept any keyword argument.
-        example: A value for the advice.
+    """Raise if an option to pass on to `ml.inspect` is a misspelt argument of the function that the user called.
 
     Raises:
         UnknownOptionError: An option is misspelt.
@@ -107,13 +88,7 @@ _MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
 
 
 def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOptionError:
-    """Return the error for a target of no known kind: a class, the result of an inspection, or something else.
-
-    Args:
-        target: The target.
-        args: The positional arguments of the call.
-        options: Options by name; `None` means not given.
-    """
+    """Return the error for a target of no known kind: a class, the result of an inspection, or something else."""
     needs = (
         "needs",
         "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file",
@@ -162,12 +137,6 @@ def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> lis
 def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given: Mapping[str, Any]) -> None:
     """Raise if an option was given that does not apply to the target.
 
-    Args:
-        names: Options that do not apply.
-        options: All options by name; `None` means not given.
-        target: The target.
-        given: Its keyword arguments.
-
     Raises:
         UnknownOptionError: One of the options was given.
     """
@@ -189,12 +158,6 @@ def refuse_training(
     requested: Mapping[str, Any], function: Any, args: tuple[Any, ...], given: Mapping[str, Any]
 ) -> None:
     """Raise if a plain function is given `program=`, `loss=` or `optimizer=`, or a misspelling of one.
-
-    Args:
-        requested: Program, loss and optimizer; `None` means not given.
-        function: The function.
-        args: Its positional arguments.
-        given: Its keyword arguments.
 
     Raises:
         UnknownOptionError: One of these options was given.
@@ -281,11 +244,6 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
 
 def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> None:
     """Raise if a function around a module closes over other modules: they would silently be left out of the program.
-
-    Args:
-        options: Options that request a program of a module; `None` means not given.
-        module: The module that the function wraps.
-        function: The function.
 
     Raises:
         UnknownOptionError: The function closes over other modules.

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.backends.backend import check_seed, check_switch
+from mithril_nb.backends.backend import check_count, check_seed, check_switch
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.models.naming import flat_params
 from mithril_nb.train.checkpoints.resume import prepare
@@ -16,7 +16,6 @@ from mithril_nb.train.data import Tail, evaluation_tail, read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
-    check_count,
     check_last_batch,
     check_placement,
     checked_arrays,
@@ -112,7 +111,8 @@ def fit(
     """
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
-    batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
+    batch_size = check_count("batch_size", batch_size, "batch_size=10")
+    epochs = check_count("epochs", epochs, "epochs=10")
     check_switch("shuffle", shuffle, "shuffle=False")
     check_switch("resume", resume, "resume=True")
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)

@@ -21,17 +21,6 @@ from mithril_nb.train.trainable import Trainable, initial_state, runner
 from mithril_nb.train.training_plan import TrainingPlan
 
 
-def check_count(name: str, value: Any) -> int:
-    """Return a number of epochs or samples as an int.
-
-    Raises:
-        UnknownOptionError: It is not an integer of at least 1.
-    """
-    if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
-        raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), f"{name}=10")
-    return int(value)
-
-
 def checked_arrays(name: str, given: Any) -> dict[str, Any]:
     """Return the named arrays passed to `fit`, as JAX arrays.
 
@@ -95,14 +84,6 @@ def check_last_batch(
     model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, what: str = "data"
 ) -> None:
     """Check that a model accepts a last batch that is not full.
-
-    Args:
-        model: A model that accepts batches of `batch_size`.
-        params: Its params.
-        data: Data that matches the model.
-        batch_size: Samples in a batch.
-        tail: Treatment of the last batch.
-        what: Name of the data in messages.
 
     Raises:
         DataError: The model was compiled for one batch size, or splits a batch over devices.
@@ -193,12 +174,6 @@ def check_targets(
     data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], what: str = "data"
 ) -> DataSet:
     """Return the data with targets cast to the dtype that the loss expects.
-
-    Args:
-        data: Inputs and targets.
-        loss: The loss. A user's function accepts any targets.
-        outputs: Spec of each of the model's outputs for one batch.
-        what: Name of the data in messages.
 
     Raises:
         DataError: Labels are not integers or out of range, binary targets are not between 0 and 1, or shapes do not

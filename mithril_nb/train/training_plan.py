@@ -77,11 +77,6 @@ class TrainingPlan:
         """Yield an empty dict after each batch, so that the caller can stop or pause; then the mean of each metric.
 
         Each sample counts once, in the stored order.
-
-        Args:
-            params: Parameters of the model.
-            data: Data to evaluate on.
-            state: The model's state; empty if it has none.
         """
         sums: dict[str, float] = {}
         under_way: list[tuple[int, dict[str, Any]]] = []

@@ -17,7 +17,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "compilation/launch/launcher.py:_ranks",
         "compilation/launch/launcher.py:_ranks#2",
         "compilation/launch/launcher.py:_ranks#3",
-        "compilation/launch/launcher.py:_ranks#4",
         "compilation/launch/launcher.py:failure",
         "compilation/launch/launcher.py:late",
         "train/prepare.py:spread",

@@ -38,11 +38,11 @@ CHECKPOINTS = {
     "train/checkpoints/saver.py:Checkpoints.__post_init__": f"""{DATA}
         ml.fit(model, data, checkpoint=3, **options)
         """,
-    "train/checkpoints/saver.py:Checkpoints.__post_init__#2": """
+    "backends/backend.py:check_count | checkpoints": """
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", keep=0)
         """,
-    "train/checkpoints/saver.py:Checkpoints.__post_init__#3": """
+    "train/checkpoints/saver.py:Checkpoints.__post_init__#2": """
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", every_s=-1)
         """,
@@ -227,7 +227,7 @@ OPTIONS = {
     "train/optimizers.py:_transformation#2": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: None, **options)
         """,
-    "train/prepare.py:check_count": f"""{DATA}
+    "backends/backend.py:check_count": f"""{DATA}
         ml.fit(model, data, batch_size=0)
         # Try: ml.fit(model, (np.ones((20, 4)), np.zeros(20, int)), {{}})
         """,

@@ -49,9 +49,6 @@ class Rank:
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the process.
 
-        Args:
-            given: The launcher's own.
-
         Examples:
             >>> found = Rank("127.0.0.1:4000", 1, 2).environment({"NPROC": "2", "HOME": "here"})
             >>> found["NPROC"], found["JAX_NUM_CPU_DEVICES"], found["HOME"]

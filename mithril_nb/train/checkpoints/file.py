@@ -121,11 +121,6 @@ class Saved:
 def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: if the machine stops, the file is complete or absent.
 
-    Args:
-        path: Path of the file. Its folder must exist.
-        arrays: Arrays by name, in host memory.
-        facts: Further contents, JSON-serializable.
-
     Raises:
         OSError: The path is not writable.
         SafetensorError: The write did not finish, for example because the disk is full.
@@ -186,19 +181,14 @@ def to_host(trees: Mapping[str, Any]) -> Arrays:
     return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
 
 
-def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> dict[str, Any]:
+def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
     """Return trees of the same structure whose leaves are the arrays of a checkpoint.
-
-    Args:
-        trees: Trees of arrays that have the right structure, shapes and dtypes.
-        saved: The checkpoint.
-        prefixes: Prefixes of further array names that the checkpoint may contain.
 
     Raises:
         CheckpointError: The arrays do not match: the checkpoint belongs to another model or optimizer.
     """
     wanted = named(trees)
-    given = {name for name in saved.arrays if not name.startswith(prefixes)}
+    given = saved.arrays.keys() - {"history"}
     wrong = [("lacks", name) for name in wanted if name not in given]
     wrong += [("has extra", name) for name in sorted(given - wanted.keys())]
     for name in sorted(given & wanted.keys()):

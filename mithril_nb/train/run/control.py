@@ -59,10 +59,10 @@ class Control:
         """True if a pause is requested and no further step is allowed."""
         return self._requested == "pause" and self._allowance == 0
 
-    def wait_while_held(self, timeout_s: float = 0.1) -> None:
-        """Sleep until the pause ends, at most for `timeout_s`, so that the caller notices Ctrl-C in between."""
+    def wait_while_held(self) -> None:
+        """Sleep until the pause ends, at most for 0.1 s, so that the caller notices Ctrl-C in between."""
         with self._condition:
-            self._condition.wait_for(lambda: not self.is_held, timeout_s)
+            self._condition.wait_for(lambda: not self.is_held, 0.1)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
+from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.data import evaluation_tail
 from mithril_nb.train.optimizers import check_rate
-from mithril_nb.train.prepare import check_count, check_last_batch, checked_data
+from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.processes import local
 from mithril_nb.train.run.control import RUNS, Control, interrupts_to
 from mithril_nb.train.run.events import History, TrainingEvent
@@ -153,7 +154,7 @@ class Run(Shown):
         """
         with self._lock:
             if epochs is not None:
-                self._state.epochs += check_count("epochs", epochs)
+                self._state.epochs += check_count("epochs", epochs, "epochs=10")
             self._control.request("go")
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()

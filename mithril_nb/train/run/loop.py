@@ -205,12 +205,7 @@ class TrainingLoop:
             self.state.saver.take(self.state, self.history)
 
     def end(self, kind: Literal["stopped", "done", "failed"], why: str = "") -> TrainingEvent:
-        """End the loop and return its last event.
-
-        Args:
-            kind: Kind of the last event.
-            why: Reason of the end. The message adds which params are kept.
-        """
+        """End the loop and return its last event."""
         self.meter.rest()
         self.state.elapsed_s = self.meter.elapsed_s
         self.state.name = kind
@@ -226,11 +221,7 @@ class TrainingLoop:
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 
     def leave(self, why: str) -> TrainingEvent:
-        """End a loop whose consumer has stopped iterating. Store and return the last event.
-
-        Args:
-            why: Reason, as in `end`.
-        """
+        """End a loop whose consumer has stopped iterating. Store and return the last event."""
         for _ in self.settle(0):
             pass
         if self.state.unrecorded is not None:
