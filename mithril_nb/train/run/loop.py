@@ -154,7 +154,7 @@ class TrainingLoop:
 
     def end_epoch(self) -> Iterator[TrainingEvent]:
         """Validate, and yield the epoch's event with the means over its steps."""
-        state, history = self.state, self.history
+        state = self.state
         yield from self.settle(0)
         last = state.unrecorded
         assert last is not None
@@ -166,11 +166,8 @@ class TrainingLoop:
         # Add the row of an epoch's last step after the validation, because rows must not change once added.
         self.record(last, **checked)
         state.unrecorded = None
-        start = max(0, len(history) - self._steps_per_epoch)
-        loss, accuracy, epochs = history.rows(start, ("loss", "accuracy", "epoch"))
-        own = epochs == last.epoch
-        share = None if last.accuracy is None else float(accuracy[own].mean())
-        yield self.event("epoch", loss=float(loss[own].mean()), accuracy=share, **checked)
+        loss, accuracy = self.history.latest_means(self._steps_per_epoch)
+        yield self.event("epoch", loss=loss, accuracy=accuracy, **checked)
 
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Return the metrics on the validation data; an empty dict if a stop is requested meanwhile."""

@@ -12,20 +12,13 @@ from jax import lax
 
 from mithril_nb.backends.jax.kernels.arithmetic import elementwise, scalar
 from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel, promoted_all, widened
+from mithril_nb.backends.jax.kernels.shaping import with_options
 from mithril_nb.graph.records import Value
 from mithril_nb.program import Arrays, Call
 
-
-@kernel("softmax")
-def _softmax(call: Call, arrays: Arrays) -> Arrays:
-    axis = call.options["axis"]
-    assert isinstance(axis, int)
-    return {"output": jax.nn.softmax(arrays["input"], axis=axis)}
-
-
-@kernel("log_softmax")
-def _log_softmax(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.log_softmax(arrays["input"], axis=call.options["axis"])}
+with_options("softmax", lambda x, axis: jax.nn.softmax(x, axis), "axis")
+with_options("log_softmax", lambda x, axis: jax.nn.log_softmax(x, axis), "axis")
+with_options("gelu", lambda x, approximate: jax.nn.gelu(x, bool(approximate)), "approximate")
 
 
 @kernel("dropout")
@@ -65,11 +58,6 @@ for _op, _function in {
     "selu": jax.nn.selu,
 }.items():
     elementwise(_op, _function, "input")
-
-
-@kernel("gelu")
-def _gelu(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.gelu(arrays["input"], approximate=bool(call.options["approximate"]))}
 
 
 @kernel("leaky_relu")

@@ -14,7 +14,6 @@ from mithril_nb.program import Array, Arrays, Call
 
 elementwise("squared_error", lambda x, target: jnp.square(x - target), "input", "target")
 elementwise("absolute_error", lambda x, target: absolute(x - target), "input", "target")
-elementwise("class_difference", lambda pred, label: (pred - label).astype(jnp.int32), "pred", "label")
 
 
 @kernel("huber_loss")
@@ -227,6 +226,11 @@ def _unit(x: Array, axis: int, eps: float) -> Array:
     """Normalize vectors to length 1. Divide shorter ones than `eps` by `eps`, so that zero has a gradient."""
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
+
+
+@kernel("class_difference")
+def _class_difference(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": (arrays["pred"] - arrays["label"]).astype(jnp.int32)}
 
 
 @kernel("class_counts")

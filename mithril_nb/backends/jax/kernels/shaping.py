@@ -23,24 +23,27 @@ from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Array, Arrays, Call
 
 
-def _plain_options(op: str, function: Callable[..., Array], *options: str) -> None:
+def with_options(op: str, function: Callable[..., Array], *options: str) -> None:
+    """Register a function of the input and of these attributes, as plain data, as the kernel of an op."""
+
     @kernel(op)
     def _run(call: Call, arrays: Arrays) -> Arrays:
         return {"output": function(arrays["input"], *(known(call, option) for option in options))}
 
 
-_plain_options("identity", lambda x: x)
-_plain_options("at_least_1d", jnp.atleast_1d)
-_plain_options("expand_dims", jnp.expand_dims, "axis")
-_plain_options("swap_axes", jnp.swapaxes, "axis1", "axis2")
-_plain_options("flip", jnp.flip, "axis")
-_plain_options("tile", jnp.tile, "reps")
-_plain_options("triu", jnp.triu, "k")
-_plain_options("tril", jnp.tril, "k")
-_plain_options("split", lambda x, count, axis: jnp.stack(jnp.split(x, count, axis)), "split_size", "axis")
-_plain_options("transposed_diagonal", lambda x: jnp.diagonal(x)[:, None])
-_plain_options("zeros_like", jnp.zeros_like)
-_plain_options("ones_like", jnp.ones_like)
+with_options("identity", lambda x: x)
+with_options("at_least_1d", jnp.atleast_1d)
+with_options("expand_dims", jnp.expand_dims, "axis")
+with_options("swap_axes", jnp.swapaxes, "axis1", "axis2")
+with_options("flip", jnp.flip, "axis")
+with_options("tile", jnp.tile, "reps")
+with_options("triu", jnp.triu, "k")
+with_options("tril", jnp.tril, "k")
+with_options("split", lambda x, count, axis: jnp.stack(jnp.split(x, count, axis)), "split_size", "axis")
+with_options("transpose", lambda x, axes: jnp.transpose(x, (axes,) if isinstance(axes, int) else axes or None), "axes")
+with_options("transposed_diagonal", lambda x: jnp.diagonal(x)[:, None])
+with_options("zeros_like", jnp.zeros_like)
+with_options("ones_like", jnp.ones_like)
 elementwise("cartesian_difference", lambda left, right: left[:, None, :] - right[None, :, :], "left", "right")
 
 
@@ -86,12 +89,6 @@ def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
     x, shape = as_array(call, arrays["input"]), known(call, "shape")
     with _inference_errors():
         return {"output": jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))}
-
-
-@kernel("transpose")
-def _transpose(call: Call, arrays: Arrays) -> Arrays:
-    axes = known(call, "axes")
-    return {"output": jnp.transpose(arrays["input"], (axes,) if isinstance(axes, int) else axes or None)}
 
 
 @kernel("permute_tensor")
