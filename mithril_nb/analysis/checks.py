@@ -20,7 +20,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import OPTIONS, called_as, check_forwarded_options
+from mithril_nb.targets.entry_point import OPTIONS, called_as, check_options
 from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
@@ -154,7 +154,7 @@ def assert_cost(
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
     with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
-        check_forwarded_options(options)
+        check_options(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)

@@ -95,43 +95,30 @@ def options_written(options: Mapping[str, Any]) -> list[str]:
     return [f"{name}={short_repr(value)}" for name, value in options.items() if value is not None]
 
 
-def check_options(
-    kwargs: Any = None,
-    name: Any = None,
-    device: Any = None,
-    compiler_options: Any = None,
-) -> None:
+def check_options(options: Mapping[str, Any]) -> None:
     """Raise if an option has a wrong type: JAX would report it only when a stage is computed, or not at all.
-
-    Raises:
-        UnknownOptionError: One of them has a wrong type.
-    """
-    if not _is_by_name(kwargs):
-        _refuse("kwargs", kwargs, "a dict of arguments by name", 'kwargs={"axis": 0}')
-    if name is not None and not isinstance(name, str):
-        _refuse("name", name, "a string", 'name="my step"')
-    if device is not None and not isinstance(device, jax.Device):
-        here = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
-        _refuse("device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
-    if not _is_by_name(compiler_options):
-        example = 'compiler_options={"xla_cpu_enable_fast_math": True}'
-        _refuse("compiler_options", compiler_options, "a dict of XLA's options by name", example)
-
-
-def check_forwarded_options(options: Mapping[str, Any]) -> None:
-    """Raise if an option that a function passes on to `ml.inspect` has a wrong type.
 
     Raises:
         UnknownOptionError: One of them has a wrong type.
 
     Examples:
-        >>> check_forwarded_options({"name": 3})
+        >>> check_options({"name": 3})
         Traceback (most recent call last):
         mithril_nb.errors.UnknownOptionError: ml.inspect does not accept name=3.
             needs  a string
             Try: name="my step"
     """
-    check_options(*(options.get(name) for name in ("kwargs", "name", "device", "compiler_options")))
+    name, device = options.get("name"), options.get("device")
+    if not _is_by_name(options.get("kwargs")):
+        _refuse("kwargs", options["kwargs"], "a dict of arguments by name", 'kwargs={"axis": 0}')
+    if name is not None and not isinstance(name, str):
+        _refuse("name", name, "a string", 'name="my step"')
+    if device is not None and not isinstance(device, jax.Device):
+        here = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
+        _refuse("device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
+    if not _is_by_name(options.get("compiler_options")):
+        example = 'compiler_options={"xla_cpu_enable_fast_math": True}'
+        _refuse("compiler_options", options["compiler_options"], "a dict of XLA's options by name", example)
 
 
 def _is_by_name(value: Any) -> bool:

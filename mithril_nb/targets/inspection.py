@@ -102,11 +102,11 @@ def inspect(
         >>> inspect(jax.numpy.sum, x, axis=0, static_argnames="axis").outputs[0].spec.shape
         (4,)
     """
-    check_options(kwargs, name, device, compiler_options)
     options = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
     options |= {"static_argnums": static_argnums, "static_argnames": static_argnames}
     options |= {"program": program, "loss": loss, "optimizer": optimizer}
     options |= {"device": device, "compiler_options": compiler_options}
+    check_options({**options, "kwargs": kwargs})
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)
     if kind is None or kind.is_traced:

@@ -78,17 +78,14 @@ def loss_function(
                 metrics["accuracy"] = mean_over_batch(right, weights)
         return value, metrics
 
-    def compute(params: Any, batch: Batch, key: Any = None, training: bool = True) -> tuple[Any, dict[str, Any]]:
-        return measured(forward(params, batch["inputs"], key=key, training=training), batch)
-
-    def compute_with_state(
-        params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None
-    ) -> tuple[Any, tuple[dict[str, Any], dict[str, Any]]]:
-        outputs, after = forward(params, batch["inputs"], state, key=key, training=training)
+    def compute(params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None) -> Any:
+        states = (state,) if has_state else ()
+        found = forward(params, batch["inputs"], *states, key=key, training=training)
+        outputs, after = found if has_state else (found, None)
         value, metrics = measured(outputs, batch)
-        return value, (metrics, after)
+        return value, (metrics, after) if has_state else metrics
 
-    return compute_with_state if has_state else compute
+    return compute
 
 
 def train_step(

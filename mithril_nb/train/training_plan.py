@@ -153,20 +153,18 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
         numbers = jnp.stack([metrics[name] for name in ("loss", "accuracy") if name in metrics])
         return params, opt_state, numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
 
-    def evaluate(params: Any, batch: Any) -> Any:
-        return metrics(params, batch, training=False)[1]
+    def evaluate(params: Any, batch: Any, state: Any = None) -> Any:
+        found = metrics(params, batch, training=False, state=state)[1]
+        return found[0] if has_state else found
 
-    def evaluate_with_state(params: Any, batch: Any, state: Any) -> Any:
-        return metrics(params, batch, training=False, state=state)[1][0]
-
-    evaluation, several = evaluate_with_state if has_state else evaluate, distributed().whole_outputs()
+    several = distributed().whole_outputs()
     # With several processes, only a jitted program can replicate its outputs on each of them.
     if not is_jitted(model) and not several:
-        return packed, evaluation
+        return packed, evaluate
     flags = compiler_options(model)
     # Donate params and optimizer state, so that they are never held twice.
     whole_step = jax.jit(packed, donate_argnums=(0, 1), compiler_options=flags, **several)
-    return whole_step, jax.jit(evaluation, compiler_options=flags)
+    return whole_step, jax.jit(evaluate, compiler_options=flags)
 
 
 _cached_programs = lru_cache(maxsize=8)(_programs)

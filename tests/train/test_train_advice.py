@@ -224,7 +224,7 @@ OPTIONS = {
     "train/optimizers.py:_transformation": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: rate["a"], **options)
         """,
-    "train/optimizers.py:_transformation#2": f"""{DATA}
+    "train/optimizers.py:_transformation | nothing": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: None, **options)
         """,
     "backends/backend.py:check_count": f"""{DATA}

@@ -7,7 +7,7 @@ import signal
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import Any, Literal
 
@@ -78,11 +78,9 @@ class Control:
                 self._readers -= 1
                 self._settle()
 
-    @contextmanager
-    def stepping(self) -> Iterator[None]:
-        """Block readers while a step overwrites the params."""
-        with self._reading:
-            yield
+    def stepping(self) -> AbstractContextManager[bool]:
+        """Return a context that blocks readers while a step overwrites the params."""
+        return self._reading
 
     def _settle(self) -> None:
         self.pending = self._requested != "go" or self._readers > 0
