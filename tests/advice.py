@@ -34,7 +34,7 @@ from unittest import mock
 
 import mithril_nb
 from mithril_nb import errors
-from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.errors import Diagnostic, MithrilError
 from mithril_nb.models.shape_inference.dims import MismatchError
 

@@ -134,7 +134,7 @@ LOCAL = {
     "mithril_nb.stages.trace": {"params": "{'mlp_0.linear_1.weight': 0, 'linear_0.weight': 0}", "model": "layered"},
     "mithril_nb.targets.arguments": {"f": "dict", "y": "0"},
     "mithril_nb.train": {"model": "pm", "seed": "0", "labels": "0", "logits": "w", "argmax": "numpy.argmax"},
-    "mithril_nb.train.run.history": {"rows": "run.history.rows"},
+    "mithril_nb.train.run.events": {"rows": "run.history.rows"},
     "mithril_nb.viz": {
         "layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').layout",
         "graph": "inspection.graph('jaxpr')",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
-from mithril_nb.backends.notices import notice
+from mithril_nb.backends.backend import notice
 from mithril_nb.cost import Cost
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
@@ -20,9 +20,8 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import called_as
-from mithril_nb.targets.option_checks import OPTIONS, check_forwarded_options
-from mithril_nb.targets.options import has_argument, refuse_misspelt
+from mithril_nb.targets.entry_point import OPTIONS, called_as, check_options
+from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
 """The upper bound of a figure, or a pair of lower and upper bound; `None` for no bound."""
@@ -155,7 +154,7 @@ def assert_cost(
             "ml.assert_cost(inspection, flops=1_000_000)",
         )
     with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
-        check_forwarded_options(options)
+        check_options(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)

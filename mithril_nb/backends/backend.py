@@ -1,12 +1,33 @@
-"""The interface of all backends, as in the Mithril documentation, and the backends that are not implemented yet."""
+"""The interface of all backends, as in the Mithril documentation, and checks and warnings about options."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from typing import Any, Self, SupportsIndex
 
 from mithril_nb.errors import MithrilError, UnavailableBackendError, UnknownOptionError
 from mithril_nb.program import Toolkit
+
+_OURS = {__name__.partition(".")[0], "jax", "contextlib", "functools", "importlib"}
+"""Packages to skip in the call stack. JAX is among them, because it calls the functions that it traces."""
+
+
+class MithrilWarning(UserWarning):
+    """An option has no effect here, or an expensive one. The message names it and gives the reason."""
+
+
+def notice(text: str) -> None:
+    """Warn at the line of the user's code that caused it. Python shows the warning once per line.
+
+    Args:
+        text: The warning, with the name of the option and the reason.
+    """
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, MithrilWarning, stacklevel=level)
 
 
 class IncompleteBackendError(MithrilError, TypeError):
@@ -84,6 +105,17 @@ def check_seed(seed: Any) -> int:
             f"cannot use {seed!r} as a seed.", (("needs", "an integer from -2**63 to 2**63 - 1"),), "seed=42"
         )
     return int(seed)
+
+
+def check_count(name: str, value: Any, advice: str) -> int:
+    """Return a number of epochs, samples, processes, ... as an int.
+
+    Raises:
+        UnknownOptionError: It is not an integer of at least 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or int(value) < 1:
+        raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), advice)
+    return int(value)
 
 
 def check_switch(name: str, value: Any, advice: str) -> None:

@@ -216,9 +216,9 @@ def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
 
 def _is_value(value: Any) -> bool:
     """Return whether a value is a model or a module, rather than a function."""
-    from mithril_nb.targets.libraries.modules import is_foreign
-    from mithril_nb.targets.libraries.scopes import is_module
+    from mithril_nb.targets.library_modules import is_foreign
     from mithril_nb.targets.mithril_models import is_mithril_model
+    from mithril_nb.targets.module_scopes import is_module
 
     return not isinstance(value, type) and (is_mithril_model(value) or is_foreign(value) or is_module(value))
 

@@ -9,9 +9,9 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from mithril_nb.backends.backend import notice
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.arrays import check_width
-from mithril_nb.backends.notices import notice
 from mithril_nb.compilation.binding import infer_for
 from mithril_nb.errors import (
     Diagnostic,
@@ -171,11 +171,7 @@ class Calls:
         ]
 
     def settle(self, inputs: Arrays) -> None:
-        """Record the shapes of a trace: the first trace fixes open dims. Warn once about any other shape.
-
-        Args:
-            inputs: Checked inputs.
-        """
+        """Record the shapes of checked inputs: the first trace fixes open dims. Warn once about any other shape."""
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape
             for port, name in by_port(inputs, self.names, "input", what="inputs").items()
@@ -304,21 +300,12 @@ def _count(names: Sequence[str], what: str) -> str:
 
 
 def is_text(spec: Spec | None) -> bool:
-    """Return whether a spec is the name of a dtype. Any other text is the name of an unknown size.
-
-    Args:
-        spec: Spec of an output.
-    """
+    """Return whether a spec is the name of a dtype. Any other text is the name of an unknown size."""
     return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
 
 
 def as_array(what: str, given: Any, port: str) -> jax.Array:
     """Convert a value to a JAX array.
-
-    Args:
-        what: Name of the value in messages.
-        given: The array, or a value that NumPy converts to one.
-        port: Name of its port.
 
     Raises:
         UnknownOptionError: It is not an array of numbers.

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from mithril_nb.backends.backend import check_switch
+from mithril_nb.backends.backend import check_switch, notice
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.devices import devices_of
-from mithril_nb.backends.notices import notice
 from mithril_nb.compilation.binding import declared_sizes, infer_for, with_constants, with_training
 from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.compilation.options import read_options

@@ -29,15 +29,7 @@ PROGRAMS = ("forward", "forward+backward")
 def inspect_program(
     graph: LogicalGraph, name: str, fn: Callable[..., Any], specs: tuple[Any, ...], options: Mapping[str, Any]
 ) -> Inspection:
-    """Return the stages of a program of a model, linked to the Python that builds the model.
-
-    Args:
-        graph: The logical graph of the model.
-        name: Name of the program.
-        fn: The program.
-        specs: Specs of its arguments.
-        options: Further options of `mithril_nb.inspection.inspect`, such as `device` and `compiler_options`.
-    """
+    """Return the stages of a program of a model, linked to the Python that builds the model."""
     defaults: dict[str, Any] = {
         "name": name,
         "source": source_lines(graph),

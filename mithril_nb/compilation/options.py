@@ -8,9 +8,8 @@ from typing import Any
 
 import jax
 
-from mithril_nb.backends.backend import check_switch
+from mithril_nb.backends.backend import check_switch, notice
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.backends.notices import notice
 from mithril_nb.errors import UnknownOptionError, similar
 
 PARALLELISM = ("data", "model", "mixed")

@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.extend.core import Primitive
 
-from mithril_nb.backends.notices import notice
+from mithril_nb.backends.backend import notice
 from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.communication import sent_by
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, USER_RULES, Formula, Rule

@@ -13,9 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.targets.libraries.scopes import is_machinery, is_module
-from mithril_nb.targets.results import NUMBERS, checked_result, results_of
-from mithril_nb.targets.sizes import check_sizes, explain_sizes
+from mithril_nb.targets.arrays import NUMBERS, check_sizes, checked_result, explain_sizes, results_of
+from mithril_nb.targets.module_scopes import is_machinery, is_module
 
 try:  # Without this private function, XLA options of a jitted function cannot be separated from it.
     from jax._src.pjit import _cpp_pjit as _jit

@@ -12,11 +12,10 @@ import jax
 from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
-from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.libraries.modules import callable_of, is_haiku
-from mithril_nb.targets.libraries.scopes import is_module
+from mithril_nb.targets.entry_point import entry_point, meant
+from mithril_nb.targets.library_modules import callable_of, is_haiku
 from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
-from mithril_nb.targets.option_checks import meant
+from mithril_nb.targets.module_scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
 """Modules whose functions users pass directly, as `jax.numpy.tanh`."""
@@ -109,13 +108,7 @@ def check_call(
 ) -> None:
     """Raise if a function's signature does not accept these arguments.
 
-    Args:
-        fn: The function.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        target: The target that the user passed.
-        title: The target's name in messages.
-        options: Options of `ml.inspect` for such a target, in case a keyword argument is a misspelt option.
+    A keyword argument may be a misspelt one of the `options` of `ml.inspect` for such a target.
 
     Raises:
         UnexpectedInputError: There are too few or too many arguments, or unknown names.

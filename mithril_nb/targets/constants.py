@@ -1,4 +1,4 @@
-"""Arguments that are constants of the program: bound by a partial, or static."""
+"""Arguments that are constants of the program: bound by a partial, or static; and errors that advise to make one so."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import jax
 
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.targets.arguments import Arguments, argument_names, is_jitted, signature_of, static_of_jit, title_of
+from mithril_nb.targets.arrays import NUMBERS, results_of, written_spec
 from mithril_nb.targets.calls import shown, variable_of
 from mithril_nb.targets.entry_point import EntryPoint, entry_point
-from mithril_nb.targets.libraries.modules import is_foreign
-from mithril_nb.targets.libraries.scopes import is_module
+from mithril_nb.targets.library_modules import is_foreign
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.results import NUMBERS, results_of
-from mithril_nb.targets.texts import no_array_but_text
+from mithril_nb.targets.module_scopes import is_module
 
 _LONGEST = 80
 
@@ -62,13 +61,6 @@ def static_arguments(
     fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], static_argnums: Any, static_argnames: Any
 ) -> frozenset[int | str]:
     """Return the positions and names of the static arguments, as `jax.jit` interprets these options.
-
-    Args:
-        fn: A function that is not jitted.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        static_argnums: As in `jax.jit`.
-        static_argnames: As in `jax.jit`.
 
     Raises:
         UnknownOptionError: `jax.jit` rejects these options, or the value of a static argument, which must be hashable.
@@ -236,3 +228,50 @@ def _first_line(error: BaseException) -> str:
 
 def _is_number(value: Any) -> bool:
     return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # not subclasses, which print differently
+
+
+_USUAL = 'jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the text'
+
+
+def no_array_but_text(
+    given: Arguments, because: str, entry: EntryPoint, target: Any = None
+) -> StageUnavailableError | None:
+    """Return the error for text in place of an array; `None` if no traced argument contains text.
+
+    Args:
+        given: The arguments.
+        because: The failure.
+        entry: The function that the user called.
+        target: The module that receives the arguments: it rejects only text that is an array's type, as `"f32[3]"`.
+            `None` for a function, which rejects any text.
+    """
+    found = {
+        name: [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, str)]
+        for name, value in given.by_name.items()
+        if name not in given.static
+    }
+    typed = [name for name, texts in found.items() if any(map(written_spec, texts))]
+    names = typed or ([] if target is not None else [name for name, texts in found.items() if texts])
+    if not names:
+        return None
+    title = title_of(given.fn if target is None else target)
+    return StageUnavailableError(
+        f"the argument {names[0]!r} of {title!r} contains text instead of an array.",
+        (("given", short_repr(given.by_name[names[0]])), ("because", because)),
+        _advice(given, entry, given.fn if target is None else target, found[names[0]]),
+    )
+
+
+def _advice(given: Arguments, entry: EntryPoint, target: Any, texts: list[str]) -> str:
+    """Return the call with an array for each text that is an array's type; otherwise, how to write an array."""
+    args, kwargs = given.call(given.values)
+    if not any(map(written_spec, given.values)):  # inside a container: its other elements have no names
+        return next((f"{written_spec(text)}  # instead of {text!r}" for text in texts if written_spec(text)), _USUAL)
+    values = [_written(name, value) for name, value in zip(argument_names(given.fn, args), args, strict=True)]
+    values += [f"{name}={_written(name, value)}" for name, value in kwargs.items()]
+    return entry.call(variable_of(target), *values)
+
+
+def _written(name: str, value: Any) -> str:
+    is_plain = isinstance(value, (str, *NUMBERS))
+    return written_spec(value) or (shown(value) if is_plain else name)

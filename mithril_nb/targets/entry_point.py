@@ -1,14 +1,16 @@
-"""The public function that the user called, so that errors raised below it name it and advise a call of it."""
+"""The public function that the user called, which errors name, and the options of `ml.inspect`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.errors import short_repr
+import jax
+
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
 
 
 @dataclass(frozen=True)
@@ -59,3 +61,73 @@ def called_as(name: str, **own: Any) -> Iterator[None]:
         yield
     finally:
         _ENTRY_POINT.reset(token)
+
+
+OPTIONS = (
+    "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
+    "name", "device", "compiler_options",
+)  # fmt: skip
+"""The options of `ml.inspect`; other keyword arguments belong to the program."""
+OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params", "static_argnums", "static_argnames"))
+"""The options for modules of Flax, Equinox and Haiku."""
+OF_FUNCTIONS = tuple(one for one in OPTIONS if one not in ("shapes", "variables", "program", "loss", "optimizer"))
+"""The options for plain functions."""
+_ALIKE = 0.6
+
+
+def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) -> str | None:
+    """Return the known name most similar to an unknown one; `None` if none is similar. `least` is from 0 to 1.
+
+    Examples:
+        >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
+        ('optimizer', 'peak_bytes', None)
+    """
+    return next(iter(alike(name, known, least)), None)
+
+
+def options_written(options: Mapping[str, Any]) -> list[str]:
+    """Return the given options as source code in a call.
+
+    Examples:
+        >>> options_written({"shapes": {"input": [4, 64]}, "loss": None})
+        ["shapes={'input': [4, 64]}"]
+    """
+    return [f"{name}={short_repr(value)}" for name, value in options.items() if value is not None]
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise if an option has a wrong type: JAX would report it only when a stage is computed, or not at all.
+
+    Raises:
+        UnknownOptionError: One of them has a wrong type.
+
+    Examples:
+        >>> check_options({"name": 3})
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: ml.inspect does not accept name=3.
+            needs  a string
+            Try: name="my step"
+    """
+    name, device = options.get("name"), options.get("device")
+    if not _is_by_name(options.get("kwargs")):
+        _refuse("kwargs", options["kwargs"], "a dict of arguments by name", 'kwargs={"axis": 0}')
+    if name is not None and not isinstance(name, str):
+        _refuse("name", name, "a string", 'name="my step"')
+    if device is not None and not isinstance(device, jax.Device):
+        here = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
+        _refuse("device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
+    if not _is_by_name(options.get("compiler_options")):
+        example = 'compiler_options={"xla_cpu_enable_fast_math": True}'
+        _refuse("compiler_options", options["compiler_options"], "a dict of XLA's options by name", example)
+
+
+def _is_by_name(value: Any) -> bool:
+    names: Any = () if value is None else value
+    return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in names))
+
+
+def _refuse(option: str, value: Any, needs: str, example: str, facts: tuple[tuple[str, str], ...] = ()) -> None:
+    given = " ".join(short_repr(value, 60).split())  # an array takes several lines
+    raise UnknownOptionError(
+        f"{entry_point().name} does not accept {option}={given}.", (("needs", needs), *facts), example
+    )

@@ -14,12 +14,11 @@ import jax
 
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
+from mithril_nb.targets.arrays import checked_result, explain_sizes
 from mithril_nb.targets.constants import NumbersNeeded
 from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.libraries.modules import Arrays, is_equinox, is_nnx, nnx_params, part
-from mithril_nb.targets.libraries.scopes import by_path, is_module, modules_in, named_modules, submodules
-from mithril_nb.targets.results import checked_result
-from mithril_nb.targets.sizes import explain_sizes
+from mithril_nb.targets.library_modules import Arrays, is_equinox, is_nnx, nnx_params, part
+from mithril_nb.targets.module_scopes import by_path, is_module, modules_in, named_modules, submodules
 
 _LIBRARIES = frozenset(
     {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}
@@ -46,11 +45,7 @@ class FunctionProgram:
     trained: tuple[str, ...] = ()
 
     def params(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the inputs that hold the parameters.
-
-        Args:
-            names: The user's names for them: arguments or modules.
-        """
+        """Return the inputs that hold the parameters."""
         if names == (DEFAULT,) and DEFAULT not in self.holders:
             return self.trained or names
         return tuple(one for name in names for one in self.holders.get(name, (name,)))
@@ -66,12 +61,6 @@ def function_program(
 
     nnx modules among the arguments, and nnx and Equinox modules that the function closes over, become inputs. The
     changed state of nnx modules is returned together with the result.
-
-    Args:
-        fn: The function.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
-        static: Positions and names of static arguments, from `static_arguments`.
     """
     count = len(args)
     fn, args = with_self(fn, args)
@@ -222,12 +211,7 @@ def modules_of(fn: Any) -> dict[str, Any]:
 
 
 def other_modules(fn: Any, module: Any) -> dict[str, Any]:
-    """Return the other modules with parameters that a function around a module closes over.
-
-    Args:
-        fn: The function.
-        module: The Equinox module that the function wraps.
-    """
+    """Return the other modules with parameters that a function around a module closes over."""
     own = {id(array) for array in part(module).params.values()}  # Equinox wrappers may contain a copy of the module
     return {
         name: one

@@ -14,14 +14,13 @@ from mithril_nb.stages.jax_jit import without_wrapper
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, without_compiler_options
 from mithril_nb.targets.constants import static_arguments, without_partial
+from mithril_nb.targets.entry_point import OPTIONS, check_options
 from mithril_nb.targets.functions import plain_program
+from mithril_nb.targets.given import without_trace
 from mithril_nb.targets.kinds import TargetCall, kind_of
-from mithril_nb.targets.kinds.traced import without_trace
-from mithril_nb.targets.libraries.modules import is_foreign, is_nnx
+from mithril_nb.targets.library_modules import is_foreign, is_nnx
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.option_checks import OPTIONS, check_options
-from mithril_nb.targets.options import takes_params
-from mithril_nb.targets.unsupported import unsupported_target
+from mithril_nb.targets.unsupported import takes_params, unsupported_target
 
 
 def inspect(
@@ -103,11 +102,11 @@ def inspect(
         >>> inspect(jax.numpy.sum, x, axis=0, static_argnames="axis").outputs[0].spec.shape
         (4,)
     """
-    check_options(kwargs, name, device, compiler_options)
     options = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
     options |= {"static_argnums": static_argnums, "static_argnames": static_argnames}
     options |= {"program": program, "loss": loss, "optimizer": optimizer}
     options |= {"device": device, "compiler_options": compiler_options}
+    check_options({**options, "kwargs": kwargs})
     call = TargetCall(target, args, {**named, **(kwargs or {})}, options)
     kind = kind_of(call)
     if kind is None or kind.is_traced:
@@ -140,11 +139,6 @@ def as_plain_call(
     target: Any, args: tuple[Any, ...], options: Mapping[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the function that `inspect` traces for a call, and its arguments without the static ones.
-
-    Args:
-        target: A function, as in `inspect`; a model or a module is returned unchanged.
-        args: Its positional arguments.
-        options: The other arguments of `inspect`.
 
     Raises:
         UnknownOptionError: `jax.jit` rejects its static arguments.

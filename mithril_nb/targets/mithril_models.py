@@ -17,9 +17,8 @@ from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names, input_specs, written_shape
-from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.option_checks import OPTIONS, meant, options_written
-from mithril_nb.targets.sizes import written_spec
+from mithril_nb.targets.arrays import written_spec
+from mithril_nb.targets.entry_point import OPTIONS, entry_point, meant, options_written
 from mithril_nb.train import programs
 from mithril_nb.train.losses import resolve_loss
 
@@ -31,11 +30,6 @@ def is_mithril_model(target: Any) -> bool:
 
 def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mapping[str, str]) -> PhysicalModel:
     """Return the model, compiled for the given inputs.
-
-    Args:
-        target: A model, compiled or not.
-        sizes: The known shape of each input, from `given_specs`.
-        dtypes: The dtype of each input that is given as an array.
 
     Raises:
         ShapeError: Shapes do not fit, or are unknown.
@@ -60,12 +54,6 @@ def given_specs(
     target: Any, args: Sequence[Any], named: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]] | None
 ) -> tuple[dict[str, Sequence[Dim]], dict[str, str]]:
     """Return the known shape of each input, and the dtype of each input that is given as an array.
-
-    Args:
-        target: A model, compiled or not.
-        args: Inputs in the model's order: arrays or `jax.ShapeDtypeStruct`s.
-        named: Inputs by name.
-        shapes: Shapes by input name.
 
     Raises:
         UnexpectedInputError: The model has fewer inputs, or does not have this one, or an input is given twice.
@@ -141,13 +129,6 @@ def inspect_model(
     options: Mapping[str, Any],
 ) -> Inspection:
     """Return the stages of a program of a compiled model.
-
-    Args:
-        model: The model.
-        program: Name of the program.
-        loss: As in `fit`.
-        optimizer: As in `fit`.
-        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
 
     Raises:
         ShapeError: The loss takes one output, but the model has several.

@@ -26,7 +26,7 @@ from mithril_nb.models.shape_inference.infer import Inference, Parameter
 from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
 from mithril_nb.stages.trace.provenance.frames import calling_line
 from mithril_nb.targets.mithril_models import graph_in
-from mithril_nb.train import programs
+from mithril_nb.train.step import programs_of
 
 
 def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
@@ -88,7 +88,16 @@ def inspect_with_names(
     given |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
         return inspect_function(model.run, model.params, model.input_specs, model.state, _key(), **given)
-    chosen = programs(model, loss=loss, optimizer=optimizer, params=model.params)[program]
+    chosen = programs_of(
+        model.run_with_state,
+        model.params,
+        model.input_specs,
+        model.state,
+        loss=loss,
+        optimizer=optimizer,
+        frozen=model.frozen,
+        needs_key=draws_random_numbers(model.graph, backend.toolkit, True),
+    )[program]
     return inspect_function(chosen.function, *chosen.specs, **given)
 
 
@@ -116,7 +125,7 @@ def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str =
 
 
 class _Named:
-    """A model whose sizes may be names, with the interface that `train.programs` needs."""
+    """A model whose sizes may be names."""
 
     def __init__(
         self,
@@ -133,15 +142,10 @@ class _Named:
         names = {dim for shape in shapes.values() for dim in shape if isinstance(dim, str)}
         dims = _Dims({name for dim in names for name in parse(dim).names}, list(_bounds(graph, found)), scope)
         self.graph, self._backend, self._inferred = graph, backend, found.inputs
-        self.parameters, self.output_names = found.parameters, tuple(found.outputs)
+        self.frozen = frozenset(one.name for one in found.parameters if not one.is_trainable)
         self.input_specs: Mapping[str, Any] = {name: dims.struct(name, spec) for name, spec in found.inputs.items()}
         self.params, self.state = _structs(dims, found.parameters), _structs(dims, found.states)
-        self.needs_key = draws_random_numbers(graph, backend.toolkit, True)
         self._toolkit = around_blocks(backend.toolkit, _explaining_failure)
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        return tuple(self.input_specs)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
         """Raise if the model does not accept these numbers for its names; same errors as for shapes of numbers."""
@@ -152,24 +156,13 @@ class _Named:
         infer_for(self._backend, self.graph, specs).raise_problems()
 
     def run(self, params: Any, inputs: Any, state: Any, key: Any) -> Any:
-        return self.forward_with_state(params, inputs, state, key=key)[0]
+        return self.run_with_state(params, inputs, state, key=key)[0]
 
-    def forward(self, params: Any, inputs: Any, *, key: Any = None, training: bool = False) -> Any:
-        return self.forward_with_state(params, inputs, {}, key=key, training=training)[0]
-
-    def forward_with_state(
+    def run_with_state(
         self, params: Any, inputs: Any, state: Any, *, key: Any = None, training: bool = False
     ) -> tuple[Any, Any]:
-        frozen = {one.name for one in self.parameters if not one.is_trainable}
-        params = {name: jax.lax.stop_gradient(p) if name in frozen else p for name, p in params.items()}
+        params = {name: jax.lax.stop_gradient(p) if name in self.frozen else p for name, p in params.items()}
         return run_with_state(self.graph, self._toolkit, params, inputs, state=state, key=key, training=training)
-
-    def initial_state(self) -> dict[str, Any]:
-        return {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in self.state.items()}
-
-    def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
-        # `Trainable` requires this method; `programs` receives the parameters' specs and never calls it.
-        raise AssertionError("a model with symbolic sizes cannot run")
 
 
 def _explaining_failure(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:

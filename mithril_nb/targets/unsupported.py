@@ -1,9 +1,10 @@
-"""Errors for targets that cannot be inspected, and for options that do not apply to a target, with advice."""
+"""Errors for unsupported targets, and for options that do not apply to a target or are misspelt, with advice."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import inspect as python_inspect
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,15 +15,65 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
 from mithril_nb.models.registry import example_block, example_call
+from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, accepts_keyword, argument_names, signature_of, title_of
+from mithril_nb.targets.arrays import article
 from mithril_nb.targets.calls import required, shown, variable_of
-from mithril_nb.targets.entry_point import entry_point
+from mithril_nb.targets.constants import without_partial
+from mithril_nb.targets.entry_point import OF_FUNCTIONS, OPTIONS, entry_point, meant, options_written
 from mithril_nb.targets.functions import modules_of, names_in_code, other_modules
-from mithril_nb.targets.libraries.modules import callable_of, is_equinox
-from mithril_nb.targets.libraries.scopes import is_module_class
+from mithril_nb.targets.library_modules import callable_of, is_equinox
 from mithril_nb.targets.mithril_models import example_shapes, graph_in, is_mithril_model
-from mithril_nb.targets.option_checks import OF_FUNCTIONS, meant, options_written
-from mithril_nb.targets.results import article
+from mithril_nb.targets.module_scopes import is_module_class
+
+_ALIKE = 0.8
+
+
+def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool | None:
+    """Return whether a target accepts a keyword argument of this name; `None` if it accepts any name.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> has_argument(Linear(3), "input"), has_argument(Linear(3), "batch"), has_argument(dict, "batch")
+        (True, False, False)
+        >>> has_argument(lambda x, axis: x, "x", args=(1,)), has_argument(lambda **every: 0, "batch")
+        (False, None)
+    """
+    if is_mithril_model(target):
+        return name in input_names(graph_in(target))[len(args) :]
+    return accepts_keyword(callable_of(target)[0], len(args), name)
+
+
+def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, object], params: object) -> bool:
+    """Return whether `params=` is an argument of the target itself, not the option that names the parameters."""
+    target, args, given = without_partial(target, args, given)
+    if "params" in given or (isinstance(params, str) and params == DEFAULT):
+        return False
+    is_argument = has_argument(target, "params", args)
+    is_names = isinstance(params, str | tuple | list) and all(isinstance(name, str) for name in params)
+    return not is_names if is_argument is None else is_argument
+
+
+def refuse_misspelt(
+    called: str, options: Mapping[str, object], own: Callable[..., object], target: object, example: str = "..."
+) -> None:
+    """Raise if an option to pass on to `ml.inspect` is a misspelt argument of the function that the user called.
+
+    Raises:
+        UnknownOptionError: An option is misspelt.
+    """
+    known = [one.name for one in python_inspect.signature(own).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    for name in options:
+        if name in OPTIONS or has_argument(target, name) is not False:
+            continue
+        near = meant(name, known, _ALIKE)
+        if near:
+            raise UnknownOptionError(
+                f"{called} takes no argument {name!r}.",
+                (("takes", ", ".join(known)),),
+                f"{near}={example}",
+            )
+
 
 _TAKERS = {
     "params": "functions: a model's parameters are known",
@@ -37,13 +88,7 @@ _MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
 
 
 def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOptionError:
-    """Return the error for a target of no known kind: a class, the result of an inspection, or something else.
-
-    Args:
-        target: The target.
-        args: The positional arguments of the call.
-        options: Options by name; `None` means not given.
-    """
+    """Return the error for a target of no known kind: a class, the result of an inspection, or something else."""
     needs = (
         "needs",
         "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file",
@@ -89,25 +134,19 @@ def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> lis
     return [call, *(xs if args else ()), *given]
 
 
-def refuse(option: str, value: Any, target: Any, args: Sequence[Any], given: Mapping[str, Any]) -> None:
+def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given: Mapping[str, Any]) -> None:
     """Raise if an option was given that does not apply to the target.
 
-    Args:
-        option: Name of the option.
-        value: Its value; `None` means not given.
-        target: The target.
-        args: Its positional arguments.
-        given: Its keyword arguments.
-
     Raises:
-        UnknownOptionError: The option was given.
+        UnknownOptionError: One of the options was given.
     """
-    if value is None:
+    option = next((name for name in names if options[name] is not None), None)
+    if option is None:
         return
     if is_mithril_model(target):
         names = list(input_names(graph_in(target)))
     else:
-        names = required(callable_of(target)[0], given, value if option == "shapes" else None)
+        names = required(callable_of(target)[0], given, options["shapes"] if option == "shapes" else None)
     raise UnknownOptionError(
         f"{title_of(target)!r} takes no {option}=.",
         ((f"{option}= is for", _TAKERS[option]),),
@@ -119,12 +158,6 @@ def refuse_training(
     requested: Mapping[str, Any], function: Any, args: tuple[Any, ...], given: Mapping[str, Any]
 ) -> None:
     """Raise if a plain function is given `program=`, `loss=` or `optimizer=`, or a misspelling of one.
-
-    Args:
-        requested: Program, loss and optimizer; `None` means not given.
-        function: The function.
-        args: Its positional arguments.
-        given: Its keyword arguments.
 
     Raises:
         UnknownOptionError: One of these options was given.
@@ -211,11 +244,6 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
 
 def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> None:
     """Raise if a function around a module closes over other modules: they would silently be left out of the program.
-
-    Args:
-        options: Options that request a program of a module; `None` means not given.
-        module: The module that the function wraps.
-        function: The function.
 
     Raises:
         UnknownOptionError: The function closes over other modules.

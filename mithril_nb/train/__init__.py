@@ -1,14 +1,12 @@
 """Training as a stream of events over explicit state; optimizers and losses are optax's."""
 
-from mithril_nb.train import logical as _logical  # noqa: F401  Registers logical models with `fit`.
 from mithril_nb.train.checkpoints.saver import Checkpoints
 from mithril_nb.train.fit import fit
 from mithril_nb.train.losses import LOSSES, Loss
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.processes import Processes, distributed
-from mithril_nb.train.run.events import TrainingEvent
+from mithril_nb.train.run.events import COLUMNS, CURVES, History, TrainingEvent
 from mithril_nb.train.run.handle import Run
-from mithril_nb.train.run.history import COLUMNS, CURVES, History
 from mithril_nb.train.step import Program, loss_function, programs, train_step
 from mithril_nb.train.trainable import Trainable, as_trainable
 

@@ -1,16 +1,19 @@
-"""Training data: arrays by input name, and their targets, checked before the first step."""
+"""Training data: arrays by input name and their targets, checked before the first step, and split into batches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from mithril_nb.errors import DataError, Diagnostic
 from mithril_nb.graph.spec import LEADING, TensorSpec
+from mithril_nb.train.processes import fingerprint
 
+MOST_READ = 256
+"""Maximum number of samples in the fingerprint of a data set."""
 _EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)"}
 
 
@@ -28,6 +31,20 @@ class DataSet:
 
     def __len__(self) -> int:
         return len(next(iter(self.inputs.values())))
+
+    @property
+    def named_targets(self) -> dict[str, Any]:
+        """The targets by label, for messages."""
+        if not isinstance(self.targets, dict):
+            return {"targets": self.targets}
+        return {f"targets {name!r}": array for name, array in self.targets.items()}
+
+    @property
+    def fingerprint(self) -> int:
+        """A hash of some samples. It depends on their order."""
+        # Evenly spaced samples: reading all of them would take long.
+        places = np.linspace(0, len(self) - 1, min(len(self), MOST_READ)).astype(np.intp)
+        return fingerprint(self.take(places))
 
     def take(self, indices: np.ndarray) -> dict[str, Any]:
         """Return the batch of these samples."""
@@ -146,9 +163,8 @@ def check_inputs(
         # If the cast changed the values, a message about their range would mislead.
         if name in ranges and len(problems.found) == found:
             _check_range(inputs[name], ranges[name], f"{what}: input {name!r}", problems)
-    goals = data.targets if isinstance(data.targets, dict) else {"": data.targets}
-    for name, array in goals.items():
-        _check_finite(array, array, f"{what}: targets {name!r}" if name else f"{what}: targets", problems)
+    for label, array in data.named_targets.items():
+        _check_finite(array, array, f"{what}: {label}", problems)
     problems.raise_if_any()
     return DataSet(inputs, data.targets)
 
@@ -180,9 +196,8 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
 
 
 def _check_lengths(data: DataSet, what: str) -> None:
-    goals = data.targets if isinstance(data.targets, dict) else {"": data.targets}
     lengths = {f"input {name!r}": len(array) for name, array in data.inputs.items()}
-    lengths |= {f"targets {name!r}" if name else "targets": len(array) for name, array in goals.items()}
+    lengths |= {label: len(array) for label, array in data.named_targets.items()}
     if len(set(lengths.values())) > 1:
         least = min(lengths.values())
         raise DataError(
@@ -223,12 +238,11 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
     with np.errstate(over="ignore"):
         cast = array if str(spec.dtype) == "bfloat16" else array.astype(str(spec.dtype), copy=False)
     if array.dtype.kind in "iu" and cast.dtype.kind in "iu" and not np.array_equal(cast, array):
-        first = tuple(int(place) for place in np.argwhere(cast != array)[0])
         problems.add(
             f"{what} has numbers outside the range of {spec.dtype}, the dtype of the model's input.",
             (
                 ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
-                ("first", f"[{', '.join(map(str, first))}] is {array[first]}"),
+                ("first", first_of(cast != array, array)),
             ),
             "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they are only identifiers",
         )
@@ -259,11 +273,9 @@ def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Pro
         return
     bad = ~np.isfinite(array)
     if bad.any():
-        first = tuple(int(place) for place in np.argwhere(bad)[0])
-        index = ", ".join(map(str, first))
         problems.add(
             f"{what} holds NaN or infinity.",
-            (("count", f"{int(bad.sum())} of {array.size}"), ("first", f"[{index}] is {given[first]}")),
+            (("count", f"{int(bad.sum())} of {array.size}"), ("first", first_of(bad, given))),
             "keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
         )
 
@@ -274,16 +286,21 @@ def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems
         return
     bad = (array < bounds[0]) | (array > bounds[1])
     if bad.any():
-        first = tuple(int(place) for place in np.argwhere(bad)[0])
         problems.add(
             f"{what} has indices out of range for the block that reads it.",
             (
                 ("data", f"from {array.min()} to {array.max()}"),
                 ("needed", f"from {bounds[0]} to {bounds[1]}"),
-                ("first", f"[{', '.join(map(str, first))}] is {array[first]}, {int(bad.sum())} in all"),
+                ("first", f"{first_of(bad, array)}, {int(bad.sum())} in all"),
             ),
             f"num_embeddings={array.max() + 1}" if array.min() >= 0 else "indices that start at 0.",
         )
+
+
+def first_of(is_bad: np.ndarray, array: np.ndarray) -> str:
+    """Return the index and the value of the first bad element, for a message."""
+    first = tuple(int(place) for place in np.argwhere(is_bad)[0])
+    return f"[{', '.join(map(str, first))}] is {array[first]}"
 
 
 def _kind(value: Any) -> str:
@@ -291,3 +308,80 @@ def _kind(value: Any) -> str:
     if shape is not None:
         return f"{type(value).__name__} of shape {tuple(shape)}"
     return f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else type(value).__name__
+
+
+Tail = Literal["pad", "drop", "short"]
+"""Treatment of a last batch that is not full: padded with rows of weight 0, dropped, or passed on short."""
+
+
+def epoch_order(count: int, epoch: int, seed: int, shuffle: bool = True) -> np.ndarray:
+    """Return the order of the samples in an epoch. The same arguments give the same order on every machine.
+
+    Examples:
+        >>> sorted(epoch_order(4, epoch=1, seed=0).tolist()), epoch_order(3, 1, 0, shuffle=False).tolist()
+        ([0, 1, 2, 3], [0, 1, 2])
+    """
+    return np.random.default_rng([seed, epoch]).permutation(count) if shuffle else np.arange(count)
+
+
+def batch_count(count: int, batch_size: int, tail: Tail) -> int:
+    """Return the number of batches in an epoch.
+
+    Examples:
+        >>> batch_count(10, 4, "pad"), batch_count(10, 4, "drop")
+        (3, 2)
+    """
+    return count // batch_size if tail == "drop" else -(-count // batch_size)
+
+
+def evaluation_tail(tail: Tail) -> Tail:
+    """Return the tail option for evaluation, given the one for training.
+
+    Evaluation counts each sample and changes no state. Only a loss that cannot ignore rows needs a short batch.
+    """
+    return "short" if tail == "drop" else "pad"
+
+
+def short_size(count: int, batch_size: int, tail: Tail) -> int:
+    """Return the size of the short last batch; 0 if every batch is full.
+
+    Examples:
+        >>> short_size(10, 4, "short"), short_size(10, 4, "pad"), short_size(8, 4, "short")
+        (2, 0, 0)
+    """
+    return count % batch_size if tail == "short" else 0
+
+
+def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return the sample indices of one batch, and their weights.
+
+    Args:
+        order: The order of the epoch.
+        place: Index of the batch, from 0.
+        batch_size: Samples in a batch.
+        tail: Treatment of a last batch that is not full.
+
+    Returns:
+        Indices of the samples, and an array of 0 and 1 of the same length, or `None` if all samples count. Either all
+        batches of an epoch have weights or none has, so one compiled program serves all of them.
+
+    Examples:
+        >>> batch_at(np.arange(5), 1, 3, "pad")
+        (array([3, 4, 0]), array([1., 1., 0.], dtype=float32))
+    """
+    indices = order[place * batch_size : (place + 1) * batch_size]
+    if tail != "pad" or len(order) % batch_size == 0:
+        return indices, None
+    weights = np.zeros(batch_size, np.float32)
+    weights[: len(indices)] = 1.0
+    # Any row can pad the batch. np.resize repeats the order if it is shorter than a batch.
+    return np.concatenate([indices, np.resize(order, batch_size - len(indices))]), weights
+
+
+def batches(
+    count: int, batch_size: int, *, epoch: int = 1, seed: int = 0, shuffle: bool = True, tail: Tail = "pad"
+) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Yield the batches of one epoch, in the form that `batch_at` returns."""
+    order = epoch_order(count, epoch, seed, shuffle)
+    for place in range(batch_count(count, batch_size, tail)):
+        yield batch_at(order, place, batch_size, tail)

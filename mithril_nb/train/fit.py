@@ -8,17 +8,14 @@ from typing import Any
 
 import jax
 
-from mithril_nb.backends.backend import check_seed, check_switch
+from mithril_nb.backends.backend import check_count, check_seed, check_switch
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.models.naming import flat_params
-from mithril_nb.train.batches import Tail, evaluation_tail
 from mithril_nb.train.checkpoints.resume import prepare
-from mithril_nb.train.data import read_data
-from mithril_nb.train.logical import names_of_inputs
+from mithril_nb.train.data import Tail, evaluation_tail, read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
-    check_count,
     check_last_batch,
     check_placement,
     checked_arrays,
@@ -30,7 +27,7 @@ from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.run.state import State
 from mithril_nb.train.step import first_opt_state
-from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state
+from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
 
 
@@ -114,7 +111,8 @@ def fit(
     """
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy rejects negative seeds, JAX rejects longer ones
-    batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
+    batch_size = check_count("batch_size", batch_size, "batch_size=10")
+    epochs = check_count("epochs", epochs, "epochs=10")
     check_switch("shuffle", shuffle, "shuffle=False")
     check_switch("resume", resume, "resume=True")
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)

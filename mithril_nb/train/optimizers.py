@@ -201,20 +201,17 @@ def _default_rate(factory: Callable[..., Any], name: str) -> float:
 
 
 def _transformation(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:
-    facts = (("needed", "a value with init(params) and update(grads, state, params)"),)
-    advice = "optimizer=lambda rate: optax.adam(rate)"
+    facts, cause = [("needed", "a value with init(params) and update(grads, state, params)")], None
     try:
         made = factory(learning_rate)
+        if hasattr(made, "init") and hasattr(made, "update"):
+            return made
+        facts.append(("got", type(made).__name__))
     except Exception as error:  # a class of another library may raise any error
-        raise UnknownOptionError(
-            f"{name!r} does not return an optimizer for a learning rate.",
-            (*facts, ("because", f"{type(error).__name__}: {error}")),
-            advice,
-        ) from error
-    if not (hasattr(made, "init") and hasattr(made, "update")):
-        raise UnknownOptionError(
-            f"{name!r} does not return an optimizer for a learning rate.",
-            (*facts, ("got", type(made).__name__)),
-            advice,
-        )
-    return made
+        facts.append(("because", f"{type(error).__name__}: {error}"))
+        cause = error
+    raise UnknownOptionError(
+        f"{name!r} does not return an optimizer for a learning rate.",
+        tuple(facts),
+        "optimizer=lambda rate: optax.adam(rate)",
+    ) from cause

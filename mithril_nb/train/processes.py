@@ -8,18 +8,12 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-
-if TYPE_CHECKING:
-    from mithril_nb.train.data import DataSet
-
-MOST_READ = 256
-"""Maximum number of samples in the fingerprint of a data set."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +112,6 @@ def local(tree: Any) -> Any:
         return leaf if getattr(leaf, "is_fully_addressable", True) else leaf.addressable_data(0)
 
     return jax.tree.map(own, tree)
-
-
-def data_fingerprint(data: DataSet) -> int:
-    """Return a hash of some samples of the data. It depends on their order."""
-    # Evenly spaced samples: reading all of them would take long.
-    places = np.linspace(0, len(data) - 1, min(len(data), MOST_READ)).astype(np.intp)
-    return fingerprint(data.take(places))
 
 
 def fingerprint(tree: Any) -> int:

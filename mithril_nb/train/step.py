@@ -78,17 +78,14 @@ def loss_function(
                 metrics["accuracy"] = mean_over_batch(right, weights)
         return value, metrics
 
-    def compute(params: Any, batch: Batch, key: Any = None, training: bool = True) -> tuple[Any, dict[str, Any]]:
-        return measured(forward(params, batch["inputs"], key=key, training=training), batch)
-
-    def compute_with_state(
-        params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None
-    ) -> tuple[Any, tuple[dict[str, Any], dict[str, Any]]]:
-        outputs, after = forward(params, batch["inputs"], state, key=key, training=training)
+    def compute(params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None) -> Any:
+        states = (state,) if has_state else ()
+        found = forward(params, batch["inputs"], *states, key=key, training=training)
+        outputs, after = found if has_state else (found, None)
         value, metrics = measured(outputs, batch)
-        return value, (metrics, after)
+        return value, (metrics, after) if has_state else metrics
 
-    return compute_with_state if has_state else compute
+    return compute
 
 
 def train_step(
@@ -206,25 +203,55 @@ def programs(
     Raises:
         ShapeError: An input has an unknown dim.
     """
-    chosen = resolve_loss(loss)
     inputs = {name: concrete(name, spec, batch_size) for name, spec in model.input_specs.items()}
     param_specs = specs_of(jax.eval_shape(lambda: model.randomize_params(0)) if params is None else params)
-    key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
     state, frozen = jax.eval_shape(lambda: initial_state(model)), frozen_names(model)
     run = runner(model, bool(state))
-    outputs = jax.eval_shape(
-        lambda *args: run(*args[:3], key=args[3], training=True)[0], param_specs, inputs, state, key
-    )
+    options = {"loss": loss, "optimizer": optimizer, "targets": targets, "frozen": frozen}
+    return programs_of(run, param_specs, inputs, state, needs_key=model.needs_key, **options)
+
+
+def programs_of(
+    run: Callable[..., tuple[Any, Any]],
+    params: Any,
+    inputs: Mapping[str, Any],
+    state: Mapping[str, Any],
+    *,
+    loss: Any,
+    optimizer: Any,
+    targets: Any = None,
+    frozen: frozenset[str] = frozenset(),
+    needs_key: bool = False,
+) -> dict[str, Program]:
+    """Return the three programs of a pure function by name.
+
+    Args:
+        run: Function of `(params, inputs, state, *, key, training)` that returns outputs by name, and the next state.
+        params: Specs of its params.
+        inputs: Specs of its inputs by name.
+        state: Specs of its state; empty if it has none.
+        loss: The loss, as in `fit`.
+        optimizer: The optimizer, as in `fit`.
+        targets: Spec of the targets; default: derived from the loss.
+        frozen: Names of parameters that do not change.
+        needs_key: True if it draws random numbers in training.
+    """
+    chosen, update, has_state = resolve_loss(loss), resolve_optimizer(optimizer), bool(state)
+    key = jax.eval_shape(lambda: jax.random.key(0)) if needs_key else None
+    outputs = jax.eval_shape(lambda *args: run(*args[:3], key=args[3], training=True)[0], params, inputs, state, key)
     batch = {"inputs": inputs, "targets": target_specs(chosen, outputs) if targets is None else specs_of(targets)}
-    update = resolve_optimizer(optimizer)
-    opt_specs = jax.eval_shape(lambda params, state: first_opt_state(update, params, frozen, state), param_specs, state)
+    opt_specs = jax.eval_shape(lambda params, state: first_opt_state(update, params, frozen, state), params, state)
     rate = jax.eval_shape(lambda rate: rate, update.learning_rate)
     keys, states = () if key is None else (key,), (state,) if state else ()
 
     def forward(params: Any, inputs: Any, state: Any = None) -> Any:
         return run(params, inputs, state)[0]
 
-    compute = loss_function(run if state else model.forward, chosen, has_state=bool(state))
+    def stateless(params: Any, inputs: Any, **options: Any) -> Any:
+        return run(params, inputs, {}, **options)[0]
+
+    trained = run if has_state else stateless
+    compute = loss_function(trained, chosen, has_state=has_state)
 
     def forward_backward(params: Any, batch: Any, key: Any = None) -> Any:
         (value, _), grads = jax.value_and_grad(compute, has_aux=True)(params, batch, key)
@@ -234,12 +261,12 @@ def programs(
         (value, (_, after)), grads = jax.value_and_grad(compute, has_aux=True)(params, batch, key, state=state)
         return value, grads, after
 
-    both = forward_backward_with_state if state else forward_backward
-    step = train_step(run if state else model.forward, chosen, update, has_state=bool(state), frozen=frozen)
+    both = forward_backward_with_state if has_state else forward_backward
+    step = train_step(trained, chosen, update, has_state=has_state, frozen=frozen)
     found = (
-        Program("forward", forward, (param_specs, inputs, *states)),
-        Program("forward+backward", both, (param_specs, batch, *states, *keys)),
-        Program("train step", step, (param_specs, opt_specs, rate, batch, *keys), donated=(0, 1)),
+        Program("forward", forward, (params, inputs, *states)),
+        Program("forward+backward", both, (params, batch, *states, *keys)),
+        Program("train step", step, (params, opt_specs, rate, batch, *keys), donated=(0, 1)),
     )
     return {program.name: program for program in found}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -11,13 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch_order, evaluation_tail
-from mithril_nb.train.data import DataSet
+from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches, epoch_order, evaluation_tail
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.step import loss_function, train_step
 from mithril_nb.train.trainable import Trainable, compiler_options, frozen_names, is_jitted, runner
+
+AT_ONCE = 8
+"""Batches evaluated before the first result is fetched: enough to keep the device busy, few enough to stop soon."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +73,32 @@ class TrainingPlan:
         batch = self.data.take(indices[rows])
         return me.assemble(batch if weights is None else batch | {"weights": weights[rows]})
 
-    def evaluation(self, data: DataSet) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield (number of samples, batch) for a data set in its stored order, each sample once."""
-        tail = evaluation_tail(self.tail)
-        for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=tail):
+    def evaluating(self, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
+        """Yield an empty dict after each batch, so that the caller can stop or pause; then the mean of each metric.
+
+        Each sample counts once, in the stored order.
+        """
+        sums: dict[str, float] = {}
+        under_way: list[tuple[int, dict[str, Any]]] = []
+        states = (state,) if state else ()
+
+        def settle() -> None:
+            fetched = jax.device_get([metrics for _, metrics in under_way])
+            for (count, _), metrics in zip(under_way, fetched, strict=True):
+                for name, value in metrics.items():
+                    sums[name] = sums.get(name, 0.0) + count * float(value)
+            under_way.clear()
+
+        for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=evaluation_tail(self.tail)):
             batch = data.take(indices)
-            if weights is None:
-                yield len(indices), batch
-            else:
-                yield int(weights.sum()), batch | {"weights": weights}
+            count = len(indices) if weights is None else int(weights.sum())
+            batch = batch if weights is None else batch | {"weights": weights}
+            under_way.append((count, self.evaluate(params, batch, *states)))
+            if len(under_way) == AT_ONCE:
+                settle()
+            yield {}
+        settle()
+        yield {name: value / len(data) for name, value in sums.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,20 +153,18 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
         numbers = jnp.stack([metrics[name] for name in ("loss", "accuracy") if name in metrics])
         return params, opt_state, numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
 
-    def evaluate(params: Any, batch: Any) -> Any:
-        return metrics(params, batch, training=False)[1]
+    def evaluate(params: Any, batch: Any, state: Any = None) -> Any:
+        found = metrics(params, batch, training=False, state=state)[1]
+        return found[0] if has_state else found
 
-    def evaluate_with_state(params: Any, batch: Any, state: Any) -> Any:
-        return metrics(params, batch, training=False, state=state)[1][0]
-
-    evaluation, several = evaluate_with_state if has_state else evaluate, distributed().whole_outputs()
+    several = distributed().whole_outputs()
     # With several processes, only a jitted program can replicate its outputs on each of them.
     if not is_jitted(model) and not several:
-        return packed, evaluation
+        return packed, evaluate
     flags = compiler_options(model)
     # Donate params and optimizer state, so that they are never held twice.
     whole_step = jax.jit(packed, donate_argnums=(0, 1), compiler_options=flags, **several)
-    return whole_step, jax.jit(evaluation, compiler_options=flags)
+    return whole_step, jax.jit(evaluate, compiler_options=flags)
 
 
 _cached_programs = lru_cache(maxsize=8)(_programs)

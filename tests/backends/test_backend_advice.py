@@ -84,13 +84,13 @@ BACKEND = {
         model = Linear(3)
         ml.compile(model, ml.JaxBackend(device_mesh=(9, 9)), parallelism="mixed")
         """,
-    "backends/jax/flags.py:compiler_options": 'ml.JaxBackend(xla_flags="--xla_foo")',
-    "backends/jax/flags.py:compiler_options#2": """
+    "backends/jax/devices.py:compiler_options": 'ml.JaxBackend(xla_flags="--xla_foo")',
+    "backends/jax/devices.py:compiler_options#2": """
         import os
         ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"])
         # Try: {}; ml.JaxBackend()
         """,
-    "backends/jax/flags.py:_try": 'ml.JaxBackend(xla_flags=["--xla_foo=1"])',
+    "backends/jax/devices.py:_try": 'ml.JaxBackend(xla_flags=["--xla_foo=1"])',
     "backends/jax/devices.py:place": """
         model = Model() | Linear(3, name="encoder") | Linear(3, name="decoder"); backend = ml.JaxBackend()
         backend.place_model(model, "cpu")

@@ -1,13 +1,11 @@
 """Full messages of a backend for unsupported requests."""
 
-import textwrap
-
 import jax
 import pytest
+from transcript import message_of, read_transcript
 
 import mithril_nb as ml
 from mithril_nb.backends.backend import Backend
-from mithril_nb.errors import MithrilError
 
 
 class ArraysOnly(Backend):
@@ -47,278 +45,155 @@ def double_without_x64():
         jax.config.update("jax_enable_x64", before)
 
 
-CASES = [
-    (
-        "a switch for a mesh",
-        lambda: ml.JaxBackend(device_mesh=True),
-        """
-        UnknownOptionError: device_mesh=True is not a mesh shape.
-            needs  the number of devices along each axis
-            Try: device_mesh=(1,)  # or (2, 4): the number of devices along each axis
-        """,
-    ),
-    (
-        "another platform that is not there",
-        lambda: B.set_platform("tpu"),
-        """
-        DeviceNotFoundError: no device 'tpu' on backend 'jax'.
-            present  cpu:0
-            Try: backend.set_platform("cpu:0")
-        """,
-    ),
-    (
-        "64 bits switched off that are needed",
-        double_without_x64,
-        """
-        UnknownOptionError: cannot disable the x64 mode for a backend of dtype 'float64'.
-            because  JAX would create float32 arrays instead of float64
-            Try: ml.JaxBackend(dtype="float32").enable_x64(False)
-        """,
-    ),
-    (
-        "a backend that lacks a method",
-        lambda: WithoutOnes(1, two=2),
-        """
-        IncompleteBackendError: cannot construct WithoutOnes: it lacks 'ones'.
-            has  tensor, zeros
-            Try: def ones(self, shape, dtype=None): ...
-        """,
-    ),
-    (
-        "no backend at all",
-        lambda: Backend(),
-        """
-        IncompleteBackendError: cannot construct Backend: it lacks 'ones', 'tensor', 'zeros'.
-            has  no required method
-            Try: def ones(self, shape, dtype=None): ...
-        """,
-    ),
-    (
-        "an unknown option",
-        lambda: ml.JaxBackend(amp=True),
-        """
-        UnknownOptionError: JaxBackend takes no argument 'amp'.
-            takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
-            Try: one of these.
-        """,
-    ),
-    (
-        "an option that is nearly one",
-        lambda: ml.JaxBackend(devce="cpu"),
-        """
-        UnknownOptionError: JaxBackend takes no argument 'devce'.
-            takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
-            Try: device='cpu'
-        """,
-    ),
-    (
-        "a number for a device",
-        lambda: ml.JaxBackend(device=0),
-        """
-        UnknownOptionError: device=0 is not a device.
-            needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
-            Try: JaxBackend(device="cpu")
-        """,
-    ),
-    (
-        "a device without a name",
-        lambda: ml.JaxBackend(device=""),
-        """
-        UnknownOptionError: device='' is not a device.
-            needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
-            Try: JaxBackend(device="cpu")
-        """,
-    ),
-    (
-        "a word for a switch",
-        lambda: ml.JaxBackend(jit="no"),
-        """
-        UnknownOptionError: jit='no' must be a bool.
-            needs  True or False
-            Try: JaxBackend(jit=False)
-        """,
-    ),
-    (
-        "a seed that is too large",
-        lambda: ml.JaxBackend(seed=2**63),
-        """
-        UnknownOptionError: cannot use 9223372036854775808 as a seed.
-            needs  an integer from -2**63 to 2**63 - 1
-            Try: seed=42
-        """,
-    ),
-    (
-        "an unknown dtype",
-        lambda: ml.JaxBackend(dtype="float31"),
-        """
-        UnknownDtypeError: unknown dtype 'float31'.
-            known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
-            Try: dtype="float32"
-        """,  # noqa: E501
-    ),
-    (
-        "a dtype without gradients",
-        lambda: ml.JaxBackend(dtype="int32"),
-        """
-        UnknownOptionError: cannot compute gradients in dtype 'int32'.
-            needs  float16, bfloat16, float32 or float64
-            Try: JaxBackend(dtype="float32")  # array(data, dtype="int32") creates arrays of other dtypes
-        """,
-    ),
-    (
-        "no such platform",
-        lambda: ml.JaxBackend(device="gpu"),
-        """
-        DeviceNotFoundError: no device 'gpu' on backend 'jax'.
-            present  cpu:0
-            Try: device="cpu:0"
-        """,
-    ),
-    (
-        "no such device",
-        lambda: ml.JaxBackend(device="cpu:9"),
-        """
-        DeviceNotFoundError: no device 'cpu:9' on backend 'jax'.
-            present  cpu:0
-            Try: device="cpu:0"
-        """,
-    ),
-    (
-        "no number of a device",
-        lambda: ml.JaxBackend(device="cpu:first"),
-        """
-        DeviceNotFoundError: no device 'cpu:first' on backend 'jax'.
-            present  cpu:0
-            Try: device="cpu:0"
-        """,
-    ),
-    (
-        "no such platform, by its other name",
-        lambda: ml.JaxBackend(platform="tpu"),
-        """
-        DeviceNotFoundError: no device 'tpu' on backend 'jax'.
-            present  cpu:0
-            Try: device="cpu:0"
-        """,
-    ),
-    (
-        "two places",
-        lambda: ml.JaxBackend(device="cpu", platform="gpu"),
-        """
-        UnknownOptionError: device='cpu' and platform='gpu' contradict each other.
-            Try: JaxBackend(device='cpu')
-        """,
-    ),
-    (
-        "jit and not",
-        lambda: ml.JaxBackend(jit=True, jit_compile=False),
-        """
-        UnknownOptionError: jit=True and jit_compile=False contradict each other: they are one option.
-            Try: JaxBackend(jit=True)
-        """,
-    ),
-    (
-        "an unknown precision",
-        lambda: ml.JaxBackend(precision="ultra"),
-        """
-        UnknownOptionError: unknown precision 'ultra'.
-            known  default, high, highest, a jax.lax.Precision, or a dtype's name
-            Try: precision="highest"
-        """,
-    ),
-    (
-        "two dtypes",
-        lambda: ml.JaxBackend(dtype="float32", precision="bfloat16"),
-        """
-        UnknownOptionError: dtype='float32' and precision='bfloat16' contradict each other.
-            Try: JaxBackend(dtype='bfloat16')
-        """,
-    ),
-    (
-        "a seed that is text",
-        lambda: ml.JaxBackend(seed="x"),
-        """
-        UnknownOptionError: cannot use 'x' as a seed.
-            needs  an integer
-            Try: seed=42
-        """,
-    ),
-    (
-        "a seed that is a flag",
-        lambda: ml.JaxBackend().set_seed(True),
-        """
-        UnknownOptionError: cannot use True as a seed.
-            needs  an integer
-            Try: seed=42
-        """,
-    ),
-    (
-        "a shape that is text",
-        lambda: ml.JaxBackend().zeros("abc"),
-        """
-        UnknownOptionError: 'abc' is not a shape.
-            needs  sizes
-            Try: zeros(3, 4)
-        """,
-    ),
-    (
-        "a shape that is a fraction",
-        lambda: ml.JaxBackend().ones(2.5),
-        """
-        UnknownOptionError: 2.5 is not a shape.
-            needs  sizes
-            Try: zeros(3, 4)
-        """,
-    ),
-    (
-        "a shape with a fraction in it",
-        lambda: ml.JaxBackend().randn(2, 2.5),
-        """
-        UnknownOptionError: (2, 2.5) is not a shape.
-            needs  sizes
-            Try: zeros(3, 4)
-        """,
-    ),
-    (
-        "a dtype of an array",
-        lambda: ml.JaxBackend().zeros(3, dtype="flot"),
-        """
-        UnknownDtypeError: unknown dtype 'flot'.
-            known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
-            Try: dtype="float32"
-        """,  # noqa: E501
-    ),
-    (
-        "a dtype that is not a name",
-        lambda: ml.JaxBackend().zeros(3, dtype=3),
-        """
-        UnknownDtypeError: unknown dtype 3.
-            known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
-            Try: dtype="float32"
-        """,  # noqa: E501
-    ),
-    (
-        "not there yet",
-        lambda: ml.TorchBackend(device="cuda"),
-        """
-        UnavailableBackendError: TorchBackend is not implemented yet: models run on JAX only.
-            needs  PyTorch, and kernels that this version of mithril_nb does not have
-            Try: ml.JaxBackend()
-        """,
-    ),
-    (
-        "no kernels",
-        lambda: ArraysOnly().toolkit,
-        """
-        UnavailableBackendError: ArraysOnly has no kernels, so it cannot run models.
-            Try: ml.JaxBackend()
-        """,
-    ),
-]
+CASES = """
+ml.JaxBackend(device_mesh=True)
+UnknownOptionError: device_mesh=True is not a mesh shape.
+    needs  the number of devices along each axis
+    Try: device_mesh=(1,)  # or (2, 4): the number of devices along each axis
+
+B.set_platform("tpu")
+DeviceNotFoundError: no device 'tpu' on backend 'jax'.
+    present  cpu:0
+    Try: backend.set_platform("cpu:0")
+
+WithoutOnes(1, two=2)
+IncompleteBackendError: cannot construct WithoutOnes: it lacks 'ones'.
+    has  tensor, zeros
+    Try: def ones(self, shape, dtype=None): ...
+
+Backend()
+IncompleteBackendError: cannot construct Backend: it lacks 'ones', 'tensor', 'zeros'.
+    has  no required method
+    Try: def ones(self, shape, dtype=None): ...
+
+ml.JaxBackend(amp=True)
+UnknownOptionError: JaxBackend takes no argument 'amp'.
+    takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
+    Try: one of these.
+
+ml.JaxBackend(devce="cpu")
+UnknownOptionError: JaxBackend takes no argument 'devce'.
+    takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
+    Try: device='cpu'
+
+ml.JaxBackend(device=0)
+UnknownOptionError: device=0 is not a device.
+    needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
+    Try: JaxBackend(device="cpu")
+
+ml.JaxBackend(device="")
+UnknownOptionError: device='' is not a device.
+    needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
+    Try: JaxBackend(device="cpu")
+
+ml.JaxBackend(jit="no")
+UnknownOptionError: jit='no' must be a bool.
+    needs  True or False
+    Try: JaxBackend(jit=False)
+
+ml.JaxBackend(seed=2**63)
+UnknownOptionError: cannot use 9223372036854775808 as a seed.
+    needs  an integer from -2**63 to 2**63 - 1
+    Try: seed=42
+
+ml.JaxBackend(dtype="float31")
+UnknownDtypeError: unknown dtype 'float31'.
+    known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
+    Try: dtype="float32"
+
+ml.JaxBackend(dtype="int32")
+UnknownOptionError: cannot compute gradients in dtype 'int32'.
+    needs  float16, bfloat16, float32 or float64
+    Try: JaxBackend(dtype="float32")  # array(data, dtype="int32") creates arrays of other dtypes
+
+ml.JaxBackend(device="gpu")
+DeviceNotFoundError: no device 'gpu' on backend 'jax'.
+    present  cpu:0
+    Try: device="cpu:0"
+
+ml.JaxBackend(device="cpu:9")
+DeviceNotFoundError: no device 'cpu:9' on backend 'jax'.
+    present  cpu:0
+    Try: device="cpu:0"
+
+ml.JaxBackend(device="cpu:first")
+DeviceNotFoundError: no device 'cpu:first' on backend 'jax'.
+    present  cpu:0
+    Try: device="cpu:0"
+
+ml.JaxBackend(platform="tpu")
+DeviceNotFoundError: no device 'tpu' on backend 'jax'.
+    present  cpu:0
+    Try: device="cpu:0"
+
+ml.JaxBackend(device="cpu", platform="gpu")
+UnknownOptionError: device='cpu' and platform='gpu' contradict each other.
+    Try: JaxBackend(device='cpu')
+
+ml.JaxBackend(jit=True, jit_compile=False)
+UnknownOptionError: jit=True and jit_compile=False contradict each other: they are one option.
+    Try: JaxBackend(jit=True)
+
+ml.JaxBackend(precision="ultra")
+UnknownOptionError: unknown precision 'ultra'.
+    known  default, high, highest, a jax.lax.Precision, or a dtype's name
+    Try: precision="highest"
+
+ml.JaxBackend(dtype="float32", precision="bfloat16")
+UnknownOptionError: dtype='float32' and precision='bfloat16' contradict each other.
+    Try: JaxBackend(dtype='bfloat16')
+
+ml.JaxBackend(seed="x")
+UnknownOptionError: cannot use 'x' as a seed.
+    needs  an integer
+    Try: seed=42
+
+ml.JaxBackend().set_seed(True)
+UnknownOptionError: cannot use True as a seed.
+    needs  an integer
+    Try: seed=42
+
+ml.JaxBackend().zeros("abc")
+UnknownOptionError: 'abc' is not a shape.
+    needs  sizes
+    Try: zeros(3, 4)
+
+ml.JaxBackend().ones(2.5)
+UnknownOptionError: 2.5 is not a shape.
+    needs  sizes
+    Try: zeros(3, 4)
+
+ml.JaxBackend().randn(2, 2.5)
+UnknownOptionError: (2, 2.5) is not a shape.
+    needs  sizes
+    Try: zeros(3, 4)
+
+ml.JaxBackend().zeros(3, dtype="flot")
+UnknownDtypeError: unknown dtype 'flot'.
+    known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
+    Try: dtype="float32"
+
+ml.JaxBackend().zeros(3, dtype=3)
+UnknownDtypeError: unknown dtype 3.
+    known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
+    Try: dtype="float32"
+
+ml.TorchBackend(device="cuda")
+UnavailableBackendError: TorchBackend is not implemented yet: models run on JAX only.
+    needs  PyTorch, and kernels that this version of mithril_nb does not have
+    Try: ml.JaxBackend()
+
+ArraysOnly().toolkit
+UnavailableBackendError: ArraysOnly has no kernels, so it cannot run models.
+    Try: ml.JaxBackend()
+
+double_without_x64()
+UnknownOptionError: cannot disable the x64 mode for a backend of dtype 'float64'.
+    because  JAX would create float32 arrays instead of float64
+    Try: ml.JaxBackend(dtype="float32").enable_x64(False)
+"""  # noqa: E501
 
 
-@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_message(call, text):
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+@pytest.mark.parametrize(("code", "message"), read_transcript(CASES))
+def test_message(code, message):
+    assert message_of(code, globals()) == message

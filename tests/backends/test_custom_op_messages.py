@@ -1,12 +1,12 @@
 """Full messages for custom ops that cannot be used."""
 
 import re
-import textwrap
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from transcript import message_of, read_transcript
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError, UnknownOptionError
@@ -68,197 +68,130 @@ def of_shapes(function, **given):
     ml.compile(ml.op("picky"), backend, shapes=given)
 
 
-CASES = [
-    (
-        lambda: Lost(k=5),
-        """
-        UnknownOptionError: Lost.__init__ does not pass 'k' to super().__init__.
-            because  Lost is rebuilt from its attributes
-            passed   nothing
-            Try: super().__init__(name, k=k)
-        """,
-    ),
-    (
-        lambda: LostOne(1, 2),
-        """
-        UnknownOptionError: LostOne.__init__ does not pass 'by' to super().__init__.
-            because  LostOne is rebuilt from its attributes
-            passed   power
-            Try: super().__init__(name, power=power, by=by)
-        """,
-    ),
-    (
-        with_attribute,
-        """
-        UnknownOptionError: the op 'scaled' takes no attributes.
-            given    factor
-            because  it is a registered function: its inputs are its arguments without a default
-            Try: ml.op('scaled')  # without a default in the function, 'factor' is an input
-        """,
-    ),
-    (
-        lambda: backend.register_op("grad"),
-        """
-        NameTakenError: cannot register the op 'grad': the backend already has an attribute of this name.
-            is  backend.grad
-            Try: @backend.register_op("my_grad")
-        """,
-    ),
-    (
-        lambda: ml.op("gelo"),
-        """
-        UnknownOpError: unknown op 'gelo'.
-            known  COUNT ops; see list(mithril_nb.models.op.OPS)
-            Try: ml.op('gelu')
-        """,
-    ),
-    (
-        lambda: ml.op("zzzz"),
-        """
-        UnknownOpError: unknown op 'zzzz'.
-            known  COUNT ops; see list(mithril_nb.models.op.OPS)
-            Try: register it with @backend.register_op("zzzz").
-        """,
-    ),
-    (
-        lambda: backend.register_op(abs),
-        """
-        UnknownOptionError: 'abs' is not a valid op name.
-            needs  a string of letters, digits and '_'
-            Try: @backend.register_op("my_op")
-        """,
-    ),
-    (
-        lambda: ml.register_primitive("my op"),
-        """
-        UnknownOptionError: 'my op' is not a valid op name.
-            needs  a string of letters, digits and '_'
-            Try: @ml.register_primitive("my_op")
-        """,
-    ),
-    (
-        lambda: backend.register_op("many")(lambda *arrays: arrays[0]),
-        """
-        UnknownOptionError: backend.register_op('many') cannot determine the inputs of '<lambda>'.
-            needs  a function of at least one array, each as a named argument
-            Try: def many(x): ...
-        """,
-    ),
-    (
-        lambda: ml.register_primitive("lone")(lambda backend: 0),
-        """
-        UnknownOptionError: ml.register_primitive('lone') cannot determine the inputs of '<lambda>'.
-            needs  a function of the backend, then at least one array, each as a named argument
-            Try: def lone(backend, x): ...
-        """,
-    ),
-    (
-        lambda: ml.register_primitive("lone_grad")(lambda backend, grad: 0),
-        """
-        UnknownOptionError: ml.register_primitive('lone_grad') cannot determine the inputs of '<lambda>'.
-            needs  a function of the backend, the arrays, then the gradient: at least one array, each as a named argument
-            Try: def lone_grad(backend, x, grad): ...
-        """,  # noqa: E501
-    ),
-    (
-        lambda: backend.register_op("add")(lambda x: x),
-        """
-        UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'left', 'right'.
-            Try: def add(left, right): ...  # or register another name
-        """,
-    ),
-    (
-        lambda: ml.register_primitive("Linear")(lambda backend, x: x),
-        """
-        NameTakenError: cannot define Linear: the kind 'Linear' exists.
-            defined by  mithril_nb.models.library.layers.linear.Linear
-            Try: class MyLinear(Operator)
-        """,
-    ),
-    (
-        lambda: ml.compile(Wrong()).evaluate({}, {"input": X}),
-        """
-        UnknownOptionError: Wrong.compute returned 'out'.
-            needs  a dict with 'output'
-            Try: return {'output': ...}
-        """,
-    ),
-    (
-        lambda: ml.compile(NoArray()).evaluate({}, {"input": X}),
-        """
-        UnknownOptionError: NoArray.compute did not return an array for 'output'.
-            given  str
-            Try: return an array.
-        """,
-    ),
-    (
-        lambda: of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum()),
-        """
-        ShapeError: wrong_grad does not return a gradient of the shape of each input.
-            returned  ()
-            inputs    (4, 3)
-            Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
-        """,
-    ),
-    (
-        lambda: of_shapes(lambda x: x.reshape(2, 7), input=[4, 3]),
-        """
-        ShapeError: the input 'input' does not fit 'picky.input'.
-            given  (4, 3) float32
-            input  what 'picky' can take      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
-            Try: other sizes, or check the function.
-        """,  # noqa: E501
-    ),
-    (
-        lambda: ml.compile(Misspelt()).evaluate({}, {"input": X}),
-        """
-        UnknownOptionError: the function of the op 'Misspelt' fails.
-            because  KeyError: 'inptu'
-            where    HERE
-            given    'input' (4, 3) float32
-            Try: check the function.
-        """,
-    ),
-    (
-        lambda: of_shapes(lambda x: np.tanh(x), input=[4, 3]),
-        """
-        UnknownOptionError: the function of the op 'picky' fails.
-            because  TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on traced array with shape float32[4,3]
-            where    HERE
-            given    'input' (4, 3) float32
-            Try: import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy
-        """,  # noqa: E501
-    ),
-    (
-        lambda: of_shapes(lambda x: x if x.sum() > 0 else -x, input=[4, 3]),
-        """
-        UnknownOptionError: the function of the op 'picky' fails.
-            because  TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
-            where    HERE
-            given    'input' (4, 3) float32
-            Try: jnp.where(x > 0, x, -x)  # instead of an if on the values of an array
-        """,
-    ),
-    (
-        lambda: of_shapes(lambda x: x * float(x.sum()), input=[4, 3]),
-        """
-        UnknownOptionError: the function of the op 'picky' fails.
-            because  ConcretizationTypeError: Abstract tracer value encountered where concrete value is expected: traced array with shape float32[]
-            where    HERE
-            given    'input' (4, 3) float32
-            Try: jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.
-        """,  # noqa: E501
-    ),
-]
+CASES = """
+Lost(k=5)
+UnknownOptionError: Lost.__init__ does not pass 'k' to super().__init__.
+    because  Lost is rebuilt from its attributes
+    passed   nothing
+    Try: super().__init__(name, k=k)
+
+LostOne(1, 2)
+UnknownOptionError: LostOne.__init__ does not pass 'by' to super().__init__.
+    because  LostOne is rebuilt from its attributes
+    passed   power
+    Try: super().__init__(name, power=power, by=by)
+
+backend.register_op("grad")
+NameTakenError: cannot register the op 'grad': the backend already has an attribute of this name.
+    is  backend.grad
+    Try: @backend.register_op("my_grad")
+
+ml.op("gelo")
+UnknownOpError: unknown op 'gelo'.
+    known  COUNT ops; see list(mithril_nb.models.op.OPS)
+    Try: ml.op('gelu')
+
+ml.op("zzzz")
+UnknownOpError: unknown op 'zzzz'.
+    known  COUNT ops; see list(mithril_nb.models.op.OPS)
+    Try: register it with @backend.register_op("zzzz").
+
+backend.register_op(abs)
+UnknownOptionError: 'abs' is not a valid op name.
+    needs  a string of letters, digits and '_'
+    Try: @backend.register_op("my_op")
+
+ml.register_primitive("my op")
+UnknownOptionError: 'my op' is not a valid op name.
+    needs  a string of letters, digits and '_'
+    Try: @ml.register_primitive("my_op")
+
+backend.register_op("many")(lambda *arrays: arrays[0])
+UnknownOptionError: backend.register_op('many') cannot determine the inputs of '<lambda>'.
+    needs  a function of at least one array, each as a named argument
+    Try: def many(x): ...
+
+ml.register_primitive("lone")(lambda backend: 0)
+UnknownOptionError: ml.register_primitive('lone') cannot determine the inputs of '<lambda>'.
+    needs  a function of the backend, then at least one array, each as a named argument
+    Try: def lone(backend, x): ...
+
+ml.register_primitive("lone_grad")(lambda backend, grad: 0)
+UnknownOptionError: ml.register_primitive('lone_grad') cannot determine the inputs of '<lambda>'.
+    needs  a function of the backend, the arrays, then the gradient: at least one array, each as a named argument
+    Try: def lone_grad(backend, x, grad): ...
+
+backend.register_op("add")(lambda x: x)
+UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'left', 'right'.
+    Try: def add(left, right): ...  # or register another name
+
+ml.register_primitive("Linear")(lambda backend, x: x)
+NameTakenError: cannot define Linear: the kind 'Linear' exists.
+    defined by  mithril_nb.models.library.layers.linear.Linear
+    Try: class MyLinear(Operator)
+
+ml.compile(Wrong()).evaluate({}, {"input": X})
+UnknownOptionError: Wrong.compute returned 'out'.
+    needs  a dict with 'output'
+    Try: return {'output': ...}
+
+ml.compile(NoArray()).evaluate({}, {"input": X})
+UnknownOptionError: NoArray.compute did not return an array for 'output'.
+    given  str
+    Try: return an array.
+
+of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum())
+ShapeError: wrong_grad does not return a gradient of the shape of each input.
+    returned  ()
+    inputs    (4, 3)
+    Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
+
+of_shapes(lambda x: x.reshape(2, 7), input=[4, 3])
+ShapeError: the input 'input' does not fit 'picky.input'.
+    given  (4, 3) float32
+    input  what 'picky' can take      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
+    Try: other sizes, or check the function.
+
+ml.compile(Misspelt()).evaluate({}, {"input": X})
+UnknownOptionError: the function of the op 'Misspelt' fails.
+    because  KeyError: 'inptu'
+    where    HERE
+    given    'input' (4, 3) float32
+    Try: check the function.
+
+of_shapes(lambda x: np.tanh(x), input=[4, 3])
+UnknownOptionError: the function of the op 'picky' fails.
+    because  TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on traced array with shape float32[4,3]
+    where    HERE
+    given    'input' (4, 3) float32
+    Try: import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy
+
+of_shapes(lambda x: x if x.sum() > 0 else -x, input=[4, 3])
+UnknownOptionError: the function of the op 'picky' fails.
+    because  TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
+    where    HERE
+    given    'input' (4, 3) float32
+    Try: jnp.where(x > 0, x, -x)  # instead of an if on the values of an array
+
+of_shapes(lambda x: x * float(x.sum()), input=[4, 3])
+UnknownOptionError: the function of the op 'picky' fails.
+    because  ConcretizationTypeError: Abstract tracer value encountered where concrete value is expected: traced array with shape float32[]
+    where    HERE
+    given    'input' (4, 3) float32
+    Try: jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.
+
+with_attribute()
+UnknownOptionError: the op 'scaled' takes no attributes.
+    given    factor
+    because  it is a registered function: its inputs are its arguments without a default
+    Try: ml.op('scaled')  # without a default in the function, 'factor' is an input
+"""  # noqa: E501
 
 
-@pytest.mark.parametrize(("call", "text"), CASES)
-def test_message(call, text):
-    with pytest.raises(MithrilError) as error:
-        call()
-    expected = textwrap.dedent(text).strip().replace("COUNT", str(len(OPS)))
-    message = re.sub(rf"{re.escape(__file__)}:\d+$", "HERE", str(error.value), flags=re.MULTILINE)
-    assert f"{type(error.value).__name__}: {message}" == expected
+@pytest.mark.parametrize(("code", "message"), read_transcript(CASES.replace("COUNT", str(len(OPS)))))
+def test_message(code, message):
+    found = re.sub(rf"({re.escape(__file__)}|<string>):\d+$", "HERE", message_of(code, globals()), flags=re.MULTILINE)
+    assert found == message
 
 
 def test_error_of_a_function_is_the_cause():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
+from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
-from mithril_nb.backends.notices import MithrilWarning
 from mithril_nb.errors import UnknownOptionError
 
 backend = ml.JaxBackend(seed=3)

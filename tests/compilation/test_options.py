@@ -1,16 +1,15 @@
 """Options of `compile` have an effect, or report by name why not, with full messages."""
 
 import re
-import textwrap
 import warnings
 
 import jax
 import numpy as np
 import pytest
+from transcript import message_of, read_transcript
 
 import mithril_nb as ml
-from mithril_nb.backends.jax.watch import NotANumberError
-from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import MLP, Add, Embedding, Linear, Log, Model, Relu, Tanh
 
@@ -127,10 +126,8 @@ def test_debug_names_the_block_with_nan():
     watched = ml.compile(model, ml.JaxBackend(debug=True), shapes=FIVE)
     params = {"before.weight": np.eye(3, dtype="float32"), "before.bias": np.zeros(3, "float32")}
     assert watched.evaluate(params, {"input": np.ones((5, 3), "float32")})["output"].shape == (5, 3)
-    with pytest.raises(NotANumberError) as error:
-        watched.evaluate(params, {"input": X})
-    assert str(error.value) == (
-        "'log_0.output' is NaN.\n"
+    assert message_of(lambda: watched.evaluate(params, {"input": X})) == (
+        "NotANumberError: 'log_0.output' is NaN.\n"
         "    input  (5, 3) from -1 to 1\n"
         "    Try: check the inputs; JaxBackend(debug=False) does not stop at NaN."
     )
@@ -140,10 +137,8 @@ def test_debug_names_the_block_with_nan():
 def test_debug_compares_shapes_with_inferred_ones():
     backend = ml.JaxBackend(debug=True)
     backend.register_op("relu")(lambda x: x[:1])
-    with pytest.raises(MithrilError) as error:
-        ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})
-    assert str(error.value) == (
-        "the shape of 'relu_0.output' differs from the inferred shape.\n"
+    assert message_of(lambda: ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})) == (
+        "ShapeError: the shape of 'relu_0.output' differs from the inferred shape.\n"
         "    inferred  (5, 3)\n"
         "    computed  (1, 3)\n"
         "    Try: check the function that computes it, or the rule that infers its shape."
@@ -219,175 +214,112 @@ def test_effective_options_do_not_warn():
         )
 
 
-CASES = [
-    (
-        lambda: ml.compile(Relu(), jit_options={"donate_argnum": 0}),
-        """
-        UnknownOptionError: jit_options has no option 'donate_argnum'.
-            takes  static_argnums, donate_argnums, xla_computation
-            Try: jit_options={"donate_argnums": ...}
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), optimizations=["fusion"]),
-        """
-        UnknownOptionError: optimizations=['fusion'] must be a dict.
-            takes  fusion, buffer_reuse, layout_optimization
-            Try: optimizations={"fusion": ...}
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), tpu_options={"zzz": 1}),
-        """
-        UnknownOptionError: tpu_options has no option 'zzz'.
-            takes  replicate_inputs, allow_spmd
-            Try: use one of these options.
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), jit_options={"donate_argnums": (3,)}),
-        """
-        UnknownOptionError: jit_options['donate_argnums']=(3,) must contain positions of arguments of evaluate.
-            arguments  0 params, 1 inputs, 2 output_gradients
-            Try: jit_options={"donate_argnums": (0,)}
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), optimizations={"fusion": "yes"}),
-        """
-        UnknownOptionError: optimizations['fusion']='yes' must be a bool.
-            needs  True or False
-            Try: optimizations={"fusion": True}
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), static_shapes="batch"),
-        """
-        UnknownOptionError: static_shapes='batch' must be a bool.
-            needs  True or False
-            Try: ml.compile(model, backend, static_shapes=True)
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), constants={"x": 1.0}),
-        """
-        UnexpectedInputError: the model has no input 'x'.
-            inputs  'input'
-            Try: constants = {'input': ...}
-        """,
-    ),
-    (
-        lambda: ml.compile(Relu(), constants={"input": "one"}),
-        """
-        UnknownOptionError: the constant for input 'input' is not an array of numbers.
-            given  'one'
-            Try: constants={'input': 2.0}
-        """,
-    ),
-    (
-        lambda: ml.compile(MLP(3, [4], 2), frozen="linear_0"),
-        """
-        UnknownOptionError: frozen='linear_0' is not a list of names.
-            Try: ml.compile(model, backend, frozen=["linear_0"])
-        """,
-    ),
-    (
-        lambda: ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"]),
-        """
-        UnknownOptionError: 'linear_0' is in both frozen and trainable.
-            Try: put it in only one of them.
-        """,
-    ),
-    (
-        lambda: ml.JaxBackend(xla_flags="--xla_foo"),
-        """
-        UnknownOptionError: xla_flags='--xla_foo' is not a list of flags.
-            needs  a list of strings
-            Try: xla_flags=["--xla_cpu_enable_fast_math=true"]
-        """,
-    ),
-    (
-        lambda: ml.JaxBackend(xla_flags=["--xla_foo=1"]),
-        """
-        UnknownOptionError: XLA rejects the flag '--xla_foo=1'.
-            because  No such compile option: 'xla_foo'
-            Try: xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags
-        """,
-    ),
-    (
-        lambda: ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"]),
-        """
-        UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: JAX reads it only at the start.
-            Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
-        """,  # noqa: E501
-    ),
-    (
-        lambda: ml.JaxBackend(device_mesh=2),
-        """
-        DeviceNotFoundError: device_mesh=(2,) needs 2 devices, but only 1 is available.
-            present  cpu:0
-            Try: device_mesh=1  # or XLA_FLAGS=--xla_force_host_platform_device_count=2, set before Python starts
-        """,
-    ),
-    (
-        lambda: ml.JaxBackend(debug="yes"),
-        """
-        UnknownOptionError: debug='yes' must be a bool.
-            needs  True or False
-            Try: JaxBackend(debug=False)
-        """,
-    ),
-    (
-        lambda: BACKEND.set_platform("tpu"),
-        """
-        DeviceNotFoundError: no device 'tpu' on backend 'jax'.
-            present  cpu:0
-            Try: backend.set_platform("cpu:0")
-        """,
-    ),
-    (
-        lambda: BACKEND.ones(2, dtype="float64"),
-        """
-        UnknownOptionError: JAX creates arrays of float64 only in its x64 mode, which is off.
-            because  JAX uses 32 bits by default, and would truncate these
-            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
-        """,
-    ),
-    (
-        lambda: BACKEND.array(["a", "b"]),
-        """
-        UnknownOptionError: cannot convert the value to an array.
-            given  ['a', 'b']
-            needs  numbers, or nested lists of numbers of equal lengths
-            Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
-        """,
-    ),
-    (
-        lambda: BACKEND.matmul(BACKEND.ones(3, 4), BACKEND.ones(3, 4)),
-        """
-        ShapeError: matmul does not accept these arguments.
-            given    (3, 4) float32, (3, 4) float32
-            because  dot_general requires contracting dimensions to have the same shape, got (4,) and (3,).
-            Try: help(backend.matmul)
-        """,
-    ),
-    (
-        lambda: BACKEND.cross_entropy(BACKEND.ones(3, 4), BACKEND.ones(3)),
-        """
-        ShapeError: cross_entropy does not accept targets of shape (3,) float32.
-            logits  (3, 4) float32
-            needs   (3,) integers, or (3, 4) probabilities
-            Try: backend.array(labels, dtype="int32")
-        """,
-    ),
-]
+CASES = """
+ml.compile(Relu(), jit_options={"donate_argnum": 0})
+UnknownOptionError: jit_options has no option 'donate_argnum'.
+    takes  static_argnums, donate_argnums, xla_computation
+    Try: jit_options={"donate_argnums": ...}
+
+ml.compile(Relu(), optimizations=["fusion"])
+UnknownOptionError: optimizations=['fusion'] must be a dict.
+    takes  fusion, buffer_reuse, layout_optimization
+    Try: optimizations={"fusion": ...}
+
+ml.compile(Relu(), tpu_options={"zzz": 1})
+UnknownOptionError: tpu_options has no option 'zzz'.
+    takes  replicate_inputs, allow_spmd
+    Try: use one of these options.
+
+ml.compile(Relu(), jit_options={"donate_argnums": (3,)})
+UnknownOptionError: jit_options['donate_argnums']=(3,) must contain positions of arguments of evaluate.
+    arguments  0 params, 1 inputs, 2 output_gradients
+    Try: jit_options={"donate_argnums": (0,)}
+
+ml.compile(Relu(), optimizations={"fusion": "yes"})
+UnknownOptionError: optimizations['fusion']='yes' must be a bool.
+    needs  True or False
+    Try: optimizations={"fusion": True}
+
+ml.compile(Relu(), static_shapes="batch")
+UnknownOptionError: static_shapes='batch' must be a bool.
+    needs  True or False
+    Try: ml.compile(model, backend, static_shapes=True)
+
+ml.compile(Relu(), constants={"x": 1.0})
+UnexpectedInputError: the model has no input 'x'.
+    inputs  'input'
+    Try: constants = {'input': ...}
+
+ml.compile(Relu(), constants={"input": "one"})
+UnknownOptionError: the constant for input 'input' is not an array of numbers.
+    given  'one'
+    Try: constants={'input': 2.0}
+
+ml.compile(MLP(3, [4], 2), frozen="linear_0")
+UnknownOptionError: frozen='linear_0' is not a list of names.
+    Try: ml.compile(model, backend, frozen=["linear_0"])
+
+ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"])
+UnknownOptionError: 'linear_0' is in both frozen and trainable.
+    Try: put it in only one of them.
+
+ml.JaxBackend(xla_flags="--xla_foo")
+UnknownOptionError: xla_flags='--xla_foo' is not a list of flags.
+    needs  a list of strings
+    Try: xla_flags=["--xla_cpu_enable_fast_math=true"]
+
+ml.JaxBackend(xla_flags=["--xla_foo=1"])
+UnknownOptionError: XLA rejects the flag '--xla_foo=1'.
+    because  No such compile option: 'xla_foo'
+    Try: xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags
+
+ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"])
+UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: JAX reads it only at the start.
+    Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
+
+ml.JaxBackend(device_mesh=2)
+DeviceNotFoundError: device_mesh=(2,) needs 2 devices, but only 1 is available.
+    present  cpu:0
+    Try: device_mesh=1  # or XLA_FLAGS=--xla_force_host_platform_device_count=2, set before Python starts
+
+ml.JaxBackend(debug="yes")
+UnknownOptionError: debug='yes' must be a bool.
+    needs  True or False
+    Try: JaxBackend(debug=False)
+
+BACKEND.set_platform("tpu")
+DeviceNotFoundError: no device 'tpu' on backend 'jax'.
+    present  cpu:0
+    Try: backend.set_platform("cpu:0")
+
+BACKEND.ones(2, dtype="float64")
+UnknownOptionError: JAX creates arrays of float64 only in its x64 mode, which is off.
+    because  JAX uses 32 bits by default, and would truncate these
+    Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; otherwise dtype="float32"
+
+BACKEND.array(["a", "b"])
+UnknownOptionError: cannot convert the value to an array.
+    given  ['a', 'b']
+    needs  numbers, or nested lists of numbers of equal lengths
+    Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
+
+BACKEND.matmul(BACKEND.ones(3, 4), BACKEND.ones(3, 4))
+ShapeError: matmul does not accept these arguments.
+    given    (3, 4) float32, (3, 4) float32
+    because  dot_general requires contracting dimensions to have the same shape, got (4,) and (3,).
+    Try: help(backend.matmul)
+
+BACKEND.cross_entropy(BACKEND.ones(3, 4), BACKEND.ones(3))
+ShapeError: cross_entropy does not accept targets of shape (3,) float32.
+    logits  (3, 4) float32
+    needs   (3,) integers, or (3, 4) probabilities
+    Try: backend.array(labels, dtype="int32")
+"""
 
 
-@pytest.mark.parametrize(("call", "text"), CASES)
-def test_message(call, text):
-    with pytest.raises(MithrilError) as error:
-        call()
-    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+@pytest.mark.parametrize(("code", "message"), read_transcript(CASES))
+def test_message(code, message):
+    assert message_of(code, globals()) == message
 
 
 def test_stages_use_the_options():

@@ -17,7 +17,7 @@ from jax.extend.core import Primitive
 from jax_programs import spec
 
 import mithril_nb as ml
-from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.cost.counting import forget_analytic, is_in_programs
 from mithril_nb.cost.formulas.rules import USER_RULES
 from mithril_nb.errors import UnknownOptionError

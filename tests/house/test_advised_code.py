@@ -17,7 +17,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "compilation/launch/launcher.py:_ranks",
         "compilation/launch/launcher.py:_ranks#2",
         "compilation/launch/launcher.py:_ranks#3",
-        "compilation/launch/launcher.py:_ranks#4",
         "compilation/launch/launcher.py:failure",
         "compilation/launch/launcher.py:late",
         "train/prepare.py:spread",
@@ -44,7 +43,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "ui/session/commands.py:problem_of",
         "stages/transforms/stepping.py:TransformSteps._problem",
         "train/checkpoints/saver.py:Saver._write",
-        "train/run/failure.py:problem_of",
+        "train/run/loop.py:problem_of",
         "train/run/observers.py:Observers._call",
     ),
     "measures for seconds": (

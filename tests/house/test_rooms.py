@@ -157,7 +157,7 @@ def test_imports_run_one_way() -> None:
 def test_only_the_doors_change_their_names_on_demand() -> None:
     """`globals()` and `singledispatch` would hide imports from this test."""
     hidden = {"globals", "singledispatch", "singledispatchmethod"}
-    in_one_room = {"mithril_nb.train.trainable"}  # logical.py beside it registers the kinds of models
+    in_one_room = {"mithril_nb.train.trainable"}  # it registers the kinds of models itself
     used = {
         module_of(path)
         for path in python_files()

@@ -279,7 +279,7 @@ def program(document: str, number: int, mended: bool) -> str:
 
 START = """
 import warnings
-from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.backends.backend import MithrilWarning
 warnings.simplefilter("error")
 warnings.simplefilter("always", MithrilWarning)
 """

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax_programs import spec
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.errors import CostBoundError, StageUnavailableError
@@ -47,10 +48,8 @@ def test_costs_are_checked_without_a_source(kind: str) -> None:
 
 def test_costs_of_symbolic_sizes_fail_with_working_advice() -> None:
     (batch,) = jax.export.symbolic_shape("batch")
-    with pytest.raises(StageUnavailableError) as caught:
-        ml.inspect(jax.export.export(jax.jit(step))(spec(batch, 4), spec(4, 8))).cost()
-    assert str(caught.value) == (
-        "program 'step' has no lowered costs.\n"
+    assert message_of(lambda: ml.inspect(jax.export.export(jax.jit(step))(spec(batch, 4), spec(4, 8))).cost()) == (
+        "StageUnavailableError: program 'step' has no lowered costs.\n"
         "    reason  XLA needs a number for each size, and has none for batch\n"
         '    Try: inspection.stage("stablehlo")  # the first stage of this program'
     )
@@ -83,10 +82,8 @@ def test_results_are_those_of_the_function() -> None:
 
 
 def test_a_given_program_does_not_change_its_arguments() -> None:
-    with pytest.raises(StageUnavailableError) as caught:
-        ml.inspect(lowered()).altered(lambda args: args)
-    assert str(caught.value) == (
-        "program 'step' has no jaxpr.\n"
+    assert message_of(lambda: ml.inspect(lowered()).altered(lambda args: args)) == (
+        "StageUnavailableError: program 'step' has no jaxpr.\n"
         "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
         '    Try: inspection.stage("stablehlo")  # the first stage of this program'
     )

@@ -85,7 +85,7 @@ def test_unreadable_files_are_rejected(tmp_path: Path, monkeypatch: pytest.Monke
     assert refused(Path("/dev/null")) == (
         "cannot inspect '/dev/null': it is not a regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
     )
-    monkeypatch.setattr("mithril_nb.targets.kinds.given.LARGEST_BYTES", 1)
+    monkeypatch.setattr("mithril_nb.targets.given.LARGEST_BYTES", 1)
     assert refused("empty.hlo") == (
         "cannot inspect 'empty.hlo': it is too large.\n"
         "    bytes  2\n"

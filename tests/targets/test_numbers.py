@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
+from transcript import message_of, read_transcript
 
 import mithril_nb as ml
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
 ROW = jax.ShapeDtypeStruct((5,), "float32")
@@ -102,47 +103,38 @@ def test_container_of_arrays_and_numbers_becomes_a_constant() -> None:
     assert str(caught.value).endswith("Try: ml.inspect(lambda x: repeated(params, x), x)")
 
 
-REFUSED = {
-    "a module": (
-        lambda: ml.inspect(Nnx(), X, count=2, static_argnames="count"),
-        """'Nnx' takes no static_argnames=.
+REFUSED = """
+ml.inspect(Nnx(), X, count=2, static_argnames="count")
+UnknownOptionError: 'Nnx' takes no static_argnames=.
     static_argnames= is for  functions: numbers that a module receives are static
-    Try: ml.inspect(module, x)""",
-    ),
-    "a model": (
-        lambda: ml.inspect(ml.models.Linear(3), X, static_argnums=0),
-        """'Linear' takes no static_argnums=.
+    Try: ml.inspect(module, x)
+
+ml.inspect(ml.models.Linear(3), X, static_argnums=0)
+UnknownOptionError: 'Linear' takes no static_argnums=.
     static_argnums= is for  functions: numbers that a module receives are static
-    Try: ml.inspect(model, input)""",
-    ),
-    "a jitted function": (
-        lambda: ml.inspect(jax.jit(lambda x, n: x[:n]), ROW, 2, static_argnames="n"),
-        """'<lambda>' is jitted: its own jax.jit declares what is static.
+    Try: ml.inspect(model, input)
+
+ml.inspect(jax.jit(lambda x, n: x[:n]), ROW, 2, static_argnames="n")
+UnknownOptionError: '<lambda>' is jitted: its own jax.jit declares what is static.
     given  static_argnames='n'
-    Try: ml.inspect(jax.jit(f.__wrapped__, static_argnames='n'), x, n)""",
-    ),
-    "a name that there is not": (
-        lambda: ml.inspect(lambda x, n: x[:n], ROW, 2, static_argnames="m"),
-        """jax.jit rejects static_argnames='m' for '<lambda>'.
+    Try: ml.inspect(jax.jit(f.__wrapped__, static_argnames='n'), x, n)
+
+ml.inspect(lambda x, n: x[:n], ROW, 2, static_argnames="m")
+UnknownOptionError: jax.jit rejects static_argnames='m' for '<lambda>'.
     because    Jitted function has invalid argnames {'m'} in static_argnames. Function does not take these args.
     arguments  x, n
-    Try: static_argnames='n'""",
-    ),
-    "a list": (
-        lambda: ml.inspect(lambda x, sizes: x.reshape(sizes), ROW, [5, 1], static_argnames="sizes"),
-        """jax.jit rejects 'sizes' of '<lambda>' as a static argument: it is not hashable.
+    Try: static_argnames='n'
+
+ml.inspect(lambda x, sizes: x.reshape(sizes), ROW, [5, 1], static_argnames="sizes")
+UnknownOptionError: jax.jit rejects 'sizes' of '<lambda>' as a static argument: it is not hashable.
     given  sizes=[5, 1]
-    Try: ml.inspect(lambda x: f(x, [5, 1]), x)""",
-    ),
-}
+    Try: ml.inspect(lambda x: f(x, [5, 1]), x)
+"""
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_unknown_static_arguments_are_rejected(what: str) -> None:
-    inspect, text = REFUSED[what]
-    with pytest.raises(UnknownOptionError) as caught:
-        inspect()
-    assert str(caught.value) == text
+@pytest.mark.parametrize(("code", "message"), read_transcript(REFUSED))
+def test_unknown_static_arguments_are_rejected(code: str, message: str) -> None:
+    assert message_of(code, globals()) == message
 
 
 def test_functions_that_forward_options_accept_static_arguments() -> None:

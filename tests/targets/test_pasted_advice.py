@@ -16,7 +16,7 @@ from flax import nnx
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import GPT, Add, Linear
-from mithril_nb.targets.option_checks import OPTIONS
+from mithril_nb.targets.entry_point import OPTIONS
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
 P = {"w": jax.ShapeDtypeStruct((5, 3), "float32")}

@@ -22,6 +22,7 @@ from process import EIGHT_DEVICES
 from random_calls import random_call
 from same_as_jit import differences
 from stress import is_long
+from transcript import message_of, read_transcript
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
@@ -285,66 +286,56 @@ def first_of(count: int, /, x: Any) -> Any:
     return x[:count] if count > 1 else x
 
 
-NEEDED = {
-    "an axis": (
-        lambda: ml.inspect(jnp.sum, X, axis=0),
-        """'sum' needs the value of 'axis', which jax.jit traces as an array without a value.
+NEEDED = """
+ml.inspect(jnp.sum, X, axis=0)
+StageUnavailableError: 'sum' needs the value of 'axis', which jax.jit traces as an array without a value.
     given    axis=0
     because  ConcretizationTypeError
-    Try: ml.inspect(jax.numpy.sum, a, axis=0, static_argnames="axis")""",
-    ),
-    "one of two numbers": (
-        lambda: ml.inspect(repeated, X, 3, 2.0),
-        """'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
+    Try: ml.inspect(jax.numpy.sum, a, axis=0, static_argnames="axis")
+
+ml.inspect(repeated, X, 3, 2.0)
+StageUnavailableError: 'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
     given    count=3
     because  TracerIntegerConversionError
-    Try: ml.inspect(repeated, x, 3, 2.0, static_argnames="count")""",
-    ),
-    "a place that has no name": (
-        lambda: ml.inspect(first_of, 2, X),
-        """'first_of' needs the value of 'count', which jax.jit traces as an array without a value.
+    Try: ml.inspect(repeated, x, 3, 2.0, static_argnames="count")
+
+ml.inspect(first_of, 2, X)
+StageUnavailableError: 'first_of' needs the value of 'count', which jax.jit traces as an array without a value.
     given    count=2
     because  TracerBoolConversionError
-    Try: ml.inspect(first_of, 2, x, static_argnums=0)""",
-    ),
-    "a tuple": (
-        lambda: ml.inspect(jnp.zeros, (4, 64)),
-        """'zeros' needs the value of 'shape', which jax.jit traces as an array without a value.
+    Try: ml.inspect(first_of, 2, x, static_argnums=0)
+
+ml.inspect(jnp.zeros, (4, 64))
+StageUnavailableError: 'zeros' needs the value of 'shape', which jax.jit traces as an array without a value.
     given    shape=(4, 64)
     because  TypeError
-    Try: ml.inspect(jax.numpy.zeros, (4, 64), static_argnames="shape")""",
-    ),
-    "a container": (
-        lambda: ml.inspect(repeated_by, X, {"count": 3, "scale": 2.0}),
-        """'repeated_by' needs the value of 'config', which jax.jit traces as an array without a value.
+    Try: ml.inspect(jax.numpy.zeros, (4, 64), static_argnames="shape")
+
+ml.inspect(repeated_by, X, {"count": 3, "scale": 2.0})
+StageUnavailableError: 'repeated_by' needs the value of 'config', which jax.jit traces as an array without a value.
     given    config={'count': 3, 'scale': 2.0}
     because  TracerIntegerConversionError
-    Try: ml.inspect(lambda x: repeated_by(x, {'count': 3, 'scale': 2.0}), x)""",
-    ),
-    "a jitted function": (
-        lambda: ml.inspect(jax.jit(repeated), X, 3),
-        """'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
+    Try: ml.inspect(lambda x: repeated_by(x, {'count': 3, 'scale': 2.0}), x)
+
+ml.inspect(jax.jit(repeated), X, 3)
+StageUnavailableError: 'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
     given    count=3
     because  TracerIntegerConversionError
-    Try: ml.inspect(jax.jit(repeated.__wrapped__, static_argnames="count"), x, 3)""",
-    ),
-    "a number that is too large": (
-        lambda: ml.inspect(lambda x, n: x * (n % 7), X, 2**40),
-        """'<lambda>' needs the value of 'n', which jax.jit traces as an array without a value.
+    Try: ml.inspect(jax.jit(repeated.__wrapped__, static_argnames="count"), x, 3)
+
+ml.inspect(lambda x, n: x * (n % 7), X, 2**40)
+StageUnavailableError: '<lambda>' needs the value of 'n', which jax.jit traces as an array without a value.
     given    n=1099511627776
     because  OverflowError
-    Try: ml.inspect(f, x, 1099511627776, static_argnames="n")""",
-    ),
-}
+    Try: ml.inspect(f, x, 1099511627776, static_argnames="n")
+"""
 
 
-@pytest.mark.parametrize("what", NEEDED)
-def test_a_number_that_python_needs_is_named(what: str) -> None:
-    inspect, text = NEEDED[what]
-    with pytest.raises(StageUnavailableError) as caught:
-        inspect().cost()
+@pytest.mark.parametrize(("code", "message"), read_transcript(NEEDED))
+def test_a_number_that_python_needs_is_named(code: str, message: str) -> None:
     # JAX's wording differs between releases.
-    assert re.sub(r"(    because  \w+): .{8,80}\n", r"\1\n", str(caught.value)) == text
+    found = re.sub(r"(    because  \w+): .{8,80}\n", r"\1\n", message_of(f"{code}.cost()", globals()))
+    assert found == message
 
 
 def test_other_trace_failures_are_reported_unchanged() -> None:

@@ -16,42 +16,42 @@ CASES = {
         scaled, x = lambda scale, x: scale * x, jnp.ones(3); f = scaled
         ml.inspect(scaled, scale=2.0)
         """,
-    "targets/kinds/given.py:_inspect": """
+    "targets/given.py:inspect_given_program": """
         f, x = jnp.tanh, jnp.ones(3)
         lowered = jax.jit(f).lower(x)
         ml.inspect(lowered, x)
         """,
-    "targets/kinds/given.py:_refused": """
+    "targets/given.py:_refused": """
         import pathlib
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect("step.mlir")
         """,
-    "targets/kinds/given.py:_refused | HLO": """
+    "targets/given.py:_refused | HLO": """
         import pathlib
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect(pathlib.Path("step.hlo"))
         """,
-    "targets/kinds/given.py:_refused | bytes": """
+    "targets/given.py:_refused | bytes": """
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect(b"a note")
         """,
-    "targets/kinds/given.py:_refused | folder": """
+    "targets/given.py:_refused | folder": """
         import pathlib
         f, x = jnp.tanh, jnp.ones(3)
         ml.inspect(pathlib.Path("."))
         """,
-    "targets/kinds/kind.py:training_of": """
+    "targets/kinds.py:training_of": """
         ml.inspect(Linear(3), jnp.ones((2, 3)), program="train_stp")
         """,
-    "targets/libraries/modules.py:foreign": f"""{MODULE}
+    "targets/library_modules.py:foreign": f"""{MODULE}
         module = eqx.nn.Sequential([eqx.nn.Lambda(jnp.tanh)])
         ml.inspect(module, x, variables={{}})
         """,
-    "targets/libraries/modules.py:_check_called": f"""{MODULE}
+    "targets/library_modules.py:_check_called": f"""{MODULE}
         ml.inspect(eqx.filter_jit(eqx.filter_vmap(module)), x, optimizer="adam")
         # Try: ml.inspect({{}}, x, optimizer="adam").cost()
         """,
-    "targets/options.py:refuse_misspelt": """
+    "targets/unsupported.py:refuse_misspelt": """
         ml.assert_cost(Linear(3), jnp.ones((2, 3)), flop=1_000_000)
         # Try: ml.assert_cost(Linear(3), jnp.ones((2, 3)), {})
         """,
@@ -122,13 +122,13 @@ CASES = {
         function = jax.vmap(both)
         ml.inspect(function, x, optimizer="adam")
         """,
-    "targets/results.py:checked_result": """
+    "targets/arrays.py:checked_result": """
         function, x = lambda x: (row.sum() for row in x), jnp.ones((2, 3))
         ml.inspect(function, x).cost()
         # Try: def function(x): {}\\nml.inspect(function, x).cost()
         # ...: (row.sum() for row in x)
         """,
-    "targets/results.py:checked_result#2": """
+    "targets/arrays.py:checked_result#2": """
         ml.inspect(lambda x: "text", jnp.ones(3)).cost()
         # Try: ml.inspect(lambda x: (x, x + 1), jnp.ones(3)).cost()
         """,
@@ -165,31 +165,31 @@ CASES = {
         ml.inspect(f, params, x).cost()
         # Try: {}.cost()
         """,
-    "targets/sizes.py:check_sizes": """
+    "targets/arrays.py:check_sizes": """
         x = jax.ShapeDtypeStruct(("B", 4), "float32")
         ml.inspect(jnp.tanh, x)
         # Try: {}
         """,
-    "targets/sizes.py:check_sizes | a fraction": """
+    "targets/arrays.py:check_sizes | a fraction": """
         x = jax.ShapeDtypeStruct((32 / 2, 4), "float32")
         ml.inspect(jnp.tanh, x)
         # Try: ml.inspect(jnp.tanh, {}).cost()
         """,
-    "targets/sizes.py:no_array": """
+    "targets/arrays.py:no_array": """
         ml.inspect(jnp.tanh, (4, 64)).cost()
         # Try: ml.inspect(jnp.tanh, {}).cost()
         """,
-    "targets/texts.py:no_array_but_text": """
+    "targets/constants.py:no_array_but_text": """
         f = lambda x: x.sum()
         ml.inspect(f, "f32[3,4]").cost()
         # Try: {}.cost()
         """,
-    "targets/texts.py:no_array_but_text | no type": """
+    "targets/constants.py:no_array_but_text | no type": """
         f = lambda x: x.sum()
         ml.inspect(f, "3 by 4").cost()
         # Try: ml.inspect(f, {}).cost()
         """,
-    "targets/texts.py:no_array_but_text | a module": f"""{MODULE}
+    "targets/constants.py:no_array_but_text | a module": f"""{MODULE}
         module = eqx.nn.Linear(5, 3, key=jax.random.key(0))
         ml.inspect(module, "f32[5]").cost()
         """,
@@ -197,10 +197,10 @@ CASES = {
         model = Linear(3)
         ml.inspect(model, "f32[4,5]")
         """,
-    "targets/option_checks.py:_refuse": "ml.inspect(jnp.sum, jnp.ones(3), kwargs=[0])",
-    "targets/option_checks.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",
-    "targets/option_checks.py:_refuse | a device": 'ml.inspect(jnp.sum, jnp.ones(3), device="cpu")',
-    "targets/option_checks.py:_refuse | options of XLA": "ml.inspect(jnp.sum, jnp.ones(3), compiler_options=[0])",
+    "targets/entry_point.py:_refuse": "ml.inspect(jnp.sum, jnp.ones(3), kwargs=[0])",
+    "targets/entry_point.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",
+    "targets/entry_point.py:_refuse | a device": 'ml.inspect(jnp.sum, jnp.ones(3), device="cpu")',
+    "targets/entry_point.py:_refuse | options of XLA": "ml.inspect(jnp.sum, jnp.ones(3), compiler_options=[0])",
     "targets/symbolic.py:_explaining_failure": """
         ml.inspect(Glu(), shapes={"input": [2, "s"]}).cost()
         # Try: ml.inspect(Glu(), shapes={"input": [2, 4]}).cost()
@@ -209,11 +209,11 @@ CASES = {
         ml.inspect(Add(), shapes={"left": ["batch", 4]})
         # Try: ml.inspect(Add(), shapes={"left": ["batch", 4], "right": [4]})
         """,
-    "targets/kinds/traced.py:without_trace": """
+    "targets/given.py:without_trace": """
         traced = jax.jit(jnp.tanh).trace(jnp.ones(3))
         ml.inspect(traced, jnp.ones(4))
         """,
-    "targets/kinds/traced.py:_refuse_shardings": """
+    "targets/given.py:_refuse_shardings": """
         f, x, sharding = jnp.tanh, jnp.ones(8), jax.sharding.NamedSharding(jax.sharding.Mesh(jax.devices()[:1], "i"), jax.sharding.PartitionSpec("i"))
         ml.inspect(jax.jit(f, in_shardings=sharding).trace(x))
         # ...: sharding

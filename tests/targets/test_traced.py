@@ -1,4 +1,4 @@
-"""Traced programs are inspected like the functions that they were traced from."""
+"""Programs that JAX has traced already, and targets of a new kind; other targets keep their kinds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax_programs import spec
+from transcript import message_of
 
+import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.targets import inspect
+from mithril_nb.targets import inspect, kinds
+from mithril_nb.targets.kinds import TargetCall, TargetKind, kind_of, register_kind
 
 
 def layer(params: Any, x: Any, *, scale: Any) -> Any:
@@ -105,10 +108,8 @@ def test_names_that_python_does_not_allow() -> None:
 
 def test_other_arguments_are_refused() -> None:
     traced = jax.jit(jnp.dot).trace(spec(2, 3), spec(3))
-    with pytest.raises(UnknownOptionError) as caught:
-        inspect(traced, spec(4, 3), spec(3))
-    assert str(caught.value) == (
-        "program 'dot' was traced with other arguments.\n"
+    assert message_of(lambda: inspect(traced, spec(4, 3), spec(3))) == (
+        "UnknownOptionError: program 'dot' was traced with other arguments.\n"
         "    traced with  float32[2, 3], float32[3]\n"
         "    given        float32[4, 3], float32[3]\n"
         "    Try: ml.inspect(traced)  # with its own arguments; for others, trace it with them"
@@ -118,12 +119,60 @@ def test_other_arguments_are_refused() -> None:
 def test_shardings_that_a_trace_does_not_hand_on_are_refused() -> None:
     mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))
     sharding = NamedSharding(mesh, PartitionSpec("d"))
-    with pytest.raises(UnknownOptionError) as caught:
-        inspect(jax.jit(jnp.tanh, in_shardings=sharding).trace(spec(8)))
-    assert str(caught.value) == (
-        "program 'tanh' was traced with shardings, which are not in its equations.\n"
+    assert message_of(lambda: inspect(jax.jit(jnp.tanh, in_shardings=sharding).trace(spec(8)))) == (
+        "UnknownOptionError: program 'tanh' was traced with shardings, which are not in its equations.\n"
         "    needs  the function that was traced, with its shardings\n"
         "    Try: ml.inspect(jax.jit(f, in_shardings=...), x)  # with the function itself"
     )
     with pytest.raises(UnknownOptionError, match="was traced with shardings"):
         inspect(jax.jit(jnp.tanh).trace(jax.device_put(jnp.ones(8), sharding)))
+
+
+class Scale:
+    """A layer of a library that mithril_nb does not include."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def apply(self, x: jax.Array) -> jax.Array:
+        return self.factor * x
+
+
+@pytest.fixture
+def scales(monkeypatch: pytest.MonkeyPatch) -> TargetKind:
+    monkeypatch.setattr(kinds, "_KINDS", list(kinds._KINDS))
+    kind = TargetKind(
+        "scales",
+        lambda call: isinstance(call.target, Scale),
+        lambda call: ml.inspect(call.target.apply, *call.args, name=call.options["name"]),
+    )
+    register_kind(kind)
+    return kind
+
+
+def test_a_registered_kind_builds_the_inspection(scales: TargetKind) -> None:
+    inspection = ml.inspect(Scale(2.0), jnp.ones(3), name="doubled")
+    assert inspection.name == "doubled"
+    assert inspection.cost().total.flops == 3
+
+
+def test_without_its_kind_the_target_is_refused() -> None:
+    with pytest.raises(ml.errors.UnknownOptionError, match="cannot inspect <"):
+        ml.inspect(Scale(2.0), jnp.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("module @f {}", "lowered and compiled programs"),
+        (ml.models.Linear(3), "models of mithril_nb"),
+        (jnp.sin, "functions"),
+        (jax.jit(jnp.sin), "functions"),
+        ("sin", None),
+        (dict, None),
+    ],
+)
+def test_built_in_kinds_keep_their_targets(scales: TargetKind, target: object, name: str | None) -> None:
+    options = dict.fromkeys(("program", "loss", "optimizer"))
+    found = kind_of(TargetCall(target, (), {}, options))
+    assert (found and found.name) == name

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 import pytest
+from transcript import message_of
 
 import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, UnknownOptionError
@@ -21,11 +22,8 @@ from tests.train.resuming import resumed
 
 
 def test_folder_with_checkpoints_needs_resume(small, blobs, two):
-    with pytest.raises(CheckpointError) as caught:
-        fit(small, blobs, checkpoint=two)
-    assert (
-        str(caught.value)
-        == f"""the folder already holds checkpoints of a run.
+    assert message_of(lambda: fit(small, blobs, checkpoint=two)) == (
+        f"""CheckpointError: the folder already holds checkpoints of a run.
     folder  {two}
     latest  step-0000000008.safetensors
     Try: resume=True  # or another folder for this run"""
@@ -34,11 +32,8 @@ def test_folder_with_checkpoints_needs_resume(small, blobs, two):
 
 def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
     x, y = blobs
-    with pytest.raises(CheckpointError) as caught:
-        resumed(small, (x[:50], y[:50]), two, seed=1)
-    assert (
-        str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
+    assert message_of(lambda: resumed(small, (x[:50], y[:50]), two, seed=1)) == (
+        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder   {two}
     samples  60 in the checkpoint, 50 here
     seed     0 in the checkpoint, 1 here
@@ -48,11 +43,10 @@ def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
 
 def test_other_data_or_params_are_rejected(small, blobs, two):
     x, y = blobs
-    with pytest.raises(CheckpointError) as caught:
-        resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
-    assert (
-        str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
+    assert message_of(
+        lambda: resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
+    ) == (
+        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder  {two}
     data    the run began with other samples
     params  the run began with other params
@@ -67,11 +61,8 @@ def test_other_data_or_params_are_rejected(small, blobs, two):
 
 
 def test_checkpoint_of_another_model_is_rejected(mlp, blobs, two):
-    with pytest.raises(CheckpointError) as caught:
-        resumed(mlp(4, 9, 3), blobs, two)
-    assert (
-        str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' belongs to another model or optimizer.
+    assert message_of(lambda: resumed(mlp(4, 9, 3), blobs, two)) == (
+        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another model or optimizer.
     folder  {two}
     has     opt_state[0].mu['linear_0.bias']: (8,) float32, the model needs (9,) float32
     has     opt_state[0].mu['linear_0.weight']: (4, 8) float32, the model needs (4, 9) float32
@@ -83,11 +74,10 @@ def test_checkpoint_of_another_model_is_rejected(mlp, blobs, two):
 
 
 def test_other_optimizer_is_rejected(small, blobs, two):
-    with pytest.raises(CheckpointError) as caught:
-        resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
-    assert (
-        str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' belongs to another run.
+    assert message_of(
+        lambda: resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
+    ) == (
+        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder     {two}
     optimizer  'adam' in the checkpoint, '<lambda>' here
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
@@ -98,11 +88,8 @@ def test_other_optimizer_is_rejected(small, blobs, two):
 def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
     options = {"epochs": 1, "batch_size": 16, "checkpoint": tmp_path}
     fit(Model() + Linear(8) + then + Linear(3), blobs, **options).wait()
-    with pytest.raises(CheckpointError) as caught:
-        fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)
-    assert (
-        str(caught.value)
-        == f"""checkpoint 'step-0000000004.safetensors' belongs to another run.
+    assert message_of(lambda: fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)) == (
+        f"""CheckpointError: checkpoint 'step-0000000004.safetensors' belongs to another run.
     folder  {tmp_path}
     model   the run trained another model with params of the same shapes
     Try: the same model, data and options as before; or checkpoint="another-folder"."""
@@ -112,11 +99,8 @@ def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
 
 
 def test_fewer_epochs_than_trained_are_rejected(small, blobs, two):
-    with pytest.raises(CheckpointError) as caught:
-        resumed(small, blobs, two, epochs=1)
-    assert (
-        str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is past the last step of this run.
+    assert message_of(lambda: resumed(small, blobs, two, epochs=1)) == (
+        f"""CheckpointError: checkpoint 'step-0000000008.safetensors' is past the last step of this run.
     folder      {two}
     checkpoint  step 8
     this run    4 steps, epochs=1
@@ -144,22 +128,16 @@ def test_invalid_options_are_rejected(message):
 
 
 def test_resume_without_folder_is_rejected(small, blobs):
-    with pytest.raises(UnknownOptionError) as caught:
-        fit(small, blobs, resume=True)
-    assert (
-        str(caught.value)
-        == """resume=True needs a checkpoint folder.
+    assert message_of(lambda: fit(small, blobs, resume=True)) == (
+        """UnknownOptionError: resume=True needs a checkpoint folder.
     Try: ml.fit(model, data, checkpoint="runs/digits", resume=True)"""
     )
 
 
 def test_folder_creation_failure_is_reported(small, blobs, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(CheckpointError) as caught:
-        fit(small, blobs, checkpoint=tmp_path / "file" / "runs")
-    assert (
-        str(caught.value)
-        == f"""the folder for checkpoints cannot be created.
+    assert message_of(lambda: fit(small, blobs, checkpoint=tmp_path / "file" / "runs")) == (
+        f"""CheckpointError: the folder for checkpoints cannot be created.
     folder   {tmp_path / "file" / "runs"}
     because  Not a directory
     Try: ml.fit(model, data, checkpoint="runs/digits")"""

@@ -12,7 +12,7 @@ import pytest
 
 from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
 from mithril_nb.train import fit
-from mithril_nb.train.run.failure import problem_of
+from mithril_nb.train.run.loop import problem_of
 from mithril_nb.train.run.state import State
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train import TrainingEvent, fit
-from mithril_nb.train.batches import batches
+from mithril_nb.train.data import batches
 
 
 def same(left: dict[str, Any], right: dict[str, Any], tolerance: float = 1e-6) -> None:

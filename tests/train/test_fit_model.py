@@ -1,4 +1,4 @@
-"""fit on models of this package, compiled or not."""
+"""fit on models of this package, compiled or not, and on one of several outputs."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from transcript import message_of
 
 import mithril_nb as ml
-from mithril_nb.errors import DataError, UnknownOptionError
-from mithril_nb.models import Dropout, Linear, Model, Relu
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import Dropout, IOKey, Linear, Model, Relu
 from mithril_nb.train import Trainable, fit, programs
 
 
@@ -62,10 +63,8 @@ def test_programs_of_a_physical_model() -> None:
 
 
 def test_untrainable_values_are_rejected() -> None:
-    with pytest.raises(UnknownOptionError) as caught:
-        fit("mlp", (np.zeros((4, 2)), np.zeros(4, int)))
-    assert str(caught.value) == (
-        "cannot train a value of type 'str'.\n"
+    assert message_of(lambda: fit("mlp", (np.zeros((4, 2)), np.zeros(4, int)))) == (
+        "UnknownOptionError: cannot train a value of type 'str'.\n"
         "    lacks  forward, randomize_params, input_names\n"
         '    Try: ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)'
     )
@@ -112,10 +111,8 @@ def test_unjitted_model_trains_op_by_op(blobs: Any) -> None:
 def test_other_backend_is_rejected(blobs: Any) -> None:
     pm = ml.compile(Linear(3), ml.JaxBackend(), shapes={"input": ["batch", 4]})
     assert fit(pm, blobs, backend=pm.backend, epochs=1).wait().state == "done"
-    with pytest.raises(UnknownOptionError) as caught:
-        fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))
-    assert str(caught.value) == (
-        "backend= has no effect on a model that is already compiled.\n"
+    assert message_of(lambda: fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))) == (
+        "UnknownOptionError: backend= has no effect on a model that is already compiled.\n"
         f"    backend  {ml.JaxBackend(dtype='float16')!r}\n"
         f"    model    PhysicalModel for {pm.backend!r}\n"
         "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend="
@@ -138,11 +135,47 @@ def test_16_bit_floats_train_like_float32(blobs: Any, dtype: str) -> None:
 def test_image_data(digits: Any) -> None:
     (x, y), _ = digits
     pm = ml.compile(classifier(), shapes={"input": [32, 64]})
-    with pytest.raises(DataError) as caught:
-        fit(pm, (x.reshape(-1, 8, 8), y))
-    assert str(caught.value) == (
-        "data: input 'input' does not have the shape of the model's input.\n"
+    assert message_of(lambda: fit(pm, (x.reshape(-1, 8, 8), y))) == (
+        "DataError: data: input 'input' does not have the shape of the model's input.\n"
         "    data   (1437, 8, 8) float32\n"
         "    model  (32, 64) float32\n"
         "    Try: x.reshape(len(x), 64)"
     )
+
+
+def two_outputs() -> Model:
+    model = Model()
+    model |= Linear(4, name="first")(input="x", output=IOKey("first_out"))
+    model |= Linear(3, name="head")(input="x", output=IOKey("logits"))
+    return model
+
+
+RNG = np.random.default_rng(0)
+DATA = RNG.normal(size=(64, 5)).astype("float32"), RNG.integers(0, 3, 64)
+
+
+def test_loss_takes_the_named_output():
+    run = ml.fit(two_outputs(), DATA, output="logits", epochs=2, batch_size=16)
+    start = {name: np.asarray(value) for name, value in run.params.items()}
+    run.wait()
+    assert len(run.history["accuracy"]) == 8
+    for name, before in start.items():
+        assert np.array_equal(before, run.params[name]) == name.startswith("first."), name
+
+
+@pytest.mark.parametrize("output", ["logit", 3, ["logits"], ""])
+def test_unknown_output_is_rejected(output):
+    assert message_of(lambda: ml.fit(two_outputs(), DATA, output=output, batch_size=16)) == (
+        f"UnknownOptionError: the model has no output {output!r}.\n"
+        "    outputs  'first_out', 'logits'\n    Try: output=\"logits\""
+    )
+
+
+def test_naming_the_only_output_keeps_checkpoints_valid(tmp_path):
+    model = Model() | Linear(3, name="head")(input="x", output=IOKey("logits"))
+    options = {"batch_size": 16, "checkpoint": tmp_path, "resume": True}
+    ml.fit(model, DATA, epochs=1, **options).wait()
+    named = ml.fit(model, DATA, epochs=2, output="logits", **options)
+    assert named.step == 4
+    named.wait()
+    assert ml.fit(model, DATA, epochs=2, **options).step == 8

@@ -16,6 +16,7 @@ import threading
 import time
 
 import pytest
+from transcript import message_of
 from waiting import until
 
 from mithril_nb.errors import CheckpointError
@@ -126,11 +127,8 @@ def test_a_step_that_raises_unlocks(mlp, blobs, tmp_path):
 
 def test_folder_that_cannot_be_locked_is_rejected(small, blobs, tmp_path):
     (tmp_path / NAME).mkdir()
-    with pytest.raises(CheckpointError) as caught:
-        fit(small, blobs, checkpoint=tmp_path)
-    assert (
-        str(caught.value)
-        == f"""the folder for checkpoints cannot be locked.
+    assert message_of(lambda: fit(small, blobs, checkpoint=tmp_path)) == (
+        f"""CheckpointError: the folder for checkpoints cannot be locked.
     folder   {tmp_path}
     because  Is a directory
     Try: ml.fit(model, data, checkpoint="runs/digits")"""
@@ -142,11 +140,8 @@ def test_idle_run_does_not_lock_the_folder(small, blobs, tmp_path):
     idle, other = fit(small, blobs, **options), fit(small, blobs, **options)
     other.wait()
     before = [path.read_bytes() for path in checkpoints_in(tmp_path)]
-    with pytest.raises(CheckpointError) as caught:
-        idle.start().wait()
-    assert (
-        str(caught.value)
-        == f"""another run has written checkpoints in the folder of this one.
+    assert message_of(lambda: idle.start().wait()) == (
+        f"""CheckpointError: another run has written checkpoints in the folder of this one.
     folder  {tmp_path}
     latest  step-0000000008.safetensors
     Try: ml.fit(model, data, checkpoint={str(tmp_path)!r}, resume=True)  # continues from there"""

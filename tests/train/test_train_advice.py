@@ -38,11 +38,11 @@ CHECKPOINTS = {
     "train/checkpoints/saver.py:Checkpoints.__post_init__": f"""{DATA}
         ml.fit(model, data, checkpoint=3, **options)
         """,
-    "train/checkpoints/saver.py:Checkpoints.__post_init__#2": """
+    "backends/backend.py:check_count | checkpoints": """
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", keep=0)
         """,
-    "train/checkpoints/saver.py:Checkpoints.__post_init__#3": """
+    "train/checkpoints/saver.py:Checkpoints.__post_init__#2": """
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", every_s=-1)
         """,
@@ -141,24 +141,24 @@ DATA_CASES = {
         x[0, 0] = np.nan
         {FIT}
         """,
-    "train/targets.py:_labels + train/data.py:Problems.add": f"""{DATA}
+    "train/prepare.py:_labels + train/data.py:Problems.add": f"""{DATA}
         y = np.eye(3)[y]
         {FIT}
         """,
-    "train/targets.py:_labels#2": """
+    "train/prepare.py:_labels#2": """
         x, y, options = np.ones((6, 2, 4), "float32"), np.zeros((6, 2, 1, 1), int), dict(batch_size=3)
         ml.fit(Linear(3), (x, y), **options)
         """,
-    "train/targets.py:_labels#3": f"""{DATA}
+    "train/prepare.py:_labels#3": f"""{DATA}
         y = y / 2
         ml.fit(model, (x, y), loss="cross_entropy", **options)
         """,
-    "train/targets.py:_labels#4": f"""{DATA}
+    "train/prepare.py:_labels#4": f"""{DATA}
         y = y + 5
         {FIT}
         # Try: ml.fit(Linear(8), (x, y), **options)
         """,
-    "train/targets.py:_binary": f"""{DATA}
+    "train/prepare.py:_binary": f"""{DATA}
         y = np.array([[0.0], [3.0]] * 3)
         ml.fit(Linear(1), (x, y), loss="binary_cross_entropy", **options)
         """,
@@ -166,11 +166,11 @@ DATA_CASES = {
         model, x = Sequential(Embedding(5, 4), Mean(axis=1)), x.astype("int64") * 2**40
         {FIT}
         """,
-    "train/targets.py:_like_output": f"""{DATA}
+    "train/prepare.py:_like_output": f"""{DATA}
         y = np.ones((6, 1, 3))
         ml.fit(model, (x, y), loss="mean_squared_error", **options)
         """,
-    "train/targets.py:check_targets": """
+    "train/prepare.py:check_targets": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3)
         # Try: ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3, loss=lambda outputs, targets: outputs["a"].mean())
@@ -224,10 +224,10 @@ OPTIONS = {
     "train/optimizers.py:_transformation": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: rate["a"], **options)
         """,
-    "train/optimizers.py:_transformation#2": f"""{DATA}
+    "train/optimizers.py:_transformation | nothing": f"""{DATA}
         ml.fit(model, data, optimizer=lambda rate: None, **options)
         """,
-    "train/prepare.py:check_count": f"""{DATA}
+    "backends/backend.py:check_count": f"""{DATA}
         ml.fit(model, data, batch_size=0)
         # Try: ml.fit(model, (np.ones((20, 4)), np.zeros(20, int)), {{}})
         """,
@@ -265,7 +265,7 @@ OPTIONS = {
         model, data = Linear(3), (np.ones((64, 64)), np.zeros(64, int))
         ml.fit("mlp", data)
         """,
-    "train/run/failure.py:divergence": f"""{DATA}
+    "train/run/loop.py:TrainingLoop.divergence": f"""{DATA}
         run = ml.fit(model, (x, np.ones((6, 3))), loss="mean_squared_error", optimizer="sgd", learning_rate=4.0, batch_size=6, epochs=300)
         run.wait()
         # Try: run.wait(raises=False) if 0 else None; {{}}; run.wait()

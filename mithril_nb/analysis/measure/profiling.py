@@ -22,9 +22,8 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.entry_point import called_as
-from mithril_nb.targets.option_checks import check_forwarded_options
-from mithril_nb.targets.options import refuse_misspelt, takes_params
+from mithril_nb.targets.entry_point import called_as, check_options
+from mithril_nb.targets.unsupported import refuse_misspelt, takes_params
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
@@ -145,7 +144,7 @@ def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -
     """Return the inspection, and the given values in the order of its arguments."""
     if not isinstance(target, Inspection):
         with called_as("ml.profile"):
-            check_forwarded_options(options)
+            check_options(options)
         own = signatures.signature(targets.inspect).parameters
         named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
         if "params" in options and takes_params(target, args, named, options["params"]):

@@ -20,7 +20,7 @@ from mithril_nb.errors import ProfilingError, UnexpectedInputError
 from mithril_nb.inspection.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Input
-from mithril_nb.targets.results import NUMBERS
+from mithril_nb.targets.arrays import NUMBERS
 
 _MOST_NAMES = 4
 _SEED = 0

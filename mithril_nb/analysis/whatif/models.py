@@ -33,8 +33,8 @@ from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.shape_inference.infer import infer
 from mithril_nb.targets import inspect
+from mithril_nb.targets.entry_point import OPTIONS, options_written
 from mithril_nb.targets.mithril_models import compiled_for, given_specs
-from mithril_nb.targets.option_checks import OPTIONS, options_written
 
 _MOST_TRIED = 8
 """Most changes that are tried before one is suggested; each resolves the whole model."""

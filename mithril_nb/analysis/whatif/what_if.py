@@ -22,10 +22,9 @@ from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.calls import arguments_written, variable_of
-from mithril_nb.targets.entry_point import called_as, entry_point
+from mithril_nb.targets.entry_point import called_as, check_options, entry_point, options_written
 from mithril_nb.targets.mithril_models import is_mithril_model
-from mithril_nb.targets.option_checks import check_forwarded_options, options_written
-from mithril_nb.targets.options import has_argument
+from mithril_nb.targets.unsupported import has_argument
 
 COMPILED = "compiled"
 """The `way` of a change with XLA's figures."""
@@ -206,7 +205,7 @@ def subject_of(
     is_made = not args and shapes is None and is_function and not is_mithril_model(target)
     if not is_made and not isinstance(target, Inspection):
         _refuse_settings(target, args, {"shapes": shapes, **settings})
-        check_forwarded_options(settings)
+        check_options(settings)
     if is_mithril_model(target):
         return OwnModel(target, args, shapes, settings)
     if isinstance(target, Inspection):

@@ -15,10 +15,9 @@ from jax import export
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from mithril_nb.backends.backend import Backend, check_seed
+from mithril_nb.backends.backend import Backend, check_seed, notice
 from mithril_nb.backends.jax.devices import Device, make_mesh, mesh_shape, split_over
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS, operation_error
-from mithril_nb.backends.notices import notice
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 

@@ -16,13 +16,13 @@ from mithril_nb.backends.jax import custom, kernels
 from mithril_nb.backends.jax.arrays import ArrayMaker
 from mithril_nb.backends.jax.devices import (
     Device,
+    compiler_options,
     device_name,
     find_device,
     make_mesh,
     mesh_shape,
     place,
 )
-from mithril_nb.backends.jax.flags import compiler_options
 from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
 from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr

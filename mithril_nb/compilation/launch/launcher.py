@@ -13,8 +13,8 @@ from os import PathLike
 from pathlib import Path
 from types import FrameType
 
-from mithril_nb.compilation.launch.process_group import ProcessGroup, Worker
-from mithril_nb.compilation.launch.rank import Rank, free_address, own_environment
+from mithril_nb.backends.backend import check_count
+from mithril_nb.compilation.launch.process_group import ProcessGroup, Rank, Worker, free_address, own_environment
 from mithril_nb.errors import LaunchError, UnknownOptionError
 
 POLL_S = 0.05
@@ -136,9 +136,10 @@ def _ranks(
     start_timeout_s: float,
     peer_timeout_s: float,
 ) -> list[Rank]:
-    for name, value in (("processes", processes), ("devices", devices)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), f"{name}=2")
+    processes, devices = (
+        check_count("processes", processes, "processes=2"),
+        check_count("devices", devices, "devices=2"),
+    )
     for name, value in (("start_timeout_s", start_timeout_s), ("peer_timeout_s", peer_timeout_s)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
             raise UnknownOptionError(f"{name} must be a number of seconds.", (("got", repr(value)),), f"{name}=60")
@@ -169,12 +170,7 @@ LATE = 124
 
 
 def failure(workers: Sequence[Worker], count: int) -> LaunchError:
-    """Return the error for failed processes. Its status is the highest of theirs.
-
-    Args:
-        workers: The processes of this machine.
-        count: Number of processes on all machines.
-    """
+    """Return the error for failed processes. Its status is the highest of theirs."""
     failed = [worker for worker in workers if worker.has_failed]
     others = [worker for worker in workers if not worker.has_failed]
     numbers = ", ".join(str(worker.index) for worker in failed)

@@ -11,7 +11,7 @@ import threading
 import traceback
 from types import TracebackType
 
-from mithril_nb.compilation.launch.rank import Rank
+from mithril_nb.compilation.launch.process_group import Rank
 
 READY = b"ready"
 

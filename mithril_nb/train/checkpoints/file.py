@@ -1,7 +1,8 @@
 """One checkpoint in one file: arrays as safetensors, facts as JSON in its header. Reading it runs no code.
 
-A checksum covers every byte. The checksum of version 1 covered only the arrays, so a changed learning rate or step in
-the header goes unnoticed. Reading a checkpoint of version 1 therefore raises, and leaves the file alone.
+A checksum inside the file covers each byte, including the header: the header holds the SHA-256 of the file, computed
+with zeros instead of the SHA-256. The checksum of version 1 covered only the arrays, so a changed learning rate or step
+in the header goes unnoticed. Reading a checkpoint of version 1 therefore raises, and leaves the file alone.
 
 Why not orbax: it installs tensorstore and a dozen more packages for sharded, asynchronous writes to cloud storage, and
 its checkpoint is a folder of many files. A single file can be renamed into place, so it is complete or absent.
@@ -9,11 +10,12 @@ its checkpoint is a folder of many files. A single file can be renamed into plac
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +25,70 @@ from safetensors.numpy import save_file
 
 from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import CheckpointError
-from mithril_nb.train.checkpoints.checksum import NAME, ZEROS, is_sealed, seal
 from mithril_nb.train.processes import is_key
+
+NAME = "mithril_nb.sha256"
+"""Key of the checksum in the file's metadata. Do not change it: every version of a checkpoint uses it."""
+ZEROS = "0" * 64
+_MARK = f'"{NAME}":"'.encode()
+_LONGEST_HEADER = 100_000_000
+"""Longest header that safetensors reads, in bytes."""
+_CHUNK = 1 << 20
+
+
+def seal(path: Path) -> None:
+    """Replace the `ZEROS` in a file's metadata by the checksum.
+
+    Raises:
+        OSError: The file cannot be read or written.
+    """
+    place, _, total = _read(path)
+    assert place is not None, "the metadata lacks the checksum"
+    with open(path, "r+b") as file:
+        file.seek(place)
+        file.write(total)
+
+
+def is_sealed(path: Path) -> bool | None:
+    """Return whether a file is unchanged since `seal`; `None` if its header holds no checksum.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    place, stated, total = _read(path)
+    return None if place is None else stated == total
+
+
+def content_id(path: Path) -> str:
+    """Return an id of a sealed file's content. It needs only the header, which contains the checksum.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with open(path, "rb") as file:
+        return hashlib.sha256(_header(file)).hexdigest()
+
+
+def _header(file: IO[bytes]) -> bytes:
+    """Return the header of a file, including its length prefix, and leave the file position after it."""
+    length = file.read(8)
+    return length + file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
+
+
+def _read(path: Path) -> tuple[int | None, bytes, bytes]:
+    """Return the offset of the checksum in a file (`None` if absent), the stored one, and the computed one."""
+    with open(path, "rb") as file:
+        header = _header(file)
+        # JSON escapes quotation marks inside strings, so only the key itself matches.
+        place = header.find(_MARK) + len(_MARK)
+        if place < len(_MARK):
+            return None, b"", b""
+        stated = header[place : place + len(ZEROS)]
+        total = hashlib.sha256(header[:place] + ZEROS.encode() + header[place + len(ZEROS) :])
+        while chunk := file.read(_CHUNK):
+            total.update(chunk)
+    return place, stated, total.hexdigest().encode()
+
 
 KEY = "mithril_nb.checkpoint"
 """Key of our facts in the header of the file."""
@@ -57,11 +121,6 @@ class Saved:
 def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: if the machine stops, the file is complete or absent.
 
-    Args:
-        path: Path of the file. Its folder must exist.
-        arrays: Arrays by name, in host memory.
-        facts: Further contents, JSON-serializable.
-
     Raises:
         OSError: The path is not writable.
         SafetensorError: The write did not finish, for example because the disk is full.
@@ -89,7 +148,7 @@ def read(path: Path) -> Saved:
             raise broken(path, "it was changed or truncated after it was written (sha256)")
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(KEY)
-            header = None if text is None else _header(path, text, bool(is_whole))
+            header = None if text is None else _checked_header(path, text, bool(is_whole))
             arrays = {name: file.get_tensor(name) for name in file.keys()}
     except CheckpointError:
         raise
@@ -122,19 +181,14 @@ def to_host(trees: Mapping[str, Any]) -> Arrays:
     return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
 
 
-def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> dict[str, Any]:
+def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
     """Return trees of the same structure whose leaves are the arrays of a checkpoint.
-
-    Args:
-        trees: Trees of arrays that have the right structure, shapes and dtypes.
-        saved: The checkpoint.
-        prefixes: Prefixes of further array names that the checkpoint may contain.
 
     Raises:
         CheckpointError: The arrays do not match: the checkpoint belongs to another model or optimizer.
     """
     wanted = named(trees)
-    given = {name for name in saved.arrays if not name.startswith(prefixes)}
+    given = saved.arrays.keys() - {"history"}
     wrong = [("lacks", name) for name in wanted if name not in given]
     wrong += [("has extra", name) for name in sorted(given - wanted.keys())]
     for name in sorted(given & wanted.keys()):
@@ -169,7 +223,7 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
 
 
-def _header(path: Path, text: str, is_whole: bool) -> Any:
+def _checked_header(path: Path, text: str, is_whole: bool) -> Any:
     """Return the header, or raise if its version cannot be read."""
     try:
         header = json.loads(text)

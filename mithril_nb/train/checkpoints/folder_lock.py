@@ -97,7 +97,7 @@ class FolderLock:
         ended = threading.Event()
         self._file = file
         self._drop = weakref.finalize(self, _drop, self.path, file, self._text, ended, os.getpid())
-        self._drop.atexit = False  # `run.py` stops the runs first, and they write a last checkpoint
+        self._drop.atexit = False  # `run/control.py` stops the runs first, and they write a last checkpoint
         arguments = (self.path, self._text, ended)
         threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
 

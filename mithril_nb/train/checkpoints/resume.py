@@ -14,7 +14,7 @@ from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoints.file import OtherVersionError, Saved, broken, like, read
 from mithril_nb.train.checkpoints.saver import Checkpoints, Saver, checkpoints_in, plan_facts, trees_of
 from mithril_nb.train.processes import fingerprint
-from mithril_nb.train.run.history import COLUMNS, History
+from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -51,14 +51,6 @@ def prepare(
     checkpoint: Any, resume: bool, plan: TrainingPlan, state: State, history: History, *, is_start_given: bool = False
 ) -> None:
     """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
-
-    Args:
-        checkpoint: A folder, a `Checkpoints`, or `None`.
-        resume: True to resume from the latest checkpoint in the folder. Without one, the run starts from scratch.
-        plan: The fixed parts of the run.
-        state: The run's state, changed in place.
-        history: The run's history, changed in place.
-        is_start_given: True if the user passed the initial params or model state.
 
     Raises:
         CheckpointError: Another run is using the folder; it holds checkpoints and `resume` is False; all of them are
@@ -103,7 +95,7 @@ def _restore(
         differs.append(("params", "the run began with other params"))
     if differs:
         raise _another_run_error(saved, differs)
-    trees = like(trees_of(state), saved, ("history",))  # first, because its error names the arrays that do not match
+    trees = like(trees_of(state), saved)  # first, because its error names the arrays that do not match
     if facts["model"] != here["model"]:
         raise _another_run_error(saved, [("model", "the run trained another model with params of the same shapes")])
     if facts["step"] > state.epochs * plan.steps_per_epoch:

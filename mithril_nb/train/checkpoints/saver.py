@@ -19,14 +19,14 @@ import numpy as np
 from safetensors import SafetensorError
 
 from mithril_nb.atomic_write import remove_leftovers
+from mithril_nb.backends.backend import check_count
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
-from mithril_nb.train.checkpoints.checksum import content_id
-from mithril_nb.train.checkpoints.file import to_host, write
+from mithril_nb.train.checkpoints.file import content_id, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
-from mithril_nb.train.logical import model_fingerprint
-from mithril_nb.train.processes import data_fingerprint, distributed, local
-from mithril_nb.train.run.history import COLUMNS, History
+from mithril_nb.train.processes import distributed, local
+from mithril_nb.train.run.events import COLUMNS, History
 from mithril_nb.train.run.state import State, copied
+from mithril_nb.train.trainable import model_fingerprint
 from mithril_nb.train.training_plan import TrainingPlan
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
@@ -63,13 +63,8 @@ class Checkpoints:
                 'ml.fit(model, data, checkpoint="runs/digits")',
             )
         for name in ("every_epoch", "keep"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise UnknownOptionError(
-                    f"{name} must be an integer of at least 1.",
-                    (("got", repr(value)),),
-                    f"Checkpoints({str(self.folder)!r}, {name}=2)",
-                )
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name), f"Checkpoints({str(self.folder)!r}, {name}=2)")
         seconds = self.every_s
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
@@ -275,7 +270,7 @@ def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
     """Return the facts that a checkpoint stores about its plan."""
     return {
         "samples": len(plan.data),
-        "data": data_fingerprint(plan.data),
+        "data": plan.data.fingerprint,
         "batch_size": plan.batch_size,
         "tail": plan.tail,
         "seed": plan.seed,

@@ -1,13 +1,15 @@
-"""Control of a training loop from other threads: pause, resume, take one step, stop, or wait for a reader."""
+"""Control of a training loop from other threads: pause, resume, take one step, stop, wait for a reader, end at exit."""
 
 from __future__ import annotations
 
+import atexit
 import signal
 import threading
+import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 Turn = Literal["go", "pause", "stop"]
 
@@ -57,10 +59,10 @@ class Control:
         """True if a pause is requested and no further step is allowed."""
         return self._requested == "pause" and self._allowance == 0
 
-    def wait_while_held(self, timeout_s: float = 0.1) -> None:
-        """Sleep until the pause ends, at most for `timeout_s`, so that the caller notices Ctrl-C in between."""
+    def wait_while_held(self) -> None:
+        """Sleep until the pause ends, at most for 0.1 s, so that the caller notices Ctrl-C in between."""
         with self._condition:
-            self._condition.wait_for(lambda: not self.is_held, timeout_s)
+            self._condition.wait_for(lambda: not self.is_held, 0.1)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -76,11 +78,9 @@ class Control:
                 self._readers -= 1
                 self._settle()
 
-    @contextmanager
-    def stepping(self) -> Iterator[None]:
-        """Block readers while a step overwrites the params."""
-        with self._reading:
-            yield
+    def stepping(self) -> AbstractContextManager[bool]:
+        """Return a context that blocks readers while a step overwrites the params."""
+        return self._reading
 
     def _settle(self) -> None:
         self.pending = self._requested != "go" or self._readers > 0
@@ -107,3 +107,18 @@ def interrupts_to(control: Control) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+LAST_STEP_S = 60.0
+"""Seconds that the interpreter waits at exit for an unfinished step or compilation."""
+
+
+RUNS: weakref.WeakSet[Any] = weakref.WeakSet()
+"""All runs of the process, which have a method `_end(timeout_s)`."""
+
+
+@atexit.register
+def end_all() -> None:
+    """End all runs: a thread that returns from XLA after the interpreter has ended aborts the process."""
+    for run in tuple(RUNS):
+        run._end(LAST_STEP_S)

@@ -1,9 +1,13 @@
-"""Events of a training run: one frozen record per step, epoch, and change of the run's state."""
+"""Events of a run, one frozen record each, and the table of its metrics."""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 EventKind = Literal["started", "step", "epoch", "paused", "resumed", "stopped", "done", "failed"]
 
@@ -56,3 +60,112 @@ class TrainingEvent:
         for label, share in (("accuracy", self.accuracy), ("validation accuracy", self.validation_accuracy)):
             parts += [] if share is None else [f"{label} {100 * share:.2f} %"]
         return "  ".join([*parts, self.message] if self.message else parts)
+
+
+COLUMNS = (
+    "step",
+    "loss",
+    "accuracy",
+    "validation_loss",
+    "validation_accuracy",
+    "epoch",
+    "learning_rate",
+    "elapsed_s",
+)
+"""Values recorded for each step."""
+
+CURVES = COLUMNS[:5]
+"""Columns sent to a live curve, in this order."""
+
+FIRST_CAPACITY = 256
+
+
+class History:
+    """A table of float64 with a row per step; NaN for a missing value.
+
+    A row never changes after it is added, so a reader needs to request only new rows. The row of an epoch's last step
+    holds the validation metrics.
+
+    Attributes:
+        version: Increases when the run goes back to an earlier step and drops rows. Readers must then read all rows
+            again.
+
+    Examples:
+        >>> history = History()
+        >>> history.append(step=1, loss=0.5)
+        >>> history.append(step=2, loss=0.25, validation_loss=0.5)
+        >>> len(history), history["loss"], history.rows(1, ("step", "loss"))
+        (2, array([0.5 , 0.25]), array([[2.  ],
+               [0.25]]))
+    """
+
+    def __init__(self) -> None:
+        self._table = np.full((len(COLUMNS), FIRST_CAPACITY), np.nan)
+        self._count = 0
+        self._lock = threading.Lock()
+        self.version = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        """Return a copy of one column."""
+        return self.rows(0, (column,))[0]
+
+    def __repr__(self) -> str:
+        return f"History({self._count} steps: {', '.join(COLUMNS)})"
+
+    def append(self, **values: float | None) -> None:
+        """Add a row.
+
+        Args:
+            **values: Value of each column. Missing columns and `None` become NaN.
+        """
+        row = [np.nan if (value := values.get(name)) is None else value for name in COLUMNS]
+        with self._lock:
+            if self._count == self._table.shape[1]:
+                # Double the capacity each time, so that each row is copied O(1) times on average.
+                self._table = np.concatenate([self._table, np.full_like(self._table, np.nan)], axis=1)
+            self._table[:, self._count] = row
+            self._count += 1
+
+    def restore(self, table: np.ndarray) -> None:
+        """Replace all rows by those of an earlier run, as returned by `rows()`."""
+        with self._lock:
+            self._count = table.shape[1]
+            self._table = np.concatenate([table, np.full((len(COLUMNS), FIRST_CAPACITY), np.nan)], axis=1)
+            self.version += 1
+
+    def truncate(self, step: int) -> None:
+        """Drop the rows after a step. A run that goes back to a step calls this."""
+        with self._lock:
+            before = self._count
+            self._count = int(np.searchsorted(self._table[0, : self._count], step, side="right"))
+            self.version += self._count != before
+
+    def rows(self, start: int = 0, columns: Sequence[str] = COLUMNS) -> np.ndarray:
+        """Return a copy of the rows from `start` on, as an array of shape (columns, rows).
+
+        Args:
+            start: Index of the first row; from the end, if negative.
+            columns: Names of the columns, in the order to return. Live curves use `CURVES`.
+        """
+        places = [COLUMNS.index(name) for name in columns]
+        with self._lock:
+            return self._table[:, : self._count][places, start:]
+
+    def latest_means(self, most: int) -> tuple[float | None, float | None]:
+        """Return the mean loss and accuracy of the latest epoch.
+
+        Args:
+            most: Maximum number of rows of an epoch.
+        """
+        epochs, *columns = self.rows(max(0, len(self) - most), ("epoch", "loss", "accuracy"))
+        of_latest = [column[epochs == epochs[-1]] if epochs.size else column for column in columns]
+        known = [column[~np.isnan(column)] for column in of_latest]
+        loss, accuracy = (float(column.mean()) if column.size else None for column in known)
+        return loss, accuracy
+
+    def to_dict(self) -> dict[str, np.ndarray]:
+        """Return a copy of all columns by name, in the form that `pandas.DataFrame` accepts."""
+        return dict(zip(COLUMNS, self.rows(), strict=True))

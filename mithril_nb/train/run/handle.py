@@ -10,17 +10,15 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
+from mithril_nb.backends.backend import check_count
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
-from mithril_nb.train.batches import evaluation_tail
+from mithril_nb.train.data import evaluation_tail
 from mithril_nb.train.optimizers import check_rate
-from mithril_nb.train.prepare import check_count, check_last_batch, checked_data
+from mithril_nb.train.prepare import check_last_batch, checked_data
 from mithril_nb.train.processes import local
-from mithril_nb.train.run.at_exit import RUNS
-from mithril_nb.train.run.control import Control, interrupts_to
-from mithril_nb.train.run.evaluation import evaluated
-from mithril_nb.train.run.events import TrainingEvent
-from mithril_nb.train.run.history import History
+from mithril_nb.train.run.control import RUNS, Control, interrupts_to
+from mithril_nb.train.run.events import History, TrainingEvent
 from mithril_nb.train.run.loop import TrainingLoop
 from mithril_nb.train.run.observers import Callback, Observers
 from mithril_nb.train.run.state import RunState, State
@@ -156,7 +154,7 @@ class Run(Shown):
         """
         with self._lock:
             if epochs is not None:
-                self._state.epochs += check_count("epochs", epochs)
+                self._state.epochs += check_count("epochs", epochs, "epochs=10")
             self._control.request("go")
             if not self._is_driven and self._state.step < self.steps:
                 self._begin_thread()
@@ -269,7 +267,8 @@ class Run(Shown):
         state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
         checked = checked_data(data, plan.model, plan.loss, params, plan.batch_size)
         check_last_batch(plan.model, params, checked, plan.batch_size, evaluation_tail(plan.tail))
-        return evaluated(plan, params, checked, state)
+        *_, scores = plan.evaluating(params, checked, state)
+        return scores
 
     def observe(self, callback: Callback, every_s: float = 0.1) -> Callable[[], None]:
         """Call a function on each event, from a separate thread, so that it never delays training.

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.errors import TrainingError
+from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.run.control import Control
-from mithril_nb.train.run.evaluation import evaluating
-from mithril_nb.train.run.events import EventKind, TrainingEvent
-from mithril_nb.train.run.failure import divergence, problem_of
-from mithril_nb.train.run.history import History
-from mithril_nb.train.run.meter import Meter
+from mithril_nb.train.run.events import EventKind, History, TrainingEvent
 from mithril_nb.train.run.state import State
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -156,7 +154,7 @@ class TrainingLoop:
 
     def end_epoch(self) -> Iterator[TrainingEvent]:
         """Validate, and yield the epoch's event with the means over its steps."""
-        state, history = self.state, self.history
+        state = self.state
         yield from self.settle(0)
         last = state.unrecorded
         assert last is not None
@@ -168,18 +166,14 @@ class TrainingLoop:
         # Add the row of an epoch's last step after the validation, because rows must not change once added.
         self.record(last, **checked)
         state.unrecorded = None
-        start = max(0, len(history) - self._steps_per_epoch)
-        loss, accuracy, epochs = history.rows(start, ("loss", "accuracy", "epoch"))
-        own = epochs == last.epoch
-        share = None if last.accuracy is None else float(accuracy[own].mean())
-        yield self.event("epoch", loss=float(loss[own].mean()), accuracy=share, **checked)
+        loss, accuracy = self.history.latest_means(self._steps_per_epoch)
+        yield self.event("epoch", loss=loss, accuracy=accuracy, **checked)
 
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Return the metrics on the validation data; an empty dict if a stop is requested meanwhile."""
         began_s = self.meter.elapsed_s
-        work = evaluating(self.plan, self.state.params, data, self.state.model_state)
         scores: dict[str, float] = {}
-        for found in work:
+        for found in self.plan.evaluating(self.state.params, data, self.state.model_state):
             scores = found
             if self.control.requested == "stop":
                 return {}
@@ -208,12 +202,7 @@ class TrainingLoop:
             self.state.saver.take(self.state, self.history)
 
     def end(self, kind: Literal["stopped", "done", "failed"], why: str = "") -> TrainingEvent:
-        """End the loop and return its last event.
-
-        Args:
-            kind: Kind of the last event.
-            why: Reason of the end. The message adds which params are kept.
-        """
+        """End the loop and return its last event."""
         self.meter.rest()
         self.state.elapsed_s = self.meter.elapsed_s
         self.state.name = kind
@@ -229,11 +218,7 @@ class TrainingLoop:
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 
     def leave(self, why: str) -> TrainingEvent:
-        """End a loop whose consumer has stopped iterating. Store and return the last event.
-
-        Args:
-            why: Reason, as in `end`.
-        """
+        """End a loop whose consumer has stopped iterating. Store and return the last event."""
         for _ in self.settle(0):
             pass
         if self.state.unrecorded is not None:
@@ -242,12 +227,21 @@ class TrainingLoop:
         self.last = self.end("stopped", why)
         return self.last
 
-    def divergence(self, step: int, rate: float, loss: float) -> Any:
+    def divergence(self, step: int, rate: float, loss: float) -> Diagnostic:
         """Return the message for a loss that is NaN or infinite."""
         steps, losses = self.history.rows(max(0, len(self.history) - 1), ("step", "loss"))
-        last = (int(steps[-1]), float(losses[-1])) if len(steps) else None
         epoch = -(-step // self._steps_per_epoch)
-        return divergence(step, epoch, self.state.epochs, loss, rate, self.plan.optimizer.is_relative, last)
+        of_own = " times the optimizer's own" if self.plan.optimizer.is_relative else ""
+        kind = "NaN" if loss != loss else "infinite"
+        return Diagnostic(
+            f"the loss is {kind} at step {step}, epoch {epoch} of {self.state.epochs}.",
+            (
+                ("learning rate", f"{rate:g}{of_own}"),
+                ("last finite loss", f"{losses[-1]:.4g} at step {int(steps[-1])}" if len(steps) else "none"),
+            ),
+            f"run.learning_rate = {rate / 10:g}; run.resume()",
+            code="TrainingError",
+        )
 
     def event(self, kind: EventKind, step: int | None = None, **values: Any) -> TrainingEvent:
         """Return an event at a step (default: the current one), and store it as the latest."""
@@ -278,3 +272,66 @@ class TrainingLoop:
             elapsed_s=event.elapsed_s,
             **values,
         )
+
+
+WINDOW_S = 2.0
+
+
+class Meter:
+    """Clock of one training loop.
+
+    Attributes:
+        steps_per_s: Steps per second over the last two seconds; `None` before the second step.
+    """
+
+    def __init__(self, elapsed_s: float = 0.0) -> None:
+        self.steps_per_s: float | None = None
+        self._before_s = elapsed_s
+        self._since: float | None = None
+        self._marks: deque[tuple[float, int]] = deque()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds between `go` and `rest`, plus those of earlier loops."""
+        return self._before_s + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+    def go(self) -> None:
+        """Start the clock."""
+        self._since = time.perf_counter()
+        self._marks.clear()
+
+    def rest(self) -> None:
+        """Stop the clock."""
+        self._before_s = self.elapsed_s
+        self._since = None
+
+    def skip(self, seconds: float) -> None:
+        """Exclude time without steps (a validation) from the speed. `elapsed_s` still includes it."""
+        self._marks = deque((at + seconds, number) for at, number in self._marks)
+
+    def step(self, number: int) -> None:
+        """Record a finished step. The first step of a loop, which may include compilation, only starts the clock."""
+        now = time.perf_counter()
+        marks = self._marks
+        # Store at most twenty marks per second.
+        if len(marks) < 2 or now - marks[-1][0] > WINDOW_S / 40:
+            marks.append((now, number))
+            while len(marks) > 2 and now - marks[0][0] > WINDOW_S:
+                marks.popleft()
+        since, first = marks[0]
+        if number > first and now > since:
+            self.steps_per_s = (number - first) / (now - since)
+
+
+def problem_of(error: BaseException, step: int) -> Diagnostic:
+    """Return the message for an error that ended a run. Further diagnostics of the error become facts of the first."""
+    if isinstance(error, MithrilError):
+        first, *others = error.diagnostics
+        return replace(first, facts=(*first.facts, *(("also", str(other)) for other in others)))
+    text = str(error).strip().splitlines()
+    return Diagnostic(
+        f"training failed after step {step}: {type(error).__name__}" + (f": {text[0]}" if text else "."),
+        (),
+        "run.wait() raises the error itself, with its traceback.",
+        code=type(error).__name__,
+    )

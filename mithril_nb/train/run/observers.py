@@ -97,12 +97,7 @@ class Observers:
                 self._condition.wait_for(lambda: not self._is_calling and not self._due(), timeout_s)
 
     def stream(self, is_driven: Callable[[], bool], flush_s: float) -> Iterator[TrainingEvent]:
-        """Yield events until the run ends. Steps may be skipped.
-
-        Args:
-            is_driven: Returns whether the run still trains.
-            flush_s: Seconds to wait for the last events.
-        """
+        """Yield events until the run ends. Steps may be skipped."""
         waiting: deque[TrainingEvent] = deque()
         stop = self.add(waiting.append, 0.0)
         try:

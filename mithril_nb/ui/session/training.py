@@ -17,7 +17,7 @@ from mithril_nb.models.model import Model
 from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import resolve_loss
-from mithril_nb.train.run.history import CURVES
+from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
 from mithril_nb.ui.session.design import Design, design_of

@@ -17,7 +17,7 @@ from mithril_nb.display import render, renderer
 from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.jobs import JobQueue, Wanted
 from mithril_nb.train import Run
-from mithril_nb.train.run.history import CURVES
+from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.commands import problem_of
 from mithril_nb.ui.session.training import Rows, follow, run_view
 from mithril_nb.ui.widgets.cells import remember, report_interrupts

@@ -12,7 +12,7 @@ from jax import lax
 from jax_programs import on_host, spec
 
 import mithril_nb as ml
-from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.backends.backend import MithrilWarning
 from mithril_nb.errors import CostBoundError, StageUnavailableError, UnknownOptionError
 from mithril_nb.models import GPT, Linear, Model, Relu
 

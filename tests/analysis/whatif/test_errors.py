@@ -14,7 +14,7 @@ from mithril_nb.analysis.whatif import sweep, what_if
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, UnknownOptionError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
-from mithril_nb.targets.option_checks import OPTIONS
+from mithril_nb.targets.entry_point import OPTIONS
 
 
 def double(x: Any) -> Any:

@@ -10,9 +10,10 @@ import sys
 import time
 
 import pytest
+from transcript import message_of
 
 from mithril_nb.compilation.launch import launch, launcher, worker
-from mithril_nb.compilation.launch.rank import Rank, free_address
+from mithril_nb.compilation.launch.process_group import Rank, free_address
 from mithril_nb.errors import LaunchError, UnknownOptionError
 
 WAIT = """
@@ -172,11 +173,8 @@ def test_invalid_numbers_are_rejected(script, message):
 
 
 def test_missing_script_is_rejected(tmp_path):
-    with pytest.raises(LaunchError) as caught:
-        launch(tmp_path / "train.py")
-    assert (
-        str(caught.value)
-        == f"""script {str(tmp_path / "train.py")!r} does not exist.
+    assert message_of(lambda: launch(tmp_path / "train.py")) == (
+        f"""LaunchError: script {str(tmp_path / "train.py")!r} does not exist.
     Try: mithril-nb launch --processes 2 train.py"""
     )
 

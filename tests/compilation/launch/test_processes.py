@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from transcript import message_of
 
 import mithril_nb as ml
-from mithril_nb.errors import DataError
 from mithril_nb.models import Linear
 from mithril_nb.train import prepare
 from mithril_nb.train.processes import Processes
@@ -54,11 +54,8 @@ def test_differing_processes_are_reported(second_of_two):
         sent[72:96] = b"%024d" % 5  # epochs: after samples, data, batch_size
 
     second_of_two(change)
-    with pytest.raises(DataError) as caught:
-        fit()
-    assert (
-        str(caught.value)
-        == """the processes have different data or options.
+    assert message_of(lambda: fit()) == (
+        """DataError: the processes have different data or options.
     samples  10, 12
     epochs   5, 2
     Try: pass the same data and options in each process; ml.fit itself selects the share of each process."""
@@ -67,11 +64,8 @@ def test_differing_processes_are_reported(second_of_two):
 
 def test_indivisible_batch_is_rejected(second_of_two, monkeypatch):
     monkeypatch.setattr(Processes, "mesh", property(lambda me: type("Mesh", (), {"devices": np.zeros(4)})))
-    with pytest.raises(DataError) as caught:
-        fit(batch_size=6)
-    assert (
-        str(caught.value)
-        == """batch_size is not divisible by the number of devices.
+    assert message_of(lambda: fit(batch_size=6)) == (
+        """DataError: batch_size is not divisible by the number of devices.
     batch_size  6
     devices     4, of 2 processes
     Try: batch_size=4"""

@@ -1,7 +1,6 @@
 """JAX kernels of the ops: pure functions of arrays, with one module per family."""
 
 from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its kernels
-    activations,
     arithmetic,
     attention,
     classical,
@@ -10,9 +9,7 @@ from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its
     layers,
     loops,
     objectives,
-    reductions,
     shaping,
-    statics,
 )
 from mithril_nb.backends.jax.kernels.registry import DRAWS, KERNELS, draws, kernel
 

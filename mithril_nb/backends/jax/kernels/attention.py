@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.dtypes import promoted_all
-from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
+from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel, promoted_all
 from mithril_nb.program import Array, Arrays, Call
 
 

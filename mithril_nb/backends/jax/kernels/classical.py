@@ -9,17 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.dtypes import widened
-from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.arithmetic import elementwise
+from mithril_nb.backends.jax.kernels.registry import kernel, widened
 from mithril_nb.program import Array, Arrays, Call
 
 _STEPS = 64
 """Steps of a bisection between neighbouring powers of two: enough for float64."""
 
-
-@kernel("norm_modifier")
-def _norm_modifier(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": 1 + jnp.abs((arrays["input"] + 3) % 8 - 4)}
+elementwise("norm_modifier", lambda x: 1 + jnp.abs((x + 3) % 8 - 4), "input")
+elementwise("coordinates", lambda coords: coords, "coords")
 
 
 @kernel("distance_matrix")
@@ -149,8 +147,3 @@ def _regular(matrix: Array) -> Array:
     """Return the matrix with a multiple of the identity, as large as its rounding error, added."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity
-
-
-@kernel("coordinates")
-def _coordinates(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["coords"]}

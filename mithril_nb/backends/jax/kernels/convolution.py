@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.dtypes import promoted_all, widened
-from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.arithmetic import elementwise
+from mithril_nb.backends.jax.kernels.registry import kernel, promoted_all, widened
 from mithril_nb.errors import ConnectionError
 from mithril_nb.models.library.layers.windows import Windows, transposed_pads, windows
 from mithril_nb.models.op import OPS
@@ -122,6 +122,9 @@ for _op in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d"
             kernel(_form)(partial(_max_pool if "max" in _op else _avg_pool, int(_op[-2])))
 
 
+elementwise("global_avg_pool2d", lambda x: x.mean((2, 3)), "input")
+
+
 @kernel("adaptive_avg_pool2d")
 def _adaptive_avg_pool(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
@@ -139,11 +142,6 @@ def _adaptive_max_pool(call: Call, arrays: Arrays) -> Arrays:
     for axis, size in zip((2, 3), _size(call), strict=True):
         x = _over(x, axis, *_shares(x.shape[axis], size), -jnp.inf, jnp.max)
     return {"output": x}
-
-
-@kernel("global_avg_pool2d")
-def _global_avg_pool(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["input"].mean((2, 3))}
 
 
 _LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCDHW", "OIDHW", "NCDHW")}

@@ -36,16 +36,6 @@ def _full(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.full(known(call, "shape"), value)}
 
 
-@kernel("zeros_like")
-def _zeros_like(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.zeros_like(arrays["input"])}
-
-
-@kernel("ones_like")
-def _ones_like(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.ones_like(arrays["input"])}
-
-
 @kernel("eye")
 def _eye(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.eye(known(call, "N"), known(call, "M"), dtype=_dtype(call))}

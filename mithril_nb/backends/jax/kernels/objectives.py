@@ -8,20 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.backends.jax.kernels.arithmetic import absolute
-from mithril_nb.backends.jax.kernels.dtypes import widened
-from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.arithmetic import absolute, elementwise
+from mithril_nb.backends.jax.kernels.registry import kernel, widened
 from mithril_nb.program import Array, Arrays, Call
 
-
-@kernel("squared_error")
-def _squared_error(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.square(arrays["input"] - arrays["target"])}
-
-
-@kernel("absolute_error")
-def _absolute_error(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": absolute(arrays["input"] - arrays["target"])}
+elementwise("squared_error", lambda x, target: jnp.square(x - target), "input", "target")
+elementwise("absolute_error", lambda x, target: absolute(x - target), "input", "target")
 
 
 @kernel("huber_loss")

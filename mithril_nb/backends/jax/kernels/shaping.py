@@ -1,4 +1,4 @@
-"""Shapes, axes, and indexing."""
+"""Shapes, axes and indexing; and plain Python values, which are known during tracing."""
 
 from __future__ import annotations
 
@@ -11,31 +11,40 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value, narrowed, widened_whole
-from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.arithmetic import elementwise
+from mithril_nb.backends.jax.kernels.registry import as_array, is_value, kernel, narrowed, widened_whole
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import Dim, StaticSpec
 from mithril_nb.models.library.operations.index_rules import Rows, index_items, picked_value
 from mithril_nb.models.library.operations.joining import pad_pairs
 from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, reshaped, stretched
 from mithril_nb.models.shape_inference.dims import MismatchError
+from mithril_nb.models.shape_inference.folding import dtype_of
 from mithril_nb.program import Array, Arrays, Call
 
 
-def _plain_options(op: str, function: Callable[..., Array], *options: str) -> None:
+def with_options(op: str, function: Callable[..., Array], *options: str) -> None:
+    """Register a function of the input and of these attributes, as plain data, as the kernel of an op."""
+
     @kernel(op)
     def _run(call: Call, arrays: Arrays) -> Arrays:
         return {"output": function(arrays["input"], *(known(call, option) for option in options))}
 
 
-_plain_options("identity", lambda x: x)
-_plain_options("at_least_1d", jnp.atleast_1d)
-_plain_options("expand_dims", jnp.expand_dims, "axis")
-_plain_options("swap_axes", jnp.swapaxes, "axis1", "axis2")
-_plain_options("flip", jnp.flip, "axis")
-_plain_options("tile", jnp.tile, "reps")
-_plain_options("triu", jnp.triu, "k")
-_plain_options("tril", jnp.tril, "k")
+with_options("identity", lambda x: x)
+with_options("at_least_1d", jnp.atleast_1d)
+with_options("expand_dims", jnp.expand_dims, "axis")
+with_options("swap_axes", jnp.swapaxes, "axis1", "axis2")
+with_options("flip", jnp.flip, "axis")
+with_options("tile", jnp.tile, "reps")
+with_options("triu", jnp.triu, "k")
+with_options("tril", jnp.tril, "k")
+with_options("split", lambda x, count, axis: jnp.stack(jnp.split(x, count, axis)), "split_size", "axis")
+with_options("transpose", lambda x, axes: jnp.transpose(x, (axes,) if isinstance(axes, int) else axes or None), "axes")
+with_options("transposed_diagonal", lambda x: jnp.diagonal(x)[:, None])
+with_options("zeros_like", jnp.zeros_like)
+with_options("ones_like", jnp.ones_like)
+elementwise("cartesian_difference", lambda left, right: left[:, None, :] - right[None, :, :], "left", "right")
 
 
 @kernel("reshape")
@@ -82,12 +91,6 @@ def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
         return {"output": jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))}
 
 
-@kernel("transpose")
-def _transpose(call: Call, arrays: Arrays) -> Arrays:
-    axes = known(call, "axes")
-    return {"output": jnp.transpose(arrays["input"], (axes,) if isinstance(axes, int) else axes or None)}
-
-
 @kernel("permute_tensor")
 def _permute_tensor(call: Call, arrays: Arrays) -> Arrays:
     return {"output": _taken(arrays["input"], arrays["indices"], 0)}
@@ -116,19 +119,9 @@ def _pad(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x}
 
 
-@kernel("split")
-def _split(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.stack(jnp.split(arrays["input"], known(call, "split_size"), known(call, "axis")))}
-
-
 @kernel("roll")
 def _roll(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.roll(arrays["input"], call.options["shift"], known(call, "axis"))}
-
-
-@kernel("cartesian_difference")
-def _cartesian_difference(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["left"][:, None, :] - arrays["right"][None, :, :]}
 
 
 @kernel("indexer")
@@ -177,11 +170,6 @@ def _one_hot(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)}
 
 
-@kernel("transposed_diagonal")
-def _transposed_diagonal(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.diagonal(arrays["input"])[:, None]}
-
-
 def known(call: Call, option: str) -> Any:
     """Return an attribute as plain data. From a connection, it may be an array with known values.
 
@@ -219,3 +207,72 @@ def _plain(value: Any) -> Any:
         return value
     items = np.asarray(value)
     return items.item() if items.ndim == 0 else tuple(map(_plain, items))
+
+
+@kernel("shape")
+def _shape(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": tuple(jnp.shape(arrays["input"]))}
+
+
+@kernel("length")
+def _length(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": len(arrays["input"])}
+
+
+@kernel("size")
+def _size(call: Call, arrays: Arrays) -> Arrays:
+    shape, dim = jnp.shape(arrays["input"]), call.options["dim"]
+    if dim is None:
+        return {"output": jnp.size(arrays["input"])}
+    return {"output": tuple(shape[axis] for axis in dim) if isinstance(dim, tuple) else shape[dim]}
+
+
+@kernel("item")
+def _item(call: Call, arrays: Arrays) -> Arrays:
+    value = arrays["input"]
+    while isinstance(value, tuple):
+        (value,) = value
+    return {"output": value if is_value(value) else jnp.reshape(value, ())}
+
+
+@kernel("cast")
+def _cast(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.asarray(arrays["input"]).astype(call.options["dtype"])}
+
+
+@kernel("dtype")
+def _dtype(call: Call, arrays: Arrays) -> Arrays:
+    value = arrays["input"]
+    return {"output": dtype_of(value) if is_value(value) else str(value.dtype)}
+
+
+@kernel("to_tensor")
+def _to_tensor(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.asarray(as_array(call, arrays["input"]), call.options["dtype"])}
+
+
+@kernel("tensor_to_list")
+def _tensor_to_list(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": _nested(arrays["input"])}
+
+
+@kernel("to_tuple")
+@kernel("to_list")
+def _to_tuple(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": _nested(arrays["input"]) if "input" in arrays else tuple(arrays.values())}
+
+
+@kernel("slice")
+def _slice(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": ("slice", *(call.options[bound] for bound in ("start", "stop", "step")))}
+
+
+@kernel("value")
+def _value(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": call.options["value"]}
+
+
+def _nested(value: Any) -> Any:
+    if isinstance(value, tuple) or jnp.ndim(value) == 0:
+        return value
+    return tuple(_nested(value[place]) for place in range(value.shape[0]))

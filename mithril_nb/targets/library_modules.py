@@ -1,4 +1,4 @@
-"""Modules of Flax, Equinox and Haiku as arrays by dotted name and a pure function.
+"""Modules of Flax, Equinox and Haiku as arrays by dotted name and a pure function, and the programs of them.
 
 `blocks.0.attention.query.kernel` belongs to the block `blocks/0/attention/query`, as for Mithril models. No library is
 imported here: if the target is a module, the user has imported its library already.
@@ -18,9 +18,11 @@ import numpy as np
 
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
 from mithril_nb.graph.paths import component
-from mithril_nb.targets.arguments import Arguments
+from mithril_nb.targets.arguments import Arguments, named
+from mithril_nb.targets.arrays import checked_result
 from mithril_nb.targets.entry_point import entry_point
-from mithril_nb.targets.libraries.scopes import Scopes, class_of, haiku_path, is_module, named_modules
+from mithril_nb.targets.module_scopes import Scopes, class_of, haiku_path, is_module, named_modules
+from mithril_nb.train.step import Program, programs_of
 
 Arrays = dict[str, Any]
 
@@ -296,3 +298,42 @@ def specs_of(arrays: Mapping[str, Any]) -> Arrays:
 
 def _key() -> jax.ShapeDtypeStruct:
     return jax.eval_shape(lambda: jax.random.key(0))
+
+
+def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
+    """Return a program of a module."""
+    if name != "forward":
+        return _training(module, given, name, loss, optimizer)
+    own = {"params": module.params, **({"state": module.state} if module.state else {})}
+    names = (*own, *(f"{one}_input" if one in own else one for one in given.names))
+    return Program(name, named(_forward(module, given), names, module.name), (*own.values(), *given.traced))
+
+
+def _forward(module: PureModule, given: Arguments) -> Callable[..., Any]:
+    def called(params: Arrays, *rest: Any) -> tuple[Any, Arrays]:
+        state, traced = (rest[0], rest[1:]) if module.state else ({}, rest)
+        return module.run(params, state, *given.whole(*traced))
+
+    def forward(*given: Any) -> Any:
+        out, after = called(*given)
+        checked_result(out, module.name)
+        return (out, after) if after else out
+
+    return forward
+
+
+def _training(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
+    def run(params: Arrays, inputs: Arrays, state: Arrays, *, key: Any = None, training: bool = True) -> Any:
+        out, after = module.run(params, state, *given.whole(*(inputs[name] for name in given.names)))
+        return _outputs(out), {**state, **after}
+
+    inputs = dict(zip(given.names, given.traced, strict=True))
+    return programs_of(run, module.params, inputs, module.state, loss=loss, optimizer=optimizer)[name]
+
+
+def _outputs(out: Any) -> dict[str, Any]:
+    """Return the result of a module as outputs by name, in the form that losses take."""
+    if isinstance(out, Mapping):
+        return dict(out)
+    several = list[Any](out) if isinstance(out, tuple | list) else [out]
+    return {"output": out} if len(several) == 1 else {f"output_{place}": one for place, one in enumerate(several)}

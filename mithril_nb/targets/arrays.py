@@ -1,4 +1,4 @@
-"""Sizes of the arrays in a call: whole numbers, or symbolic dimensions of JAX."""
+"""Arrays of a call: the sizes of its arguments, and the leaves of its result."""
 
 from __future__ import annotations
 
@@ -20,10 +20,6 @@ _LARGEST = 1 << 20
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
     """Raise if a size is text or a fraction: JAX rejects these without listing the sizes that it accepts.
-
-    Args:
-        arguments: The arguments by name.
-        title: The target's name in messages.
 
     Raises:
         ShapeError: A size is neither a whole number nor a symbolic dimension.
@@ -69,10 +65,6 @@ def sizes_given(value: Any) -> tuple[int, ...] | None:
 def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
     """Replace errors inside the `with` block that come from a shape passed in place of an array.
 
-    Args:
-        arguments: The arguments by name.
-        title: The target's name in messages.
-
     Raises:
         StageUnavailableError: The block failed, and an argument contains a shape in place of an array.
     """
@@ -89,13 +81,7 @@ def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
 
 
 def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUnavailableError | None:
-    """Return the error for a shape in place of an array; `None` if no argument contains one.
-
-    Args:
-        arguments: The arguments of a call by name.
-        title: The target's name in messages.
-        because: The failure.
-    """
+    """Return the error for a shape in place of an array; `None` if no argument contains one."""
     found = [(name, value, sizes) for name, value in arguments.items() if (sizes := sizes_given(value))]
     if not found:
         return None
@@ -186,3 +172,65 @@ def _is_strange(dim: Any) -> bool:
 
 def _tuple(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+NUMBERS = (bool, int, float, complex)
+"""Types of Python's own numbers."""
+_RESULTS = (jax.Array, np.generic, *NUMBERS)
+
+
+def is_result(leaf: Any) -> bool:
+    """Return whether a program can return this leaf: an array or a number."""
+    return leaf.dtype.kind in "biufcV" if isinstance(leaf, np.ndarray) else isinstance(leaf, _RESULTS)
+
+
+def results_of(out: Any) -> Any:
+    """Return a function's result with `None` for every leaf that is neither an array nor a number."""
+    return jax.tree.map(lambda leaf: leaf if is_result(leaf) else None, out)
+
+
+def checked_result(out: Any, title: str) -> Any:
+    """Return a function's result unchanged if it contains an array, or is empty.
+
+    Leaves that are not arrays may be anything; the caller drops them.
+
+    Raises:
+        StageUnavailableError: The result contains no array, or an iterator, which is not computed yet.
+    """
+    leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_lazy)
+    lazy = [leaf for leaf in leaves if _is_lazy(leaf)]
+    if lazy:
+        raise StageUnavailableError(
+            f"{title!r} returns an iterator, which JAX cannot trace.",
+            (("returned", _describe(lazy[0])),),
+            "return list(...)",
+        )
+    if leaves and not any(map(is_result, leaves)):
+        raise StageUnavailableError(f"{title!r} returns no array.", (("returned", _describe(out)),), _advice(leaves[0]))
+    return out
+
+
+def article(noun: str) -> str:
+    """Return `"an"` before a vowel, else `"a"`."""
+    return "an" if noun[0] in "AEIOUaeiou" else "a"
+
+
+def _is_lazy(value: Any) -> bool:
+    return isinstance(value, Iterator)
+
+
+def _describe(out: Any) -> str:
+    text = " ".join(short_repr(out, 60).split())
+    if " at 0x" in text:
+        kind = type(out).__name__
+        return f"{article(kind)} {kind}"  # without the memory address
+    return f"{text} ({type(out).__name__})"
+
+
+def _advice(leaf: Any) -> str:
+    arrays = [name for name, value in getattr(leaf, "__dict__", {}).items() if isinstance(value, jax.Array)]
+    if arrays:
+        kind = type(leaf).__name__
+        found = ", ".join(f'"{name}": result.{name}' for name in arrays)
+        return f"return {{{found}}}  # or jax.tree_util.register_dataclass({kind}), if it is a dataclass"
+    return "return an array, or a tuple, list or dict of arrays."

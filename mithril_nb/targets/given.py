@@ -1,0 +1,361 @@
+"""Programs that JAX has traced, lowered, compiled or exported already, and files of these."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from mithril_nb.errors import ModelFileError, UnknownOptionError, listed, short_repr
+from mithril_nb.inspection import Inspection
+from mithril_nb.inspection.inspection import inspect_given
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.given.program import (
+    Given,
+    given_of_compiled,
+    given_of_exported,
+    given_of_hlo,
+    given_of_lowered,
+    given_of_serialized,
+    given_of_stablehlo,
+)
+from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages.records import PROGRAM_SUFFIXES
+from mithril_nb.targets.calls import shown
+from mithril_nb.targets.entry_point import entry_point
+
+_FIRST_NAME = re.compile(r"\w+")
+
+
+def without_trace(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
+    """Return the result of `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` as a function with its arguments.
+
+    Args:
+        target: The traced program; anything else is returned unchanged.
+        args: The positional arguments of the call; default: the shapes that the program was traced with.
+        kwargs: The keyword arguments.
+
+    Returns:
+        A function that runs the traced equations, not the original Python, and the shapes of its arguments.
+
+    Raises:
+        UnknownOptionError: It was traced with other arguments.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> traced = jax.jit(jnp.dot).trace(jnp.ones((2, 3)), jnp.ones(3))
+        >>> function, args, _ = without_trace(traced, (), {})
+        >>> function.__name__, [spec.shape for spec in args]
+        ('dot', [(2, 3), (3,)])
+    """
+    if isinstance(target, jax.stages.Traced):
+        positional, named = jax.tree.map(_spec, target.in_avals)
+        names = [] if not positional else _argument_names(target.jaxpr, positional)
+        _refuse_shardings(target)
+        function = _function(_whole(target.jaxpr, target.out_tree), target.fun_name, names, tuple(named))
+        function = _donating(function, *target.args_info)
+    elif isinstance(target, core.ClosedJaxpr):
+        positional, named = tuple(map(_spec, target.in_avals)), {}
+        names = [_identifier(name) for name in _leaf_names(target)]
+        function = _function(_whole(target), getattr(_debug_info(target), "func_name", "jaxpr"), names)
+    else:
+        return target, args, kwargs
+    if (args or kwargs) and _shapes((args, dict(kwargs))) != _shapes((positional, named)):
+        raise UnknownOptionError(
+            f"program {function.__name__!r} was traced with other arguments.",
+            (("traced with", _format_arguments(positional, named)), ("given", _format_arguments(args, kwargs))),
+            f"{entry_point().call('traced')}  # with its own arguments; for others, trace it with them",
+        )
+    return function, positional, named
+
+
+def _spec(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+
+
+def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
+    """Return a jaxpr as a function. `results` is the structure of its results; default: a list, or the only result."""
+    every = jax_versions.jaxpr_as_fun(closed)  # A `Traced` becomes one equation that contains all others.
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        found = every(*jax.tree.leaves((args, kwargs)))
+        if results is None:
+            return found[0] if len(found) == 1 else found
+        return jax.tree.unflatten(results, found)
+
+    return whole
+
+
+def _function(
+    call: Callable[..., Any], name: str, names: Sequence[str], named: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Return a function with the original's signature, as far as the trace contains it."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    unique: list[str] = []
+    for one in names:
+        unique.append(one if one not in (*unique, *named) else f"{one}_{len(unique)}")
+    kinds = inspect.Parameter
+    parameters = [kinds(one, kinds.POSITIONAL_ONLY) for one in unique]
+    parameters += [kinds(one, kinds.KEYWORD_ONLY) for one in named]
+    function.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function that donates the arguments that the traced program donated."""
+
+    def is_donated(one: Any) -> bool:
+        leaves = jax.tree.leaves(one)
+        return bool(leaves) and all(leaf.donated for leaf in leaves)
+
+    numbers = tuple(number for number, one in enumerate(positional) if is_donated(one))
+    names = tuple(name for name, one in named.items() if is_donated(one))
+    return jax.jit(function, donate_argnums=numbers, donate_argnames=names) if numbers or names else function
+
+
+def _refuse_shardings(traced: jax.stages.Traced) -> None:
+    """Raise if a program was traced with shardings: its jaxpr does not contain them."""
+    meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
+    if not jax_jit.declares_shardings(traced) and all(mesh.empty for mesh in meshes):
+        return
+    raise UnknownOptionError(
+        f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",
+        (("needs", "the function that was traced, with its shardings"),),
+        f"{entry_point().call('jax.jit(f, in_shardings=...)', 'x')}  # with the function itself",
+    )
+
+
+def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
+    """Return the names of the positional arguments: each has the name of its first array, if that has one."""
+    leaves = _leaf_names(jaxpr)
+    names: list[str] = []
+    place = 0
+    for number, one in enumerate(positional):
+        count = len(jax.tree.leaves(one))
+        first = _FIRST_NAME.match(leaves[place]) if count and place < len(leaves) else None
+        names.append(_identifier(first.group()) if first else f"arg_{number}")
+        place += count
+    return names
+
+
+def _leaf_names(jaxpr: Any) -> list[str]:
+    """Return a jaxpr's names for its input arrays: `"params['w']"`."""
+    known = getattr(_debug_info(jaxpr), "arg_names", None) or ()
+    return [name or f"x_{place}" for place, name in enumerate(known or [""] * len(jaxpr.in_avals))]
+
+
+def _debug_info(jaxpr: Any) -> Any:
+    """Return the jaxpr's debug info, which JAX keeps for its error messages; only names depend on it."""
+    return getattr(jax_versions.open_jaxpr(jaxpr), "debug_info", None)
+
+
+def _identifier(text: str) -> str:
+    """Return a Python identifier for a jaxpr's name of an array.
+
+    Examples:
+        >>> _identifier("params['w']"), _identifier("x"), _identifier("[0]")
+        ('params_w', 'x', 'x_0')
+    """
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"x_{name}".rstrip("_")
+
+
+def _shapes(tree: Any) -> Any:
+    """Return the arguments with a shape and dtype for each array and number."""
+    leaves, structure = jax.tree.flatten(tree)
+    specs = [one if hasattr(one, "shape") else np.asarray(one) for one in leaves]
+    return structure, [
+        (one.shape, jax.dtypes.canonicalize_dtype(one.dtype, allow_extended_dtype=True)) for one in specs
+    ]
+
+
+def _format_arguments(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    return ", ".join(map(shown, jax.tree.leaves((tuple(args), dict(kwargs))))) or "nothing"
+
+
+LARGEST_BYTES = 256_000_000
+_FIRST_CHARS = 100_000
+_REASON_LINES = 3
+Facts = tuple[tuple[str, str], ...]
+_JAX_NAMES = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
+"""JAX's classes of programs, and the usual names of their variables."""
+_WRITERS = {
+    ".hlo": "write_text(jax.jit(f).lower(x).compile().as_text())",
+    ".pb": 'write_bytes(jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto())',
+    ".bin": "write_bytes(jax.export.export(jax.jit(f))(x).serialize())",
+}
+
+
+def is_program_file(target: Any) -> bool:
+    """Return whether a target is the path of a program file: a `Path`, or text with a known suffix.
+
+    Examples:
+        >>> is_program_file("step.mlir"), is_program_file("model.json"), is_program_file(Path("model.json"))
+        (True, False, True)
+    """
+    if isinstance(target, Path):
+        return True
+    return isinstance(target, str) and "\n" not in target and Path(target).suffix.lower() in PROGRAM_SUFFIXES
+
+
+def is_given_program(target: Any) -> bool:
+    """Return whether a target is a program that has left Python, or a file of one."""
+    if isinstance(target, str) and not is_program_file(target):
+        return bool(_kind_of_text(target))
+    return is_program_file(target) or isinstance(target, (*_JAX_NAMES, bytes, bytearray, memoryview))
+
+
+def inspect_given_program(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], options: Mapping[str, Any]
+) -> Inspection:
+    """Return the inspection of a lowered, compiled or exported program, or of a file.
+
+    Raises:
+        UnknownOptionError: The call has arguments, or an option that does not apply.
+        ModelFileError: The file does not exist, is broken or too large, or contains no program.
+    """
+    made = _given_of(target, options["device"])
+    allowed = {"name", "params"} | ({"compiler_options"} if made.is_compiled_here else set())
+    allowed |= set() if made.is_fixed else {"device"}
+    given = {name: value for name, value in options.items() if value is not None}
+    refused = [name for name in given if name not in allowed] + [*kwargs] + ["arguments"] * bool(args)
+    if refused:
+        what = "arguments" if refused[0] == "arguments" else f"{refused[0]}="
+        raise UnknownOptionError(
+            f"program {made.name!r} takes no {what}.",
+            (("given as", made.kind), ("takes", ", ".join(f"{one}=" for one in options if one in allowed))),
+            entry_point().call(_written(target)),
+        )
+    return inspect_given(made, **given)
+
+
+def _given_of(target: Any, device: Any) -> Given:
+    if isinstance(target, jax.stages.Lowered):
+        return given_of_lowered(target)
+    if isinstance(target, jax.stages.Compiled):
+        return given_of_compiled(target)
+    if isinstance(target, jax.export.Exported):
+        return given_of_exported(target, device)
+    if is_program_file(target):
+        path = Path(target)
+        return _read(_bytes_of(path), device, path)
+    return _read(target.encode("utf-8", "surrogatepass") if isinstance(target, str) else bytes(target), device)
+
+
+def _written(target: Any) -> str:
+    """Return a program as source code in a call."""
+    if is_program_file(target):
+        return repr(str(target))
+    return next((name for kind, name in _JAX_NAMES.items() if isinstance(target, kind)), "data")
+
+
+def _kind_of_text(text: str) -> str:
+    r"""Return `"hlo"` or `"stablehlo"` for text that looks like one, else `""`.
+
+    Examples:
+        >>> _kind_of_text("HloModule jit_f"), _kind_of_text("module @jit_f {\n}"), _kind_of_text("a module of mine")
+        ('hlo', 'stablehlo', '')
+    """
+    for line in text[:_FIRST_CHARS].splitlines():
+        start = line.lstrip()
+        if start.startswith("HloModule"):
+            return "hlo"
+        if start.startswith(("module @", "module {", "module attributes", '"builtin.module"', "func.func")):
+            return "stablehlo"
+        if start and not start.startswith(("#", "//", "!")):
+            return ""
+    return ""
+
+
+def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
+    """Return the program that the bytes contain.
+
+    Raises:
+        ModelFileError: The bytes contain no program, or a broken one.
+    """
+    if not data.strip():
+        raise _refused(path, "it is empty")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    kind = "binary" if "\0" in text else _kind_of_text(text)
+    readers: dict[str, tuple[str, Callable[[], Given]]] = {
+        "binary": ("a serialized program", lambda: given_of_serialized(data, device)),
+        "hlo": ("HLO", lambda: given_of_hlo(text)),
+        "stablehlo": ("StableHLO", lambda: given_of_stablehlo(text, device=device)),
+    }
+    if kind not in readers:
+        begins = short_repr(text.strip()[:60])
+        needs = "StableHLO, HLO, or an exported program"
+        raise _refused(path, "it contains no program", (("begins with", begins), ("needs", needs)))
+    what, read = readers[kind]
+    try:
+        made = read()
+    except ValueError as error:
+        because = "\n".join(str(error).strip().splitlines()[:_REASON_LINES])
+        advice = "pip install flatbuffers" if "install 'flatbuffers'" in because else ""
+        why = f"it is not {what} that JAX {jax.__version__} can read"
+        raise _refused(path, why, (("because", because),), advice) from error
+    return replace(made, name=path.name.partition(".")[0]) if path and made.name == "program" else made
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        ModelFileError: The file does not exist, cannot be read, or is too large.
+    """
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            inside = sorted(one.name for one in path.iterdir() if one.suffix.lower() in PROGRAM_SUFFIXES)
+            advice = entry_point().call(repr(str(path / inside[0]))) if inside else _advice(path / "step.mlir")
+            raise _refused(path, "it is a folder", (("programs in it", listed(inside)),), advice)
+        if not stat.S_ISREG(found.st_mode):
+            raise _refused(path, "it is not a regular file", (), _advice(None))
+        if path.suffix.lower() not in PROGRAM_SUFFIXES:
+            known = ("suffixes", ", ".join(PROGRAM_SUFFIXES))
+            why = f"files with the suffix {path.suffix!r} are not read"
+            raise _refused(path, why, (known,), _advice(path.with_suffix(".mlir")))
+        if found.st_size > LARGEST_BYTES:
+            sizes = ("bytes", f"{found.st_size:,}"), ("limit", f"{LARGEST_BYTES:,}")
+            raise _refused(path, "it is too large", sizes, _advice(None))
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES)
+    except ModelFileError:
+        raise
+    except FileNotFoundError as error:
+        raise _refused(path, "the file does not exist", (("folder", str(Path.cwd())),)) from error
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        because = getattr(error, "strerror", None) or str(error)
+        raise _refused(path, "it cannot be read", (("because", because),), _advice(None)) from error
+
+
+def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -> ModelFileError:
+    """Return the error for a file or bytes; by default it advises how to write such a file."""
+    what = "this data" if path is None else repr(str(path))
+    return ModelFileError(f"cannot inspect {what}: {why}.", facts, advice or _advice(path))
+
+
+def _advice(path: Path | None) -> str:
+    """Return code that writes such a file, or that inspects a program without one."""
+    if path is None:
+        return entry_point().call("jax.jit(f).lower(x)")
+    writer = _WRITERS.get(path.suffix.lower(), "write_text(jax.jit(f).lower(x).as_text(debug_info=True))")
+    return f"pathlib.Path({str(path)!r}).{writer}"

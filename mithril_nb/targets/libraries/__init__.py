@@ -1,1 +1,0 @@
-"""Modules of Flax, Equinox and Haiku: as pure functions, as named scopes, and their training programs."""
