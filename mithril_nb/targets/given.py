@@ -28,7 +28,7 @@ from mithril_nb.stages.given.program import (
     given_of_serialized,
     given_of_stablehlo,
 )
-from mithril_nb.stages.jit import jax_jit
+from mithril_nb.stages import jax_jit
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 from mithril_nb.targets.calls import shown
 from mithril_nb.targets.entry_point import entry_point
