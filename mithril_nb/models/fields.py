@@ -258,6 +258,14 @@ def plain(value: Any) -> Value:
     return _plain(value, MOST_AXES)
 
 
+def is_constant(value: Any) -> bool:
+    """Return whether a value is a number, or an array or list of numbers."""
+    try:
+        return plain(value) is not None and not isinstance(value, str)
+    except TypeError:
+        return False
+
+
 def _plain(value: Any, levels: int) -> Value:
     if value is None or isinstance(value, bool | int | float | str):
         return value

@@ -22,7 +22,7 @@ from mithril_nb.graph.spec import Value
 from mithril_nb.models.adding import Adding
 from mithril_nb.models.annotations import AnnotationMethods
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
-from mithril_nb.models.fields import fields_of, plain
+from mithril_nb.models.fields import fields_of, is_constant
 from mithril_nb.models.registry import KINDS, BlockMeta, with_attributes
 from mithril_nb.models.saving.reading import LoadLimits
 from mithril_nb.models.saving.serialization import graph_from_dict, load_graph
@@ -196,7 +196,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
                 connections[key] = value
             elif key in attributes:
                 changes[key] = value
-            elif key in roles and roles[key] != "output" and _is_constant(value):
+            elif key in roles and roles[key] != "output" and is_constant(value):
                 connections[key] = value
             elif key in roles:
                 raise ConnectionError(
@@ -385,13 +385,6 @@ class Placed:
 
 LogicalModel = Model
 """Alias that the Mithril documentation also uses."""
-
-
-def _is_constant(value: Any) -> bool:
-    try:
-        return plain(value) is not None and not isinstance(value, str)
-    except TypeError:
-        return False
 
 
 def _checked_name(name: str | None) -> str | None:

@@ -33,6 +33,7 @@ from mithril_nb.models.shape_inference.port_checks import (
     check_dtype,
     check_fed,
     check_option,
+    contradiction,
     impossible_output,
     invalid_attribute,
     rule_of,
@@ -345,16 +346,8 @@ class _Work:
 
     def contradiction(self, what: str, place: str, declared: str, inferred: str, advice: str, end: Endpoint) -> None:
         """Record that an annotation contradicts the inferred spec."""
-        self.problems.append(
-            Diagnostic(
-                f"{place}: declared {what} does not match the inferred {what}.",
-                (("declared", declared), ("inferred", inferred)),
-                advice,
-                block=self.at(end.node) if end.node else "",
-                port=end.port,
-                code="ShapeError",
-            )
-        )
+        block = self.at(end.node) if end.node else ""
+        self.problems.append(contradiction(what, place, declared, inferred, advice, block, end.port))
 
     def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
         """Return the diagnostic of two incompatible ports, with both shapes."""

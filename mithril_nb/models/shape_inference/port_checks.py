@@ -127,3 +127,17 @@ def invalid_attribute(at: Absolute, op: FlatOp, found: MismatchError) -> Diagnos
         port=found.port,
         code="ShapeError",
     )
+
+
+def contradiction(
+    what: str, place: str, declared: str, inferred: str, advice: str, block: str, port: str
+) -> Diagnostic:
+    """Return the diagnostic of an annotation that contradicts the inferred spec."""
+    return Diagnostic(
+        f"{place}: declared {what} does not match the inferred {what}.",
+        (("declared", declared), ("inferred", inferred)),
+        advice,
+        block=block,
+        port=port,
+        code="ShapeError",
+    )
