@@ -38,7 +38,7 @@ def test_a_former_name_is_the_new_one(module: str, former: str) -> None:
 def test_an_import_statement_of_a_former_name_warns_at_its_line() -> None:
     sys.modules.pop("mithril_nb.physical", None)
     with pytest.warns(DeprecationWarning, match="is now") as caught:
-        from mithril_nb.compilation.model import PhysicalModel
+        from mithril_nb.physical import PhysicalModel
     from mithril_nb.compilation import PhysicalModel as new
 
     assert PhysicalModel is new

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import contextlib
-from pathlib import Path
 from typing import TypeGuard
 
 from advice import all_cases, all_sites, check, is_instruction, keys_of
 
-TESTS = Path(__file__).parent.parent
 LEFT: dict[str, tuple[str, ...]] = {
     "starts several processes": (
         "compilation/launch/launcher.py:launch",
@@ -63,14 +61,8 @@ def left() -> set[str]:
 
 
 def covered() -> set[str]:
-    """Return the sites that cases name: the keys of the dicts in `test_*_advice.py`."""
-    found: set[str] = set()
-    for path in TESTS.rglob("test_*_advice.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            keys = node.keys if isinstance(node, ast.Dict) else ()
-            texts = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
-            found.update(one for text in texts if ".py:" in text for one in keys_of(text))
-    return found
+    """Return the sites that cases name."""
+    return {one for case in all_cases() for one in keys_of(case)}
 
 
 def test_each_advice_has_a_case_that_runs_it() -> None:

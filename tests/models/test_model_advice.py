@@ -252,22 +252,22 @@ INFERENCE = {
         shapes(model, x=[2, 7])
         # Try: shapes(Model() | Linear(4)(input="x", weight="w") | Linear(4)(input="x", weight="w"), x=[2, 7])
         """,
-    "models/shape_inference/infer.py:_Work.contradiction": """
+    "models/shape_inference/port_checks.py:contradiction": """
         model = (Model() | Linear(3)(output="y")).set_shapes(y=[2, 4])
         shapes(model, input=[2, 5])
         # Try: {}\\nshapes(model, input=[2, 5])
         """,
-    "models/shape_inference/infer.py:_Work.contradiction | an input": """
+    "models/shape_inference/port_checks.py:contradiction | an input": """
         model = Model() | Relu()(input=IOKey("x", shape=["n", "n"]))
         shapes(model, x=[2, 3])
         # Try: {}\\nshapes(model, x=[2, 3])
         """,
-    "models/shape_inference/infer.py:_Work.contradiction | a parameter": """
+    "models/shape_inference/port_checks.py:contradiction | a parameter": """
         model = (Model() | Linear(3)).set_shapes({"linear_0.weight": [2, 2]})
         shapes(model, input=[2, 5])
         # Try: {}\\nshapes(model, input=[2, 5])
         """,
-    "models/shape_inference/infer.py:_Work.contradiction | dtype": """
+    "models/shape_inference/port_checks.py:contradiction | dtype": """
         model = (Model() | Linear(3)).set_types({"linear_0.bias": "float16"})
         ml.compile(model, shapes={"input": [2, 4]})
         """,

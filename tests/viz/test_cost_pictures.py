@@ -27,7 +27,7 @@ from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.html_parts import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
-from mithril_nb.viz.svg import curve_point
+from mithril_nb.viz.svg import point_along
 
 PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}
 
@@ -322,8 +322,8 @@ def runs_through(drawn, box) -> bool:
     dx, dy = map(float, re.findall(r"[-\d.]+", moved))
     for edge in (g for g in drawn.root.iter(f"{SVG}g") if g.get("class") == "edge"):
         d = edge.find(f"{SVG}path").attrib["d"]
-        points = [*zip(*[iter(map(float, re.findall(r"-?[\d.]+", d)))] * 2, strict=True)]
-        along = (curve_point(points, at / 200) for at in range(201))
+        corners = [*zip(*[iter(map(float, re.findall(r"-?[\d.]+", d)))] * 2, strict=True)]
+        along = (point_along(corners, at / 200) for at in range(201))
         if any(box.x <= x + dx <= box.x + box.w and box.y <= y + dy <= box.y + box.h for x, y in along):
             return True
     return False

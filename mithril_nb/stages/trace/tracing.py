@@ -139,7 +139,7 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return the value of `Trace.call` for a program.
+    """Return the functions that compute a program from another jaxpr of its form, as `Trace` keeps them.
 
     Args:
         out: The results, or their shapes.

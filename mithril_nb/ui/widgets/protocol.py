@@ -1,6 +1,6 @@
 """Messages with stages, graphs, passes and curves for the front end: binary, on request. Traits would be saved.
 
-Texts are compressed, because they are large. `viz/pages/stage_data.py` describes how a stage is sent.
+Texts are compressed, because they are large. `viz/pages/listing.py` describes how a stage is sent.
 """
 
 from __future__ import annotations
