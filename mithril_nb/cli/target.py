@@ -159,7 +159,7 @@ def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
             if not dim.isdecimal() and not is_dim_name(dim):
                 raise UnknownOptionError(
                     f"invalid size {dim!r} in --shape {text!r}.",
-                    (("needs", "a whole number of at least 0, or a name for an unknown size"),),
+                    (("needs", "a whole number, 0 or more, or a name for an unknown size"),),
                     f"--shape {name}=32,784",
                 )
         shapes[name] = [int(dim) if dim.isdecimal() else dim for dim in dims]

@@ -85,7 +85,7 @@ class Cost(CostTotals, Shown):
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
-            UnknownOptionError: Unknown block, figure or role; or the counts are XLA's, which have no formulas.
+            UnknownOptionError: Unknown block, field or role; or the counts are XLA's, which have no formulas.
 
         Examples:
             >>> import jax
@@ -302,7 +302,7 @@ class Cost(CostTotals, Shown):
             by: `"row"` gives one line for each equation or instruction, `"block"` one for each block.
 
         Raises:
-            UnknownOptionError: Unknown table.
+            UnknownOptionError: `by` is neither `"row"` nor `"block"`.
             UnavailableBackendError: pandas is not installed.
         """
         return data_frame(self.to_dict(rows=by == "row"), by)
@@ -326,7 +326,7 @@ def _costs(given: object, what: str) -> Cost:
     if isinstance(given, Cost):
         return given
     raise UnknownOptionError(
-        f"{what} another program or stage, not {short_repr(given, 40)}.",
+        f"{what} the Cost of another program or stage, not {short_repr(given, 40)}.",
         (("needs", "a Cost"), ("given", type(given).__name__)),
         'inspection.cost("lowered").compare(inspection.cost("compiled"))',
     )

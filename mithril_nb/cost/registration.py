@@ -71,7 +71,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
         )
     if name in CALLS:
         raise UnknownOptionError(
-            f"ml.register_cost cannot take {name!r}: its cost is the sum over the equations it holds.",
+            f"ml.register_cost cannot take {name!r}: its cost is already the sum over the equations inside it.",
             (("because", "a rule for it would count these equations twice"),),
             _EXAMPLE.format('"ffi_call"') + f"  # or another primitive that {name!r} holds",
         )
@@ -165,7 +165,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         raise UnknownOptionError(
             f"the rule registered with ml.register_cost for {name!r} returns {short_repr(bad[0], 40)}, "
             "which is not a valid count.",
-            (("needs", "numbers of at least 0, or a dict of them"), ("given", type(bad[0]).__name__)),
+            (("needs", "numbers, each 0 or more, or a dict of them"), ("given", type(bad[0]).__name__)),
             _EXAMPLE.format(repr(name)),
         )
     # Rules may compute in floats; counts are integers, so that sums are exact.

@@ -149,10 +149,10 @@ class SymbolicProgram:
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:
-            The polynomial, and the equations it leaves out with the reason.
+            The polynomial; and the equations that it leaves out, each with the reason: `"2 × sort: no rule"`.
 
         Raises:
-            UnknownOptionError: Unknown block, figure or role.
+            UnknownOptionError: Unknown block, field or role.
         """
         self._check_names(path, field, role)
         if field == "params":
@@ -205,7 +205,7 @@ class SymbolicProgram:
         }
 
     def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:
-        """Return the sum over equations, and the equations it leaves out with the reason."""
+        """Return the sum over equations; and the equations that it leaves out, each with the reason."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
         for (place, state), times in chosen.items():

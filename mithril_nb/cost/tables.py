@@ -32,7 +32,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         by: `"row"` or `"block"`.
 
     Raises:
-        UnknownOptionError: Unknown table.
+        UnknownOptionError: `by` is neither `"row"` nor `"block"`.
         UnavailableBackendError: pandas is not installed.
     """
     if by not in ("row", "block"):

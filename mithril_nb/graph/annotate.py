@@ -85,7 +85,7 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
     inputs = {port.name for port in graph.inputs}
     if (taken is not None and taken != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
         raise NameTakenError(
-            f"cannot name '{end}' {name!r}: '{taken or Endpoint(BOUNDARY, name)}' has that name.",
+            f"cannot give '{end}' the name {name!r}: '{taken or Endpoint(BOUNDARY, name)}' already has it.",
             (("names", listed(dict.fromkeys([*labels, *inputs]))),),
             f"{name + '_2'!r}",
             block=end.node,

@@ -86,7 +86,7 @@ def add(
         taken = labels.get(label)
         if taken is not None and taken.node != BOUNDARY:
             raise NameTakenError(
-                f"cannot name the output {str(source)!r} {label!r}: {str(taken)!r} has that name.",
+                f"cannot give output {str(source)!r} the name {label!r}: {str(taken)!r} already has it.",
                 (("names", ", ".join(repr(known) for known in labels)),),
                 f"{written(block)}({port.name}={label + '_2'!r})",
                 block=component(name),
@@ -277,7 +277,7 @@ def with_names(
 
 
 def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
-    """Replace a block. Connections to ports that both blocks have are kept.
+    """Replace a block. Connections to its ports are kept if the new block has a port of the same name.
 
     Raises:
         UnknownBlockError: No block has that name.

@@ -26,7 +26,7 @@ def from_haiku(
     Supported are Linear, Conv, LayerNorm, GroupNorm, BatchNorm and Embed at any depth, so also MLP and Sequential.
 
     Args:
-        params: Result of `init`: arrays by name, by name of the module.
+        params: Result of `init`, a dict of dicts: module name -> parameter name -> array.
         state: State from `init` of a function with state, required for a BatchNorm.
         into: The compiled model to fill. Modules are matched to blocks by kind, in the order in which Haiku created
             them, or by the numbers in their names. `jax.tree.map` and `jit` sort parameters by name. If two modules
@@ -52,7 +52,7 @@ def from_haiku(
     if not isinstance(params, Mapping) or not all(isinstance(one, Mapping) for one in params.values()):
         raise UnknownOptionError(
             f"cannot convert {short_repr(params)} from Haiku.",
-            (("needs", "arrays by name, by name of the module"),),
+            (("needs", "a dict of dicts: module name -> parameter name -> array"),),
             "ml.from_haiku(transformed.init(key, x), into=pm)",
         )
     if into is None:

@@ -206,7 +206,7 @@ def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> 
     return ConnectionError(
         f"IOKey({place!r}) declares a different {word}= than before.",
         (("before", f"{word}={short_repr(before)}"), ("now", f"{word}={short_repr(now)}")),
-        again if key.name else f"IOKey() without {word}=, or declare it once.",
+        again if key.name else f"remove {word}= from all but one IOKey of this connection.",
         port=place,
     )
 

@@ -290,8 +290,9 @@ def _need(field: Field) -> str:
         "value": f"numbers, texts, or lists of such, at most {MOST_AXES} levels deep",
     }[field.type]
     if field.range is not None:
-        most = "on" if field.range.most == inf else f"to {_number(field.range.most)}"
-        words += f" from {_number(field.range.least)} {most}"
+        least, most = _number(field.range.least), field.range.most
+        each = "each " if field.type == "ints" else ""
+        words += f", {each}{least} or more" if most == inf else f" from {least} to {_number(most)}"
     return words + (", or one for all" if count else "") + (", or None" if field.is_optional else "")
 
 

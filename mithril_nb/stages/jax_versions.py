@@ -228,7 +228,7 @@ def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
 
 
 def frames(traceback: Any) -> Sequence[CodeType]:
-    """Return the code of each Python frame in which an equation was made, the innermost first."""
+    """Return the code objects of the Python stack that created an equation, the innermost frame first."""
     return () if traceback is None else traceback.raw_frames()[0]
 
 

@@ -86,7 +86,7 @@ class Observer(Protocol):
         ...
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
-        """Receive a finished lowering; the call is `None` for the backward pass and for ahead-of-time lowering."""
+        """Receive a finished lowering. `call` caused it; `None` for a backward pass or ahead-of-time lowering."""
         ...
 
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
@@ -106,9 +106,10 @@ class Thread(threading.local):
 
     Attributes:
         scopes: Observers of the calls in progress, the outermost first.
-        open: Trace events of JAX that have not ended, each with the real traces that started in it.
-        lowered: The source of the function that was lowered last, by its name.
-        behind: The source of the user's function behind one of a library, by the name and the source of that.
+        open: JAX's trace events in progress, the outermost first. Each is a list with an entry for each real trace in
+            it: the functions that `on_trace` returned.
+        lowered: Maps the name of a function to the source of the last function lowered under this name.
+        behind: Maps a wrapper from a library, by its name and source, to the source of the user's function in it.
         from_disk: Whether the compilation in progress was read from the persistent cache.
     """
 

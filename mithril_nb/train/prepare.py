@@ -137,7 +137,7 @@ def spread(plan: TrainingPlan, state: State) -> None:
         good = plan.batch_size - plan.batch_size % devices or devices
         raise DataError(
             "batch_size is not divisible by the number of devices.",
-            (("batch_size", str(plan.batch_size)), ("devices", f"{devices}, of {me.count} processes")),
+            (("batch_size", str(plan.batch_size)), ("devices", f"{devices} in total, in {me.count} processes")),
             f"batch_size={good}",
         )
     arrays = (state.params, state.opt_state)

@@ -1,4 +1,4 @@
-"""Training curves as a static picture and as text, shown in a saved notebook where the live plot is not."""
+"""Training curves as a static picture and as text, for saved notebooks, where the live plot is not available."""
 
 from __future__ import annotations
 

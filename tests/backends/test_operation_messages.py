@@ -92,7 +92,7 @@ UnknownOptionError: 3 is not a random key.
 
 B.split_key(B.get_random_key(), 0)
 UnknownOptionError: cannot split a key into 0.
-    needs  an integer of at least 1
+    needs  an integer, 1 or more
     Try: split_key(key, num=2)
 
 B.random_normal(3)

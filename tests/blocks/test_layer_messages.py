@@ -62,7 +62,7 @@ ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
     shapes={"x": [1, 1, 4, 4]},
 ).evaluate({}, {"x": np.ones((1, 1, 4, 4), "float32")})
 ConnectionError: the stride of a window comes from an array, so it is unknown until the model runs.
-    needs  2 whole numbers from 1 on
+    needs  2 whole numbers, each 1 or more
     Try: stride=2  # or a connection with a static value, such as the output of Size(dim=2)
 
 >>> compiled(GroupNorm(), input=[2, 12, 3])
@@ -165,12 +165,12 @@ ShapeError: the input 'input' does not fit 'cross_entropy.input'.
 
 >>> CrossEntropy(weights="balanced")
 UnknownOptionError: CrossEntropy cannot take weights='balanced'.
-    needs  a number from 0 per class, or '' or 'auto'
+    needs  a number per class, each 0 or more, or '' or 'auto'
     Try: CrossEntropy(weights="auto")
 
 >>> BinaryCrossEntropy(pos_weight=-1.0)
 UnknownOptionError: BinaryCrossEntropy cannot take pos_weight=-1.0.
-    needs  a number, or a number from 0 per class, or 'auto'
+    needs  a number, or a number per class, each 0 or more, or 'auto'
     Try: BinaryCrossEntropy(pos_weight="auto")
 
 >>> fit_or_raise(InfoNCE(), input=(8, 3), target=(8, 4))
@@ -244,7 +244,7 @@ UnknownOptionError: OneToMany cannot run Relu() step by step.
 
 >>> ManyToOne(RNNCell(), 0)
 UnknownOptionError: ManyToOne cannot take max_sequence_length=0.
-    needs  a whole number from 1
+    needs  a whole number, 1 or more
     Try: ManyToOne(RNNCell(hidden_size=32), max_sequence_length=10)
 
 >>> EncoderDecoder("rnn", 2, 2)

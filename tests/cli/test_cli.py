@@ -110,13 +110,13 @@ def test_report_writes_one_file(model, tmp_path, run_cli):
         (
             ["--shape", "input=-1,3"],
             "UnknownOptionError: invalid size '-1' in --shape 'input=-1,3'.\n"
-            "    needs  a whole number of at least 0, or a name for an unknown size\n"
+            "    needs  a whole number, 0 or more, or a name for an unknown size\n"
             "    Try: --shape input=32,784\n",
         ),
         (
             ["--shape", "input=batch,2.5"],
             "UnknownOptionError: invalid size '2.5' in --shape 'input=batch,2.5'.\n"
-            "    needs  a whole number of at least 0, or a name for an unknown size\n"
+            "    needs  a whole number, 0 or more, or a name for an unknown size\n"
             "    Try: --shape input=32,784\n",
         ),
         (

@@ -208,7 +208,7 @@ DeviceNotFoundError: num_devices=9 needs 9 devices, but only 8 are available.
 
 data_parallel(len, num_devices="2")
 UnknownOptionError: num_devices='2' is not a number of devices.
-    needs  an integer of at least 1
+    needs  an integer, 1 or more
     Try: num_devices=8
 
 data_parallel(lambda x: x, num_devices=4)(X[:6])

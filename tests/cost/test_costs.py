@@ -297,13 +297,13 @@ def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().compare(cast("Cost", 3))
     assert str(error.value) == (
-        "costs of 'step' are compared with another program or stage, not 3.\n"
+        "costs of 'step' are compared with the Cost of another program or stage, not 3.\n"
         f"    needs  a Cost\n    given  int\n    {advice}"
     )
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference(cast("Cost", "flops"))
     assert str(error.value) == (
-        "the difference of 'step' is to another program or stage, not 'flops'.\n"
+        "the difference of 'step' is to the Cost of another program or stage, not 'flops'.\n"
         f"    needs  a Cost\n    given  str\n    {advice}"
     )
 

@@ -183,7 +183,7 @@ def test_a_primitive_that_holds_equations_raises() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.register_cost("scan", items)
     assert str(error.value) == (
-        "ml.register_cost cannot take 'scan': its cost is the sum over the equations it holds.\n"
+        "ml.register_cost cannot take 'scan': its cost is already the sum over the equations inside it.\n"
         "    because  a rule for it would count these equations twice\n"
         "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive that 'scan' holds"
     )
@@ -192,7 +192,7 @@ def test_a_primitive_that_holds_equations_raises() -> None:
 def not_a_count(value: str, kind: str) -> str:
     return (
         f"the rule registered with ml.register_cost for 'smooth' returns {value}, which is not a valid count.\n"
-        f"    needs  numbers of at least 0, or a dict of them\n    given  {kind}\n"
+        f"    needs  numbers, each 0 or more, or a dict of them\n    given  {kind}\n"
         "    Try: ml.register_cost('smooth', lambda equation: 1_000)"
     )
 

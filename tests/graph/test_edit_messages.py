@@ -180,7 +180,7 @@ CASES = {
     "an output name that is taken": (
         lambda: add(chain(), RELU, connections={"output": "h"}),
         """
-        NameTakenError: cannot name the output 'relu_1.output' 'h': 'a%2Fb.output' has that name.
+        NameTakenError: cannot give output 'relu_1.output' the name 'h': 'a%2Fb.output' already has it.
             names  'h', 'k', 'x'
             Try: Relu()(output='h_2')
         """,

@@ -169,7 +169,7 @@ CASES = {
         lambda: ml.from_haiku({"w": 3}),
         """
         UnknownOptionError: cannot convert {'w': 3} from Haiku.
-            needs  arrays by name, by name of the module
+            needs  a dict of dicts: module name -> parameter name -> array
             Try: ml.from_haiku(transformed.init(key, x), into=pm)""",
     ),
     "an LSTM of Haiku": (

@@ -56,7 +56,7 @@ CASES = {
     "a name that is taken": (
         lambda: (Model() | Linear(3)(input="x", output="y")).rename_keys(y="x"),
         """
-        NameTakenError: cannot name 'linear_0.output' 'x': 'x' has that name.
+        NameTakenError: cannot give 'linear_0.output' the name 'x': 'x' already has it.
             names  x, y
             Try: 'x_2'
             """,

@@ -128,7 +128,7 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise UnknownOptionError(
                 f"ml.profile does not accept {name}={value!r}.",
-                (("needs", f"a whole number, at least {least}"),),
+                (("needs", f"a whole number, {least} or more"),),
                 f"ml.profile(inspection, {name}={max(least, 3)})",
             )
     if peaks is not None and not isinstance(peaks, Machine):

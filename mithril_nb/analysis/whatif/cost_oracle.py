@@ -193,7 +193,10 @@ class CostOracle:
         ]
 
     def _estimated(self, settings: Settings) -> Answer | None:
-        """Return an estimate for another dtype from the equations of this one, if tracing takes long."""
+        """Return an estimate for another dtype, computed from the equations of the base dtype.
+
+        `None` if tracing is fast, the dtype stays the same, or these equations are unknown.
+        """
         before = self.subject.base.get("dtype")
         after = self._dtype(settings.get("dtype"))
         if not self._learns or before is None or not after or format_value(before) == after:

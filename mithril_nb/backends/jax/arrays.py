@@ -153,7 +153,7 @@ class ArrayMaker(Backend):
         """Split a key into two, or `num`, new keys."""
         if isinstance(num, bool) or not isinstance(num, SupportsIndex) or index(num) < 1:
             raise UnknownOptionError(
-                f"cannot split a key into {num!r}.", (("needs", "an integer of at least 1"),), "split_key(key, num=2)"
+                f"cannot split a key into {num!r}.", (("needs", "an integer, 1 or more"),), "split_key(key, num=2)"
             )
         return tuple(self._create("split_key", jax.random.split, _checked_key(key), index(num)))
 

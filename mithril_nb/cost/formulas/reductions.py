@@ -82,9 +82,10 @@ rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vecto
 
 @rule("sort", flops="n·log2(N)", note="comparisons", xla="n·ceil(log2(n))")
 def sort(equation: Equation) -> Letters:
-    """Comparisons along the axis of length `N`: `n·log2(N)` (Knuth, The Art of Computer Programming 3, §5.3.1).
+    """Comparisons to sort `n` elements along an axis of length `N`: `n·log2(N)`.
 
-    XLA counts `n·ceil(log2(n))`, over all elements of the first operand, whatever the axis.
+    Source: Knuth, The Art of Computer Programming 3, §5.3.1. `n` is the number of elements of the first operand. XLA
+    ignores the axis and counts `n·ceil(log2(n))`.
     """
     given, axis = equation.inputs[0], equation.param.get("dimension", -1)
     assert isinstance(axis, int)

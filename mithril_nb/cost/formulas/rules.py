@@ -1,7 +1,7 @@
 """Cost of one equation: a rule for each primitive, from shapes and plain params alone.
 
-A rule returns a formula and the values of its letters; the displayed formula is the one that is evaluated. With
-symbolic sizes, the result is a polynomial in them.
+A rule has a formula, such as `2·B·M·N·K`, and a function that returns the values of its letters for an equation. The
+same formula is evaluated and displayed. With symbolic sizes, the result is a polynomial in them.
 
 The rules count as in the literature: one FLOP for each element of an elementwise result, two for each multiply-add, and
 transcendental functions separately. Moving data costs bytes but no FLOPs. XLA's HloCostAnalysis mostly counts the same;

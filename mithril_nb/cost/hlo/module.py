@@ -26,7 +26,7 @@ class Computation:
         name: Its name.
         is_entry: True for the entry computation.
         by_id: Its instructions by id, in order.
-        layouts: Minor-to-major axes of the results that are not row-major, by id.
+        layouts: The axes of a result from minor to major, by id; only for results that are not row-major.
         numbers: Values of the integer constants, by id.
         root: The instruction that returns its result.
     """

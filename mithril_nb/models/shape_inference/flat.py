@@ -1,4 +1,7 @@
-"""A model without its nesting: the ops in topological order, their sources, and the outputs that activations read."""
+"""A model without its nesting: the ops in topological order, and the sources of their inputs.
+
+It also finds the outputs that an activation reads.
+"""
 
 from __future__ import annotations
 

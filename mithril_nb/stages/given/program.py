@@ -70,7 +70,7 @@ class Given:
 
     @property
     def is_compiled_here(self) -> bool:
-        """Return whether JAX compiles it, because it was given at a stage before HLO."""
+        """Return whether JAX compiles the program: true for StableHLO and `Lowered`, false for HLO and `Compiled`."""
         return "stablehlo" in self.stages
 
     @property

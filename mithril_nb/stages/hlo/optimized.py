@@ -198,9 +198,9 @@ class _Module:
         return line.operands
 
     def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
-        """Attribute an instruction that moves data in or out of a scan's body to the producer or user of the data.
+        """Attribute an instruction that moves data into or out of a scan to the block that produces or uses the data.
 
-        Its name contains only the scan. If no producer or user is found, it keeps the block of the scan.
+        The `op_name` of the instruction names only the scan. If no such block is found, it keeps the block of the scan.
 
         Args:
             line: The instruction that moves the data.

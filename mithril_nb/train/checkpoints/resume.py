@@ -27,7 +27,7 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
 
     Raises:
         CheckpointError: All checkpoints are broken.
-        OtherVersionError: The latest complete checkpoint has another version. It is not skipped.
+        OtherVersionError: The latest complete checkpoint has another version. Older checkpoints are not tried.
     """
     problems: list[Diagnostic] = []
     for path in checkpoints_in(Path(folder)):

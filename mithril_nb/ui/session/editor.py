@@ -355,8 +355,8 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
             shapes[port][int(axis)] = value
         else:
             raise UnknownOptionError(
-                f"{name!r} is not part of the model.",
-                (("can be applied", ", ".join(["batch", *(f"{one}.0" for one in shapes), "attributes of blocks"])),),
+                f"the model has no setting {name!r}.",
+                (("its settings", ", ".join(["batch", *(f"{one}.0" for one in shapes), "attributes of blocks"])),),
                 'ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
                 if name in _OUTSIDE
                 else 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',

@@ -132,7 +132,7 @@ class WhatIfRequests(RequestHandler):
         self._compiled: dict[Any, Change] = {}
 
     def view(self) -> dict[str, Any]:
-        """Return the state of the answer, and the settings that can change, if requested."""
+        """Return the state of the answer, and the settings that can change: `None` until a client requests them."""
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 

@@ -126,7 +126,7 @@ def at_least(text: str, is_least: bool) -> str:
 
 
 def whole_text(data: Data, field: Field) -> str:
-    """Format the number of the whole program.
+    """Format the total of a field over the whole program; `"≥"` marks a lower bound.
 
     Examples:
         >>> whole_text({"total": {"flops": 2000, "unknown": 1}}, FIELDS["flops"])

@@ -183,7 +183,7 @@ def test_arguments_that_do_not_fit_are_rejected() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, runs=0)
     assert str(refused.value) == (
-        "ml.profile does not accept runs=0.\n    needs  a whole number, at least 1\n"
+        "ml.profile does not accept runs=0.\n    needs  a whole number, 1 or more\n"
         "    Try: ml.profile(inspection, runs=3)"
     )
 

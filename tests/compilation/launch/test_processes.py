@@ -67,6 +67,6 @@ def test_indivisible_batch_is_rejected(second_of_two, monkeypatch):
     assert message_of(lambda: fit(batch_size=6)) == (
         """DataError: batch_size is not divisible by the number of devices.
     batch_size  6
-    devices     4, of 2 processes
+    devices     4 in total, in 2 processes
     Try: batch_size=4"""
     )

@@ -117,7 +117,7 @@ def test_changed_dtype_equals_another_backend(session) -> None:
     assert str(session.backend.default_dtype) == "float32"
     problem = session.run_command("apply_what_if", {"changes": [["", "dtype", "bfloat16"]]})
     assert str(problem) == (
-        "'dtype' is not part of the model.\n    can be applied  batch, input.0, attributes of blocks\n"
+        "the model has no setting 'dtype'.\n    its settings  batch, input.0, attributes of blocks\n"
         '    Try: ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
     )
 

@@ -54,7 +54,7 @@ def data_parallel(
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise UnknownOptionError(
             f"num_devices={num_devices!r} is not a number of devices.",
-            (("needs", "an integer of at least 1"),),
+            (("needs", "an integer, 1 or more"),),
             f"num_devices={devices}",
         )
     mesh = make_mesh((count,), platform, "num_devices")

@@ -137,7 +137,8 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
     if isinstance(found, tuple) and len(found) == 1:
         found *= axes
     if not isinstance(found, tuple) or len(found) != axes or not all(is_count(one, 1) for one in found):
-        raise MismatchError(port, f"{_count(axes, 'whole number')} from 1 on", f"{port}=2", f"got {value!r}")
+        need = "a whole number, 1 or more" if axes == 1 else f"{axes} whole numbers, each 1 or more"
+        raise MismatchError(port, need, f"{port}=2", f"got {value!r}")
     return found  # pyright: ignore[reportReturnType]
 
 
@@ -217,10 +218,6 @@ def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[D
             f"rank {len(spec.shape)} != {axes + 2}{other}",
         )
     return spec.shape
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:

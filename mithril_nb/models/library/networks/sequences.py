@@ -285,7 +285,7 @@ def _check_length(model: Model, name: str, length: Any) -> None:
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         kind = type(model).__name__
         raise UnknownOptionError(
-            f"{kind} cannot take {name}={short_repr(length)}.", (("needs", "a whole number from 1"),), _call(model)
+            f"{kind} cannot take {name}={short_repr(length)}.", (("needs", "a whole number, 1 or more"),), _call(model)
         )
 
 

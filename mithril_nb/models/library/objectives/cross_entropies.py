@@ -236,6 +236,6 @@ def _check_weights(kind: str, argument: str, weights: Any) -> None:
         one = "a number, or " if argument == "pos_weight" else ""
         raise UnknownOptionError(
             f"{kind} cannot take {argument}={weights!r}.",
-            (("needs", f"{one}a number from 0 per class, or {' or '.join(map(repr, words))}"),),
+            (("needs", f"{one}a number per class, each 0 or more, or {' or '.join(map(repr, words))}"),),
             f'{kind}({argument}="auto")',
         )

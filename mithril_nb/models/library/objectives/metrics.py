@@ -81,7 +81,8 @@ class Accuracy(_Classified):
 
     Args:
         threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
-        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and the next two are ignored.
+        is_binary: If true, `pred` is one score per sample, and labels are 1 and 0. `is_pred_one_hot` and
+            `is_label_one_hot` are then ignored.
         is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it has class indices.
         is_label_one_hot: The same for `label`.
 

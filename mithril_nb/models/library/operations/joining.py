@@ -158,7 +158,7 @@ class Tile(Rearranging):
             return NOTHING_KNOWN
         times_ = reps if isinstance(reps, tuple) else (reps,)
         if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in times_):
-            raise MismatchError("input", f"whole numbers from 0 as reps, not {reps!r}", "Tile((2, 1))")
+            raise MismatchError("input", f"reps of whole numbers, each 0 or more, not {reps!r}", "Tile((2, 1))")
         if LEADING in shape[:1]:
             return NOTHING_KNOWN
         rank = max(len(shape), len(times_))
@@ -345,7 +345,8 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
     pairs = width if isinstance(width, tuple) else ()
     found = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
     if not isinstance(width, tuple) or len(found) < len(pairs) or not all(is_count(n) for pair in found for n in pair):
-        raise MismatchError("input", f"pad_width in pairs of numbers from 0, not {whole!r}", "Pad(((0, 0), (1, 1)))")
+        need = f"pad_width in pairs of numbers, each 0 or more, not {whole!r}"
+        raise MismatchError("input", need, "Pad(((0, 0), (1, 1)))")
     if rank is not None and len(found) != rank:
         raise MismatchError(
             "input", f"rank {len(found)}, for pad_width={whole!r}", "a pair for each axis.", f"rank {rank}"
