@@ -18,7 +18,7 @@ from jax.extend import core
 from mithril_nb.errors import ModelFileError, UnknownOptionError, listed, short_repr
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.inspection import inspect_given
-from mithril_nb.stages import jax_versions
+from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.given.program import (
     Given,
     given_of_compiled,
@@ -28,7 +28,6 @@ from mithril_nb.stages.given.program import (
     given_of_serialized,
     given_of_stablehlo,
 )
-from mithril_nb.stages import jax_jit
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 from mithril_nb.targets.calls import shown
 from mithril_nb.targets.entry_point import entry_point
