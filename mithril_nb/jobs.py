@@ -7,8 +7,11 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
+Result = TypeVar("Result")
 Wanted = Callable[[], bool]
 """Returns whether a job is still wanted; long jobs call it between their steps."""
 Job = Callable[[Wanted], object]
@@ -99,10 +102,13 @@ class JobQueue:
             try:
                 submitted.job(lambda submitted=submitted: submitted.is_wanted)
             except BaseException as error:  # `sys.exit()` in a user's function, too: the thread has no caller
-                if self._failed is None:
+                try:
+                    if self._failed is None:
+                        raise
+                    self._failed(error)
+                except BaseException:
                     self._leave()
                     raise
-                self._failed(error)
             del submitted  # release its data
 
     def _next(self) -> _Submitted | None:
@@ -130,3 +136,17 @@ def rests(wanted: Wanted, rest_s: float) -> bool:
             return False
         time.sleep(0.01)
     return wanted()
+
+
+def in_thread(function: Callable[..., Result], *args: object) -> Result:
+    """Call a function in another thread, and return its result or raise its error.
+
+    A trace started by a user's cell then equals one started by a queue: JAX stores the Python frames around each
+    equation, and in the user's thread the cell that requests a stage would count as the origin of the loss.
+
+    Examples:
+        >>> in_thread(len, "abc")
+        3
+    """
+    with ThreadPoolExecutor(1, "mithril_nb-request") as pool:
+        return pool.submit(function, *args).result()

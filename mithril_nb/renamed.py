@@ -7,18 +7,21 @@ import sys
 import warnings
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 _MODULES = {
+    "mithril_nb.backends.notices": "mithril_nb.backends.backend",
     "mithril_nb.checks": "mithril_nb.analysis.checks",
     "mithril_nb.ipython": "mithril_nb.cli.ipython",
     "mithril_nb.launch": "mithril_nb.compilation.launch.launcher",
     "mithril_nb.measure": "mithril_nb.analysis.measure",
+    "mithril_nb.models.custom": "mithril_nb.models.op",
     "mithril_nb.physical": "mithril_nb.compilation",
     "mithril_nb.retraces": "mithril_nb.analysis.retraces",
     "mithril_nb.session": "mithril_nb.ui.session",
-    "mithril_nb.ui.session.facts": "mithril_nb.ui.session",
+    "mithril_nb.ui.session.facts": "mithril_nb.ui.session.snapshot",
     "mithril_nb.whatif": "mithril_nb.analysis.whatif",
     "mithril_nb.widgets": "mithril_nb.ui.widgets",
 }
@@ -52,7 +55,7 @@ class _FormerModules:
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        return ModuleSpec(name, cls) if name in _MODULES else None  # type: ignore[arg-type]
+        return ModuleSpec(name, cls) if _new_name(name) else None  # type: ignore[arg-type]
 
     @staticmethod
     def create_module(spec: ModuleSpec) -> None:
@@ -60,10 +63,23 @@ class _FormerModules:
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        now = _MODULES[module.__name__]
+        now = _new_name(module.__name__)
+        assert now is not None
         _warn(module.__name__, now)
         # A module of its own: the machinery writes the former name into what a loader returns.
         vars(module)["__getattr__"] = lambda name: getattr(importlib.import_module(now), name)
+        # A package for `import`, whose modules are found by this class only: files would be loaded a second time.
+        module.__path__ = []
+
+
+def _new_name(name: str) -> str | None:
+    """Return the new name of a former module, or of a module in a former package, if it exists."""
+    for former, now in _MODULES.items():
+        if name == former:
+            return now
+        if name.startswith(f"{former}.") and find_spec(inner := now + name.removeprefix(former)):
+            return inner
+    return None
 
 
 def find_former_modules() -> None:

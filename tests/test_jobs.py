@@ -27,6 +27,19 @@ def test_queue_cancels_replaced_jobs():
     assert seen[-1] == "third"
 
 
+def test_a_failing_error_handler_does_not_block_the_queue(monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda told: None)
+
+    def failed(error):
+        raise ValueError("no")
+
+    queue, seen = JobQueue("test", failed), []
+    queue.submit(lambda wanted: [][0], "a")
+    queue.submit(lambda wanted: seen.append(1), "b")
+    assert queue.wait(PATIENCE_S)
+    assert seen == [1]
+
+
 @pytest.mark.parametrize("is_early", [False, True], ids=["while the error is printed", "before it is raised"])
 def test_failing_job_does_not_affect_others(monkeypatch, is_early):
     queue, seen, goes_on, printed = JobQueue("test"), [], threading.Event(), threading.Event()

@@ -45,6 +45,22 @@ def test_an_import_statement_of_a_former_name_warns_at_its_line() -> None:
     assert {one.filename for one in caught} == {__file__}
 
 
+def test_a_module_of_a_former_package_is_not_loaded_twice() -> None:
+    from mithril_nb.compilation import options
+
+    for former in ("mithril_nb.physical", "mithril_nb.physical.options"):
+        sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match="mithril_nb.physical is now"):
+        importlib.import_module("mithril_nb.physical")
+    with pytest.warns(DeprecationWarning, match="mithril_nb.physical.options is now mithril_nb.compilation.options"):
+        found = importlib.import_module("mithril_nb.physical.options")
+    names = [name for name, value in vars(options).items() if callable(value)]
+    assert names
+    assert [name for name in names if getattr(found, name) is not getattr(options, name)] == []
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("mithril_nb.physical.no_such_module")
+
+
 @pytest.mark.parametrize("module", sorted(_NAMES))
 def test_an_unknown_name_of_a_module_is_an_error(module: str) -> None:
     with pytest.raises(AttributeError, match=f"^module '{module}' has no attribute 'no_such_name'$"):

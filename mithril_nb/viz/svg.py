@@ -169,6 +169,6 @@ def arrow(start: Point, end: Point) -> str:
     """Return a small triangle with its tip at `end`, pointing away from `start`, as an SVG path."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = (dx * dx + dy * dy) ** 0.5
-    ux, uy = (dx / length, dy / length) if length > 0.01 else (0.0, 1.0)
+    ux, uy = (dx / length, dy / length) if length > 0.01 else (1.0, 0.0)
     bx, by = end[0] - 7 * ux, end[1] - 7 * uy
     return line_path((end, (bx - 3.2 * uy, by + 3.2 * ux), (bx + 3.2 * uy, by - 3.2 * ux))) + "Z"

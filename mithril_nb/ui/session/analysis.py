@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from mithril_nb import cost, stages
@@ -18,6 +18,7 @@ from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.inspection import Inspection
+from mithril_nb.jobs import in_thread
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.shape_inference.infer import Inference, infer
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
@@ -216,14 +217,14 @@ class LazyProgram:
                 shapes = {name: spec.shape for name, spec in model.input_specs.items()}
                 settings = {"program": self._name, "loss": loss, "optimizer": training.get("optimizer", "adam")}
                 if has_names(shapes.values()):
-                    self._inspection = inspect_with_names(model, shapes, **settings)
+                    self._inspection = in_thread(partial(inspect_with_names, model, shapes, **settings))
                 else:
-                    self._inspection = inspect_model(model, **settings, options={})
+                    self._inspection = in_thread(partial(inspect_model, model, **settings, options={}))
             return self._inspection
 
     def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:
         """Return the cost of each block, from the jaxpr only."""
         with self._lock:
             if self._cost is None:
-                self._cost = cost.cost_of(self.inspection(model, loss, training))
+                self._cost = in_thread(cost.cost_of, self.inspection(model, loss, training))
             return self._cost

@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.cost import Cost
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.inspection import Inspection
-from mithril_nb.jobs import JobQueue, rests
+from mithril_nb.jobs import JobQueue, in_thread, rests
 from mithril_nb.stages import Stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, has_machine_code
 from mithril_nb.ui.session.analysis import Analysis
@@ -237,7 +237,7 @@ class LazyStages(Mapping[str, Stage]):
 
     def __getitem__(self, name: str) -> Stage:
         try:
-            return self._inspection.stage(name)
+            return in_thread(self._inspection.stage, name)
         except StageUnavailableError as error:
             raise KeyError(name) from error
 

@@ -175,7 +175,6 @@ def _sizes_text(value: Value) -> str:
 
 NODE_H = 52
 PILL_H = 30
-HEADER_H = 30
 PAD = 16
 LEFT = 14  # from the node's edge to its text; includes the strip of the hue
 RIGHT = 10

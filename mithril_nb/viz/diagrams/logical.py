@@ -115,6 +115,7 @@ class _Plan:
         placed = arrange_lines(
             {key: item.part for key, item in items.items()} or _NOTHING,
             [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()],
+            [port.name for port in graph.outputs if prefix and Endpoint(BOUNDARY, port.name) not in graph.source_of],
         )
         corners = {key: corner for key, corner in placed.corners.items() if key in items}
         dx, dy = (_PAD, _TITLE_H) if prefix else (MARGIN, MARGIN)
@@ -126,7 +127,7 @@ class _Plan:
             max((placed.w, *(corners[key][0] + item.part.w for key, item in items.items()))),
             max((placed.h, *(corners[key][1] + item.part.h for key, item in items.items()))),
             ins=dict(placed.ins),
-            outs={port.name: placed.outs.get(port.name, placed.h / 2) for port in graph.outputs} if prefix else {},
+            outs=dict(placed.outs),
         )
         for key, (x, y) in corners.items():  # in reading order
             level.nodes.append(replace(items[key].node, x=round(x), y=round(y)))
@@ -284,5 +285,5 @@ def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
         >>> curve((0, 0), (60, 50))
         ((0, 0), (30.0, 0), (30.0, 50), (60, 50))
     """
-    reach = abs(end[0] - start[0]) / 2 if end[0] >= start[0] else max(40.0, (start[0] - end[0]) / 4)
+    reach = max(24.0, abs(end[0] - start[0]) / 2)  # as the front end draws it while a block is dragged
     return (start, (round(start[0] + reach, 1), start[1]), (round(end[0] - reach, 1), end[1]), end)

@@ -87,22 +87,23 @@ class _Tracks:
         return len(ends)
 
 
-def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net]) -> Placed:
+def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence[str] = ()) -> Placed:
     """Place parts and route nets.
 
     Args:
         parts: The parts, in reading order.
-        nets: The data flow between them.
+        nets: The data flow between them. A net from the border without heads is an input that nothing reads.
+        idle: Ports of the border that nothing feeds.
 
     Returns:
         Positions in px from `(0, 0)`. No route crosses a part other than its ends.
     """
-    return _Lines(parts, nets).placed() if parts else Placed(0, 0, {}, {}, {}, {})
+    return _Lines(parts, nets, idle).placed() if parts else Placed(0, 0, {}, {}, {}, {})
 
 
 class _Lines:
-    def __init__(self, parts: Mapping[str, Part], nets: Sequence[Net]):
-        self._parts, self._nets = parts, nets
+    def __init__(self, parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence[str]):
+        self._parts, self._nets, self._idle = parts, nets, idle
         columns = _columns(parts, nets)
         self._lines = _wrapped(columns, parts)
         self._spot = {
@@ -115,7 +116,7 @@ class _Lines:
         # Pins stay within the heights of the first and last row: below them they would overlap other parts.
         for row, pins in (
             (0, {net.source for net in nets if not net.tail}),
-            (-1, {port for net in nets for key, port in net.heads if not key}),
+            (-1, {*idle, *(port for net in nets for key, port in net.heads if not key)}),
         ):
             self._line_h[row] = max(self._line_h[row], (len(pins) + 1) * TRACK)
 
@@ -204,6 +205,8 @@ class _Lines:
                 at_end = net.tail in last[-1]
                 wanted = self._out_port(net.tail, net.source) if at_end else self._middle(last)
                 outs[port] = _free(wanted, last_end, outs)
+        for port in self._idle:
+            outs[port] = _free(self._middle(last), last_end, outs)
         return ins, outs
 
     def _middle(self, line: Sequence[Sequence[str]]) -> float:
@@ -289,12 +292,17 @@ class _Lines:
 
 
 def _free(wanted: float, end: float, taken: Mapping[str, float]) -> float:
-    """Return the first free height, searching down from the wanted one to the end of the row, then up."""
-    y, step = wanted, TRACK
-    while y in taken.values():
-        y += step
-        if y >= end:
-            y, step = wanted, -TRACK
+    """Return the free height nearest below the wanted one, or above it if the row ends."""
+    y = wanted
+    for other in sorted(taken.values()):
+        if abs(other - y) < TRACK:
+            y = other + TRACK
+    if y < end:
+        return y
+    y = wanted
+    for other in sorted(taken.values(), reverse=True):
+        if abs(other - y) < TRACK:
+            y = other - TRACK
     return y
 
 
@@ -314,9 +322,10 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
         rank[key] = max((rank[one] + 1 for one in before[key]), default=0)
     last = max(rank.values(), default=0)
     for key in reversed(list(parts)):
-        if not before[key] and key not in entered:
+        if not before[key] and key not in entered and not (parts[key].is_input and not after[key]):
             rank[key] = max(0, min((rank[one] - 1 for one in after[key]), default=last))
-    loose = [key for key in parts if not before[key] and not after[key] and key not in entered]
+    alone = [key for key in parts if not before[key] and not after[key] and key not in entered]
+    loose = [key for key in alone if not parts[key].is_input]
     if len(loose) > _FEW_LOOSE:  # unconnected parts are placed in reading order
         rank |= {key: last + at for at, key in enumerate(loose, 1)}
         last += len(loose)

@@ -114,7 +114,7 @@ def test_magic_passes_an_error_on(shell, capsys):
     assert isinstance(done.error_in_exec, ZeroDivisionError)
     output = capsys.readouterr().out
     assert "no retraces" in output
-    assert "mithril_nb/ipython.py" not in output, "the traceback has no frame of the magic"
+    assert "cli/ipython.py" not in output, "the traceback has no frame of the magic"
 
 
 @pytest.mark.parametrize("cell", ["# nothing", "\n", "x = 1"])

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,6 +56,14 @@ def ask(wb, command: str, /, **args):
 def test_a_trait_has_its_value_before_threads_set_it(wb, name) -> None:
     # traitlets creates a missing value on the first read, over the value that another thread has set meanwhile.
     assert wb.trait_has_value(name)
+
+
+def test_stages_do_not_depend_on_who_requests_them_first(monkeypatch) -> None:
+    monkeypatch.setattr("mithril_nb.ui.session.stages.StageMaker.follow", lambda maker, analysis: None)
+    wb = ml.workbench(Linear(3), shapes={"input": [8, 5]})
+    stage = wb.stages["jaxpr"]
+    assert stage.instructions
+    assert [one.id for one in stage.instructions if Path(__file__).name in str(one.source)] == []
 
 
 def test_another_model_keeps_the_chosen_output_and_loss():

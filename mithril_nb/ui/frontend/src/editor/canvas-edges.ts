@@ -31,11 +31,12 @@ export function createEdge(edge: GraphEdge, store: Store): EdgeView {
 export function updateEdge(element: EdgeView, edge: GraphEdge, problems: readonly Diagnostic[]): void {
   const problem = edge.problem === null ? undefined : problems[edge.problem];
   const d = pathOf(edge);
+  const ends = `${edge.source} → ${edge.target}`;
   for (const path of element.querySelectorAll(".mnb-edge-line, .mnb-edge-hit")) attr(path, "d", d);
   attr(element.querySelector(".mnb-edge-arrow")!, "d", arrowOf(edge.points));
   attr(element, "data-mnb-problem", problem ? problem.code : null);
   element.classList.toggle("mnb-wrong", problem !== undefined);
-  text(element.querySelector("title")!, problem ? `${edge.id}: ${problem.summary}` : `${edge.id}  ${edge.shape}`);
+  text(element.querySelector("title")!, problem ? `${ends}: ${problem.summary}` : `${ends}  ${edge.shape}`);
   const [x, y] = middle(edge);
   const label = element.querySelector<SVGGElement>(".mnb-edge-label")!;
   text(label.querySelector("text")!, edge.shape);

@@ -15,6 +15,8 @@ export interface NodeActions {
   scale(): number;
   drag(node: GraphNode, x: number, y: number): void;
   drop(node: GraphNode, x: number, y: number): void;
+  /** Draw the graph as it was before a drag. */
+  restore(): void;
   wire(event: PointerEvent, node: GraphNode, port: Port): void;
   problem(index: number): void;
 }
@@ -66,8 +68,15 @@ export function createNode(first: GraphNode, actions: NodeActions): HTMLElement 
     const dot = (event.target as Element).closest<HTMLElement>("[data-mnb-port]");
     if (!dot) return;
     event.stopPropagation();
-    const port = node().outputs.find((candidate) => endpointOf(node(), candidate) === dot.dataset["mnbPort"]);
-    if (port && dot.dataset["side"] === "output") actions.wire(event as PointerEvent, node(), port);
+    if (dot.dataset["side"] !== "output") return;
+    // Areas of ports that are close together overlap: take the port that is nearest to the pointer.
+    const { clientX, clientY } = event as PointerEvent;
+    const distance = (port: Port): number => {
+      const box = element.querySelector(`[data-side="output"][data-mnb-port="${CSS.escape(endpointOf(node(), port))}"]`)!.getBoundingClientRect();
+      return Math.hypot(box.x + box.width / 2 - clientX, box.y + box.height / 2 - clientY);
+    };
+    const nearest = node().outputs.reduce((best, port) => (distance(port) < distance(best) ? port : best));
+    actions.wire(event as PointerEvent, node(), nearest);
   });
   return element;
 }
@@ -93,7 +102,7 @@ function press(event: PointerEvent, element: HTMLElement, node: () => GraphNode,
     element.removeEventListener("pointerup", done);
     element.removeEventListener("pointercancel", done);
     if (dragging && ended.type === "pointerup" && start.path) actions.drop(start, place.x, place.y);
-    else if (dragging) actions.drag(start, start.x, start.y);
+    else if (dragging) actions.restore();
     else if (ended.type === "pointerup") actions.select(keyOf(start), start.path, add);
   };
   element.addEventListener("pointermove", move);

@@ -133,11 +133,18 @@ export class Canvas {
   }
 
   private bounds(): { x: number; y: number; w: number; h: number } | null {
-    const nodes = this.store.snapshot.graph.nodes;
+    const { nodes, edges } = this.store.snapshot.graph;
     if (nodes.length === 0) return null;
-    const x = Math.min(...nodes.map((node) => node.x));
-    const y = Math.min(...nodes.map((node) => node.y));
-    return { x, y, w: Math.max(...nodes.map((node) => node.x + node.w)) - x, h: Math.max(...nodes.map((node) => node.y + node.h)) - y };
+    let [left, top, right, bottom] = [Infinity, Infinity, -Infinity, -Infinity];
+    const include = (x: number, y: number): void => {
+      [left, top, right, bottom] = [Math.min(left, x), Math.min(top, y), Math.max(right, x), Math.max(bottom, y)];
+    };
+    for (const { x, y, w, h } of nodes) {
+      include(x, y);
+      include(x + w, y + h);
+    }
+    for (const { points } of edges) for (const [x, y] of points) include(x, y); // lines run outside of the blocks
+    return { x: left, y: top, w: right - left, h: bottom - top };
   }
 
   private shape = "";
@@ -195,6 +202,7 @@ export class Canvas {
     toggle: (path) => this.toggle(path),
     scale: () => this.zoom.view.k,
     drag: (node, x, y) => this.drag(node, x, y),
+    restore: () => this.update(),
     drop: (node, x, y) => this.store.command("move", { path: node.path, x: Math.round(x), y: Math.round(y) }),
     wire: (event, node, port) => this.wiring.begin(event, node, port),
     problem: (index) => this.store.showTab("problems") ?? this.store.goTo(this.store.snapshot.problems[index]!),
@@ -290,7 +298,7 @@ export class Canvas {
     const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
-      this.store.command("disconnect", { source, target }, `Removed ${source} -> ${target}. Undo: Ctrl+Z`);
+      this.store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
       return true;
     }
     const { selection } = this.store;
