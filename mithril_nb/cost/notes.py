@@ -1,4 +1,4 @@
-"""What is unknown in costs, counts that differ from XLA's or depend on values, and the notes that state it."""
+"""Reasons for unknown costs, notes on counts that differ from XLA or depend on values, and their texts."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class _Propagation:
         return node
 
     def _fix(self, node: int, layout: Layout | None) -> None:
-        # XLA may still change a sharding of which only the existence is known.
+        # XLA may still change a sharding whose axes are unknown here.
         if layout != UNKNOWN:
             self._fixed.add(node)
         if layout is not None:

@@ -157,7 +157,7 @@ class _UpdateFinder:
             return _OF_LOSS
         is_update = bool(taken & _OF_STATE) or taken == _OF_COUNTER
         self._found[site.id] = is_update
-        # What is computed from the state of the optimizer stays part of it.
+        # A value computed from the optimizer's state counts as part of that state.
         return _OF_STATE if taken & _OF_STATE else taken
 
     def _is_kept(self, site: Site, outgoing: int) -> int:

@@ -168,7 +168,7 @@ class Tags(Marks):
 
     def __init__(self, names: set[str]):
         number = 0
-        # The program may contain another one that was tagged already.
+        # The program may contain another program whose names have tags already.
         while any(f"mnb{number or ''}#" in name for name in names):
             number += 1
         self.marker = f"mnb{number or ''}#"
