@@ -27,6 +27,7 @@ from typing import Any
 import nbformat
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
 from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 KEEPER = Path(__file__).with_name("keeper.py")
 DARK, LIGHT = "JupyterLab Dark", "JupyterLab Light"
@@ -288,11 +289,18 @@ class NotebookPage:
         if loaded:
             self.command("docmanager:open", {"path": name})
         else:
-            query = "?reset" if app == "lab" else ""
-            place = "lab/tree" if app == "lab" else "notebooks"
-            self.page.goto(f"{server.url}/{place}/{urllib.parse.quote(name)}{query}", timeout=60_000)
-        self._wait_for_kernel()
+            self._load(name, app)
+        try:
+            self._wait_for_kernel()
+        except PlaywrightTimeout:  # a tab of a busy machine may miss that its kernel is idle; a new page asks again
+            self._load(name, app)
+            self._wait_for_kernel()
         self._have_light()
+
+    def _load(self, name: str, app: str) -> None:
+        query = "?reset" if app == "lab" else ""
+        place = "lab/tree" if app == "lab" else "notebooks"
+        self.page.goto(f"{self.server.url}/{place}/{urllib.parse.quote(name)}{query}", timeout=60_000)
 
     def _wait_for_kernel(self) -> None:
         self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000, polling=50)
