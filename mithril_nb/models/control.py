@@ -296,7 +296,8 @@ class Cond(Control):
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Return the specs that both blocks return."""
         if specs["condition"].shape not in ((), (LEADING,)):
-            raise MismatchError("condition", "one boolean, of shape ()", "a block with such an output, as Equal()[0].")
+            advice = "an output of one boolean, such as that of Equal() for two scalars."
+            raise MismatchError("condition", "one boolean, of shape ()", advice)
         data = {port: spec for port, spec in specs.items() if port != "condition"}
         assert block.graph is not None
         given = {

@@ -27,7 +27,8 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
 
     Raises:
         CheckpointError: All checkpoints are broken.
-        OtherVersionError: The latest complete checkpoint has another version. Older checkpoints are not tried.
+        OtherVersionError: This mithril_nb cannot read the version of the latest complete checkpoint. Older ones are
+            not tried.
     """
     problems: list[Diagnostic] = []
     for path in checkpoints_in(Path(folder)):
