@@ -7,7 +7,7 @@ step looks like its model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -21,6 +21,9 @@ Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bu
 ROOT = ""
 # With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
+# A first picture with fewer nodes than this says too little: opening another one may scale it down to this scale.
+_FEW_NODES = 9
+_SMALLEST = 0.7
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})
 MOST = 25
 """Maximum number of nodes that are easy to read on one level; a level with more is folded further."""
@@ -176,10 +179,21 @@ class StageGraph(Shown):
                 specs[spec] = None
         return tuple(GraphLink(*ends, frozenset(roles), tuple(specs)) for ends, (roles, specs) in bundles.items())
 
-    def first_view(self, most: int = MOST, shares: Mapping[str, float] | None = None) -> frozenset[str]:
+    def first_view(
+        self,
+        most: int = MOST,
+        shares: Mapping[str, float] | None = None,
+        fits: Callable[[Collection[str], float], bool] = lambda opened, scale: True,
+    ) -> frozenset[str]:
         """Return the nodes to open so that the first picture has at most `most` nodes, and shows as much as possible.
 
         The most expensive node opens first: by its share of the cost if known, else by its number of instructions.
+
+        Args:
+            most: Maximum number of nodes.
+            shares: Share of the cost by block path.
+            fits: Returns whether a picture with the nodes of some keys open fits into its frame at this scale. A
+                picture of few nodes may be scaled down, because it would otherwise show too little.
         """
         opened: set[str] = set()
         count = len(self.level())
@@ -187,9 +201,12 @@ class StageGraph(Shown):
         while waiting:
             waiting.sort(key=lambda node: (-self._weight(node, shares or {}), -sum(node.counts), node.key))
             node = waiting.pop(0)
-            if count + len(node.children) <= most and self._shows_more(node, len(self.level())):
+            after = count + len(node.children)
+            if after > most or not self._shows_more(node, len(self.level())):
+                continue
+            if fits({*opened, node.key}, _SMALLEST if count < _FEW_NODES else 1.0):
                 opened.add(node.key)
-                count += len(node.children)
+                count = after
                 waiting.extend(child for child in self.level(node.key) if child.children)
         return frozenset(opened)
 

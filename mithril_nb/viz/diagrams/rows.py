@@ -1,4 +1,4 @@
-"""Place parts in rows read like text, and route nets through the lanes and channels between them.
+"""Place parts in rows, read like text, and route nets through the lanes and channels between them.
 
 Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire leaves
 its part into the channel on its right and reaches its target from the channel on the left. It never crosses a part.
@@ -17,7 +17,7 @@ from mithril_nb.viz.svg import Point
 ROW_GAP = 18
 TRACK = 8
 CHANNEL, LANE = 36, 22
-_ASPECT = 2.0
+_ASPECT = 1.7
 _FEW_LOOSE = 3
 
 Interval = tuple[float, float]
@@ -68,6 +68,7 @@ class _Tracks:
 
     intervals: dict[tuple[str, str], Interval] = field(default_factory=dict)
     places: dict[tuple[str, str], int] = field(default_factory=dict)
+    count: int = 0
 
     def add(self, net: tuple[str, str], one: float, other: float) -> None:
         low, high = min(one, other), max(one, other)
@@ -79,16 +80,15 @@ class _Tracks:
         """Assign a track to each net; return the number of tracks."""
         busy: list[tuple[float, int]] = []
         free: list[int] = []
-        count = 0
-        for net, (low, high) in sorted(self.intervals.items(), key=lambda item: (item[1], item[0])):
+        for net, (low, high) in sorted(self.intervals.items(), key=lambda item: item[1]):
             while busy and busy[0][0] < low:
                 heappush(free, heappop(busy)[1])
             if not free:
-                free.append(count)
-                count += 1
+                free.append(self.count)
+                self.count += 1
             self.places[net] = heappop(free)
             heappush(busy, (high, self.places[net]))
-        return count
+        return self.count
 
 
 def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence[str] = ()) -> Placed:
@@ -271,8 +271,7 @@ class _Lines:
 
     def _track_x(self, row: int, at: int, net: tuple[str, str]) -> float:
         tracks = self._channels[row][at]
-        used = max(tracks.places.values()) + 1
-        spare = self._channel_w[row][at] - TRACK * (used - 1)
+        spare = self._channel_w[row][at] - TRACK * (tracks.count - 1)
         return self._channel_x[row][at] + spare / 2 + TRACK * tracks.places[net]
 
     def _route(self, way: Way, lanes: tuple[int, ...]) -> tuple[Point, ...]:
@@ -349,7 +348,7 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Cut the columns into rows so that the picture is about twice as wide as high."""
+    """Cut the columns into rows so that the picture has about the proportions of a screen."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 

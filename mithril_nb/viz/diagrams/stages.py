@@ -16,6 +16,8 @@ from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import percent
 
+FIRST_VIEW = (900, 520)
+"""Room for the first picture in px."""
 _HEIGHTS = {"instruction": 46, "input": 34}
 _BOX_H = 64
 _NARROW, _WIDE, _GRID = 112, 208, 16
@@ -34,15 +36,34 @@ def stage_layout(
 
     Args:
         graph: The graph.
-        opened: Keys of the nodes that are drawn open; default: `graph.first_view`.
+        opened: Keys of the nodes that are drawn open; default: `opened_at_first`.
         shares: Share of the cost by block path.
         hues: Index of the hue by block; default: in program order.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
     """
-    shown = graph.first_view(shares=shares) if opened is None else opened
-    return layout(nested_stage(graph, shares, hues), shown)
+    nested = nested_stage(graph, shares, hues)
+    return layout(nested, opened_at_first(graph, nested, shares) if opened is None else opened)
+
+
+def opened_at_first(
+    graph: StageGraph, nested: NestedGraph | None = None, shares: Mapping[str, float] | None = None
+) -> frozenset[str]:
+    """Return the nodes to open in the first picture, so that every label can be read without zooming.
+
+    Args:
+        graph: The graph.
+        nested: Its boxes, if they are known.
+        shares: Share of the cost by block path; by default the numbers of instructions decide what to open.
+    """
+    boxes = nested or nested_stage(graph)
+
+    def fits(opened: Collection[str], scale: float) -> bool:
+        scene = layout(boxes, opened)
+        return scene.width * scale <= FIRST_VIEW[0] and scene.height * scale <= FIRST_VIEW[1]
+
+    return graph.first_view(shares=shares, fits=fits)
 
 
 def nested_stage(
@@ -107,10 +128,10 @@ def stage_graph_text(
 
     Args:
         graph: The graph.
-        opened: Keys of the nodes whose content is listed; default: `graph.first_view`.
+        opened: Keys of the nodes whose content is listed; default: `opened_at_first`.
         shares: Share of the cost by block path.
     """
-    shown = graph.first_view(shares=shares) if opened is None else opened
+    shown = opened_at_first(graph, shares=shares) if opened is None else opened
     depth = {ROOT: -1}
     rows: list[tuple[str, ...]] = []
     for node in graph.visible(shown):
