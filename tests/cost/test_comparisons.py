@@ -94,7 +94,7 @@ def test_messages(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference(of="time")
     assert str(error.value) == (
-        "costs of 'step' do not differ in 'time'.\n"
+        "cannot compare the costs of 'step' by 'time'.\n"
         "    known  flops, transcendentals, bytes_accessed\n"
         '    Try: of="flops"'
     )
@@ -105,7 +105,7 @@ def test_messages(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference()
     assert str(error.value) == (
-        "XLA has no figure to compare with the analytic costs of 'step'.\n"
+        "XLA has no count to compare with the analytic costs of 'step'.\n"
         "    has one for  lowered, compiled\n"
         '    Try: inspection.cost().difference(inspection.cost("lowered"))'
     )
@@ -160,8 +160,8 @@ def test_fusions_that_save_more_than_the_total_have_a_note() -> None:
     assert saved > less > 0
     (note,) = found.notes
     assert note == (
-        f"fusion saves {saved:,} bytes compared with running the same instructions one by one; unfused, the program "
-        f"after would access {saved - less:,} bytes more than before, so in total it saves {less:,}"
+        f"Fusion saves {saved:,} bytes compared with running the compiled instructions one by one. Other changes by "
+        f"the compiler add {saved - less:,} bytes. Together, compilation saves {less:,} bytes."
     )
     assert str(found).endswith(f"\n{note}")
     assert note in bundle(found)["text/html"]
@@ -175,7 +175,7 @@ def test_bytes_outside_of_fusions_are_exact() -> None:
     cost = program.cost("compiled")
     (note,) = program.cost("lowered").compare(cost).notes
     (copy,) = (row for row in cost.rows if row.opcode == "copy")
-    assert f" {copy.bytes_accessed:,} bytes more than before" in note
+    assert f"the compiler add {copy.bytes_accessed:,} bytes." in note
 
 
 def test_a_fusion_in_a_loop_saves_in_each_iteration() -> None:
@@ -200,7 +200,7 @@ def test_only_equations_have_a_difference_by_primitive() -> None:
         with pytest.raises(UnknownOptionError) as caught:
             program.cost(source).difference(program.cost(other))
         assert str(caught.value) == (
-            f"the {source} costs of 'layer' have no difference by primitive to other costs.\n"
+            f"cannot compare the {source} costs of 'layer' with other costs by primitive.\n"
             "    by primitive  analytic\n"
             f"    given         {source}, {other}\n"
             f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'

@@ -1,7 +1,8 @@
-"""Layout of a stage's graph: each level in rows read like text, with wires in lanes between the boxes.
+"""Layout of a stage's graph.
 
-All boxes of a level have the same size and wires have separate tracks, so nothing overlaps. A picture keeps its layout
-when a name or a number in it changes.
+The boxes of each level are placed in rows, from left to right and top to bottom like text; the wires run in lanes
+between them. All closed boxes of a level have the same width, and wires from different outputs have separate tracks, so
+nothing overlaps. A picture keeps its layout when a name or a number in it changes.
 """
 
 from __future__ import annotations
