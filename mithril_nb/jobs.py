@@ -67,7 +67,7 @@ class JobQueue:
         Args:
             job: The job.
             key: Kind of the job. The new job replaces a waiting job of the same kind, and marks a running one as no
-                longer wanted: its `wanted()` returns False.
+                longer wanted: the function that it receives then returns False.
         """
         with self._wake:
             self.is_ended = False

@@ -306,7 +306,7 @@ class SymbolicProgram:
         paths, figures, roles = ["", *with_outer(blocks)], [*_FIELDS, "params"], ["forward", "backward", "update"]
         names = {
             "block": (path, paths, nearest_path(path, paths) or ""),
-            "figure": (field, figures, nearest(field, figures) or "flops"),
+            "cost": (field, figures, nearest(field, figures) or "flops"),
             "role": (role, [None, "", *roles], nearest(role, roles)),
         }
         right = {
