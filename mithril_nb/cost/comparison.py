@@ -168,7 +168,7 @@ class Comparison(Shown):
 
     @property
     def _overlap(self) -> tuple[str, ...]:
-        """Note on why the fusions of a program save other bytes than its whole compilation."""
+        """Note on why fusion and the whole compilation do not save the same number of bytes."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:

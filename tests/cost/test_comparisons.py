@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
@@ -168,6 +168,27 @@ def test_fusions_that_save_more_than_the_total_have_a_note() -> None:
     other = inspect(fn, spec(20, 50), name="sums").cost("compiled")
     assert other.compare(program.cost("compiled")).notes == (), "both are fused: there is nothing to explain"
     assert program.cost("compiled").compare(other).notes == ()
+
+
+def test_the_note_on_fusion_is_right_for_every_sign() -> None:
+    program = inspect(lambda x: jnp.tanh(x * 2 + 1), spec(40, 50))
+    found = program.cost("lowered").compare(program.cost("compiled"))
+    saved, after = found.saved_by_fusion, found.total.after.bytes_accessed
+    assert saved is not None
+    assert after is not None
+
+    def sentences(delta: int) -> list[str]:
+        before = replace(found.total.before, bytes_accessed=after - delta)
+        return [*replace(found, total=Change(before, found.total.after)).notes]
+
+    start = (
+        f"Fusion saves {saved:,} bytes compared with running the compiled instructions one by one. Other changes by "
+    )
+    start += "the compiler "
+    assert sentences(5) == [f"{start}add {saved + 5:,} bytes. Together, compilation adds 5 bytes."]
+    assert sentences(-5) == [f"{start}add {saved - 5:,} bytes. Together, compilation saves 5 bytes."]
+    assert sentences(-saved - 7) == [f"{start}save 7 bytes. Together, compilation saves {saved + 7:,} bytes."]
+    assert sentences(-saved) == []
 
 
 def test_bytes_outside_of_fusions_are_exact() -> None:
