@@ -134,7 +134,7 @@ def test_passes_and_their_changes(run_cli):
     number, name, *_ = out.splitlines()[1].split()
     code, diff, _ = run_cli("show", "mine:step", "--pass", number)
     assert code == 0
-    assert diff.startswith(f"{number}. {name} (")
+    assert diff.startswith(f"pass {number}, {name} (pipeline ")
     assert "\n@@ " in diff
     listed = json.loads(run_cli("show", "mine:step", "--passes", "--json")[1])
     assert [one["number"] for one in listed] == list(range(len(listed)))
