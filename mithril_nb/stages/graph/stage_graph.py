@@ -90,7 +90,7 @@ class StageGraph(Shown):
         flows: Producer, user and spec for each pair of instructions with data flow.
         roles: Role of each instruction that has one.
         equations: Ids of the equations of each instruction.
-        hidden: Key of the visible node for each key that a fold hides.
+        hidden: For each key that a fold hides, the key of the node that is shown instead.
     """
 
     stage: str

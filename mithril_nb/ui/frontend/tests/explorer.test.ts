@@ -141,7 +141,7 @@ const STEPS: TransformStep[] = [
   {
     name: "grad", explanation: "adds one.", problem: null,
     before: { text: "{ lambda\n  b = sin a\n}\n", marks: [mark(2, "0", "changed", ["0", "1"])] },
-    after: { text: "{ lambda\n  b = sin a\n  c = cos a\n}\n", marks: [mark(2, "0", "changed", ["0"], "a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)] },
+    after: { text: "{ lambda\n  b = sin a\n  c = cos a\n}\n", marks: [mark(2, "0", "changed", ["0"], "adds a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)] },
   },
   { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be applied.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
 ];
@@ -169,7 +169,7 @@ test("transforms show marks, links and comparisons", async () => {
   expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("+1 ~1");
   const view = EditorView.findFromDOM(find('[data-mnb-side="after"]'))!;
   view.dispatch({ selection: { anchor: view.state.doc.line(3).from } });
-  expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("new · from 0 · inferred");
+  expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("new · from equation 0 · inferred");
   expect([...el.querySelectorAll("[data-mnb-side] .mnb-pinned")].map((line) => line.textContent!.trim())).toEqual(["b = sin a", "c = cos a"]);
   press("ArrowUp");
   expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("This is the first step; the input is Python.");
