@@ -11,6 +11,8 @@ export interface SceneNode extends GraphNode {
   parent: string;
   /** Number of instructions inside it by role, then those without a role; missing in a model. */
   counts?: readonly number[];
+  /** Paths of the blocks that it represents, if it is more than the block at `path`. */
+  blocks?: readonly string[];
   /** Ids of its equations, for links. */
   equations?: readonly string[];
 }
