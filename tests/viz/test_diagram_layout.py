@@ -142,7 +142,7 @@ def test_diagram_data_matches_the_front_end_schema(nested, notes):
     data = model_layout(nested, annotations=notes, edge_problems={("skip.output", "head.input"): 0}).to_dict()
     head = next(node for node in data["nodes"] if node["path"] == "head")
     assert head == {
-        "path": "head", "name": "head", "kind": "Linear", "hue": 3,
+        "key": "head", "parent": "", "path": "head", "blocks": (), "name": "head", "kind": "Linear", "hue": 3,
         "x": head["x"], "y": head["y"], "w": head["w"], "h": 52,
         "label": "64 → 10", "shape": "(32, 10)", "share": 0.28, "problem": 0,
         "group": False, "expanded": False, "repeat": 1,

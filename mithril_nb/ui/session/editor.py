@@ -17,6 +17,7 @@ from mithril_nb.ui.session.commands import Publisher, command
 from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, set_shape
 from mithril_nb.ui.session.snapshot import ViewState, diagram_of, place_of
 from mithril_nb.ui.session.what_if import Changes, checked_changes
+from mithril_nb.viz.diagrams.logical import repeat_keys
 from mithril_nb.viz.diagrams.scene import Scene
 
 _ONE_GESTURE_S = 1.0
@@ -140,7 +141,7 @@ class DesignEditor(Publisher):
         self.backend, self._autosave = backend, autosave
         self._is_edited_by_user = False
         self._history = History(design)
-        self._view = ViewState()
+        self._view = ViewState(folded=frozenset(repeat_keys(design.graph)))
         self._version = 1
         self._shares: dict[str, float] = {}
 
@@ -238,7 +239,8 @@ class DesignEditor(Publisher):
     def set_design(self, design: Design, label: str = "set from Python") -> None:
         """Replace the design. Undo restores the previous one."""
         with self._lock:
-            self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
+            view = replace(self._view, folded=frozenset(repeat_keys(design.graph)))
+            self._set_history(self._history.with_change(Change(design, label), time.monotonic()), view)
 
     @command(is_edit=True)
     def restore_edits(self) -> None:
@@ -285,12 +287,12 @@ class DesignEditor(Publisher):
 
     @command('path="mlp_0"')
     def expand(self, path: str) -> None:
-        """Show the blocks inside a composite block."""
+        """Show the blocks inside a composite block or a repeated part."""
         self._set_view(replace(self._view, expanded=self._view.expanded | {path}))
 
     @command('path="mlp_0"')
     def collapse(self, path: str) -> None:
-        """Show a composite block as one node."""
+        """Show a composite block or a repeated part as one node."""
         self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
     @command('path="linear_0", x=40, y=120')
@@ -301,8 +303,8 @@ class DesignEditor(Publisher):
 
     @command()
     def tidy(self) -> None:
-        """Reset the layout, including moved blocks."""
-        self._set_view(replace(self._view, moved={}))
+        """Reset the layout: put moved blocks back, and fold repeated parts."""
+        self._set_view(replace(self._view, moved={}, folded=frozenset(repeat_keys(self.design.graph))))
 
     def _analysed(self, design: Design, version: int) -> Analysis:
         analysis = Analysis(design, version, self.backend, self._training_options(), self._seen.get(design))

@@ -26,7 +26,7 @@ from mithril_nb.ui.session.commands import notice_of
 from mithril_nb.ui.session.design import PROGRAMS
 from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
-from mithril_nb.viz.diagrams.logical import model_layout
+from mithril_nb.viz.diagrams.logical import model_layout, repeat_key
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.palette import HUES
 
@@ -37,20 +37,25 @@ class ViewState:
 
     Attributes:
         selection: Paths of the selected blocks.
-        expanded: Paths of the expanded groups.
+        expanded: Keys of the open nodes: paths of groups, and `repeat:` with a path for a repeated part.
         moved: Positions of the blocks that the user moved.
+        folded: Keys of the repeated parts that are drawn as one node with ×N. A part that the user repeats by an edit
+            is folded only by `tidy`, so that a new block does not vanish.
     """
 
     selection: tuple[str, ...] = ()
     expanded: frozenset[str] = frozenset()
     moved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    folded: frozenset[str] = frozenset()
 
     def only(self, known: Set[str]) -> ViewState:
         """Return the view restricted to the known blocks."""
+        keys = known | {repeat_key(path) for path in known}
         return ViewState(
             tuple(path for path in self.selection if path in known),
-            self.expanded & known,
+            self.expanded & keys,
             {path: place for path, place in self.moved.items() if path in known},
+            self.folded & keys,
         )
 
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
@@ -67,10 +72,15 @@ class ViewState:
         def path_now(path: str) -> str:
             return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
 
+        def key_now(key: str) -> str:
+            path = key.removeprefix(repeat_key(""))
+            return path_now(key) if path == key else repeat_key(path_now(path))
+
         return ViewState(
             tuple(map(path_now, self.selection)),
-            frozenset(map(path_now, self.expanded)),
+            frozenset(map(key_now, self.expanded)),
             {path_now(path): place for path, place in self.moved.items()},
+            frozenset(map(key_now, self.folded)),
         )
 
 
@@ -108,6 +118,7 @@ def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float])
         edge_problems=found.edge_problems,
         expanded=view.expanded,
         moved=view.moved,
+        fold=view.folded,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mithril_nb.graph.paths import join_path
@@ -211,6 +211,15 @@ class _Build:
 def repeat_key(path: str) -> str:
     """Return the key of the box around a repeated part, from the path of its first block."""
     return f"repeat:{path}"  # no path of a block contains a colon
+
+
+def repeat_keys(graph: LogicalGraph, prefix: str = "") -> Iterator[str]:
+    """Yield the keys of the boxes that `model_layout(graph, fold=True)` draws around repeated parts."""
+    for run in repeated_runs(graph.nodes):
+        yield repeat_key(join_path(prefix, graph.nodes[run.start].name))
+    for node in graph.nodes:
+        if node.block.graph is not None:
+            yield from repeat_keys(node.block.graph, join_path(prefix, node.name))
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:

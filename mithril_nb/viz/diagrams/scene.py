@@ -13,8 +13,8 @@ from mithril_nb.viz.svg import Point
 from mithril_nb.viz.text import one_line, times
 
 _NODE_DATA = (
-    "path", "name", "kind", "hue", "x", "y", "w", "h", "label", "shape", "share", "problem", "group", "expanded",
-    "repeat",
+    "key", "parent", "path", "blocks", "name", "kind", "hue", "x", "y", "w", "h", "label", "shape", "share", "problem",
+    "group", "expanded", "repeat",
 )  # fmt: skip
 """Attributes of a node that the front end reads, besides its ports."""
 
@@ -188,9 +188,9 @@ class Scene(Shown):
 
         The result is relative to the frame of the block's group, so that moving a group moves its blocks along.
         """
-        parent = path.rpartition("/")[0]
+        parents = {node.path: node.parent for node in self.nodes if node.path}
         for node in self.nodes:
-            if node.path == parent and node.expanded:
+            if node.key == parents.get(path, "") and node.expanded:
                 return x - node.x, y - node.y
         return x, y
 

@@ -4,7 +4,7 @@ import { ICONS, attr, h, icon } from "../dom/dom";
 import { percent } from "../dom/format";
 import type { Description } from "../graph/items";
 import { times } from "../drawing/lettering";
-import { type SceneEdge, type SceneNode, endpointOf } from "../graph/scene";
+import { type SceneEdge, type SceneNode, endpointOf, isPill } from "../graph/scene";
 import type { Diagnostic, Port } from "../kernel/types";
 
 export interface PartActions {
@@ -14,8 +14,8 @@ export interface PartActions {
 
 /** Return the accessible name and the tooltip of a node. */
 export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): Description {
-  const kind = node.path ? node.kind : node.kind === "input" ? "model input" : "model output";
-  const share = node.path && node.share !== null ? percent(node.share) : "";
+  const kind = isPill(node) ? `model ${node.kind}` : node.kind;
+  const share = !isPill(node) && node.share !== null ? percent(node.share) : "";
   const problem = node.problem === null ? undefined : problems[node.problem];
   const words = [node.name, node.repeat > 1 ? `×${node.repeat}` : "", kind, node.label, node.shape, share && `${share} of FLOPs`, problem && `, problem: ${problem.summary}`];
   const tip = [

@@ -7,11 +7,12 @@ import { h, iconButton } from "../dom/dom";
 import { STILL } from "../graph/painter";
 import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
+import type { GraphNode } from "../kernel/types";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { Wiring } from "./canvas-wiring";
 import { ConnectMenu } from "./connect-menu";
-import { draggedTo, sceneOf } from "./graph";
+import { draggedTo, keyOf, sceneOf } from "./graph";
 
 export class Canvas {
   readonly root: HTMLElement;
@@ -84,9 +85,10 @@ export class Canvas {
       tip,
       describe: (node) => describeNode(node, problems()),
       describeEdge: (edge) => describeEdge(edge, problems()),
-      hover: (node) => store.setHover(node?.path ? [{ kind: "block", path: node.path }] : []),
+      hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
       select: (node, add) => {
-        if (node.path) store.pinBlocks([node.path], add);
+        const paths = pathsOf(node);
+        if (paths.length) store.pinBlocks([...paths], add);
         else if (!add) store.release();
       },
       toggle: (node) => this.toggle(node),
@@ -108,7 +110,7 @@ export class Canvas {
   private update(): void {
     const { graph, problems, name } = this.store.snapshot;
     const { toggled } = this;
-    const isOpen = (nodes: readonly { path: string; expanded: boolean }[]): boolean | undefined => nodes.find(({ path }) => path === toggled)?.expanded;
+    const isOpen = (nodes: readonly GraphNode[]): boolean | undefined => nodes.find((node) => keyOf(node) === toggled)?.expanded;
     const isAnswered = toggled !== undefined && isOpen(graph.nodes) !== isOpen(this.view.scene.nodes);
     this.view.show(sceneOf(graph, problems, `Model ${name}`), { anchor: isAnswered ? toggled : undefined });
     if (isAnswered) this.toggled = undefined;
@@ -118,13 +120,14 @@ export class Canvas {
 
   private paintLinks(): void {
     const { hoverLinks, pinLinks, selectedEdge } = this.store;
-    this.view.paint({ hovered: hoverLinks.blocks, selected: pinLinks.blocks, selectedEdge });
+    const keys = (blocks: ReadonlySet<string>): Set<string> => new Set(this.view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key));
+    this.view.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
   }
 
   private toggle(node: SceneNode): void {
     if (!node.group) return;
     this.toggled = node.key;
-    this.store.command(node.expanded ? "collapse" : "expand", { path: node.path });
+    this.store.command(node.expanded ? "collapse" : "expand", { path: node.key });
   }
 
   private key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
@@ -168,4 +171,9 @@ export class Canvas {
     if (paths.length) this.store.remove(paths);
     return paths.length > 0;
   }
+}
+
+/** Return the paths of the blocks that a node represents. */
+function pathsOf(node: SceneNode): readonly string[] {
+  return node.path ? [node.path] : (node.blocks ?? []);
 }

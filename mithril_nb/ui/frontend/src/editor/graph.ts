@@ -14,7 +14,7 @@ export interface PortRef {
 
 /** Return a node's key: its path, or its side and name if it represents a port of the model. */
 export function keyOf(node: GraphNode): string {
-  return node.path || `${node.kind}:${node.name}`;
+  return node.key ?? (node.path || `${node.kind}:${node.name}`);
 }
 
 export function parentOf(path: string): string {
@@ -112,7 +112,7 @@ export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[])
 export function readingOrder(graph: Graph): GraphNode[] {
   const byParent = new Map<string, GraphNode[]>();
   for (const node of graph.nodes) {
-    const parent = node.path ? parentOf(node.path) : "";
+    const parent = node.parent ?? (node.path ? parentOf(node.path) : "");
     const siblings = byParent.get(parent);
     if (siblings) siblings.push(node);
     else byParent.set(parent, [node]);
@@ -121,7 +121,7 @@ export function readingOrder(graph: Graph): GraphNode[] {
   const visit = (parent: string): void => {
     for (const node of byParent.get(parent) ?? []) {
       order.add(node);
-      if (node.path && node.expanded) visit(node.path);
+      if (node.expanded) visit(keyOf(node));
     }
   };
   visit("");
@@ -133,7 +133,7 @@ export function readingOrder(graph: Graph): GraphNode[] {
 /** Return the scene of a model's graph, with the problems inside closed groups. */
 export function sceneOf(graph: Graph, problems: readonly Diagnostic[], title: string): Scene {
   const marked = withInnerProblems(graph, problems);
-  const nodes = readingOrder(marked).map((node): SceneNode => ({ ...node, key: keyOf(node), parent: parentOf(node.path) }));
+  const nodes = readingOrder(marked).map((node): SceneNode => ({ ...node, key: keyOf(node), parent: node.parent ?? parentOf(node.path) }));
   return { ...marked, title, nodes, is_model: true, roles: [] };
 }
 

@@ -5,7 +5,7 @@ import { type Colours, hueOf } from "../drawing/colours";
 import { type Lettering, times } from "../drawing/lettering";
 import type { Rect } from "../drawing/lines";
 import { drawCells, drawChevron, drawRole, drawSign } from "../drawing/signs";
-import type { SceneNode } from "./scene";
+import { type SceneNode, isPill } from "./scene";
 
 /** All texts; the name only; a coloured rectangle; a rectangle too small for a border. */
 export type Detail = "full" | "name" | "box" | "dot";
@@ -91,7 +91,7 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): 
 export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const detail = detailOf(rect, brush.k);
   if (detail === "full") {
-    if (node.kind === "input" || (brush.isModel && !node.path)) drawPill(brush, node, rect);
+    if (isPill(node)) drawPill(brush, node, rect);
     else if (brush.isModel) drawBlock(brush, node, rect, overlay);
     else drawStep(brush, node, rect, overlay);
   } else if (detail === "name") drawName(brush, node, rect, overlay);

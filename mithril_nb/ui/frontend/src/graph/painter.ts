@@ -7,7 +7,7 @@ import { type Line, type Point, type Rect, bend, boxOf, distanceTo, trace } from
 import type { View } from "../drawing/zoom";
 import { type Brush, type Overlay, detailOf, drawBox, drawFrame, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
-import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf } from "./scene";
+import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
 
 /** A connection that is being drawn. */
@@ -224,10 +224,10 @@ export class Painter {
       const node = this.index.node(key);
       const rect = moved.nodes.get(key) ?? node;
       if (!node || !rect || !meets(rect, part)) return;
-      const isPill = !node.expanded && (node.kind === "input" || (this.index.scene.is_model && !node.path));
+      const isRound = !node.expanded && isPill(node);
       c.globalAlpha = opacity;
       c.beginPath();
-      c.roundRect(rect.x - 2 * unit, rect.y - 2 * unit, rect.w + 4 * unit, rect.h + 4 * unit, isPill ? rect.h / 2 + 2 * unit : 5);
+      c.roundRect(rect.x - 2 * unit, rect.y - 2 * unit, rect.w + 4 * unit, rect.h + 4 * unit, isRound ? rect.h / 2 + 2 * unit : 5);
       c.stroke();
     };
     for (const key of state.hovered) if (!state.selected.has(key)) rim(key, 0.6);

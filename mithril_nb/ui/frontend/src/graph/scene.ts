@@ -11,8 +11,6 @@ export interface SceneNode extends GraphNode {
   parent: string;
   /** Number of instructions inside it by role, then those without a role; missing in a model. */
   counts?: readonly number[];
-  /** Paths of the blocks that it represents, if it is more than the block at `path`. */
-  blocks?: readonly string[];
   /** Ids of its equations, for links. */
   equations?: readonly string[];
 }
@@ -117,6 +115,11 @@ export class SceneIndex {
     for (const map of [found.after, found.before]) for (const list of map.values()) list.sort((a, b) => this.at(a) - this.at(b));
     return found;
   }
+}
+
+/** Return whether a node is an input or output of a model or program. */
+export function isPill(node: Pick<GraphNode, "path" | "kind">): boolean {
+  return !node.path && (node.kind === "input" || node.kind === "output");
 }
 
 /** Return the name of a node's port in an edge: `linear_0.output`; a port of the model itself is its name alone. */

@@ -11,6 +11,12 @@ export interface Port {
 }
 
 export interface GraphNode {
+  /** Unique in the graph; without it, the path identifies the node. */
+  key?: string;
+  /** Key of the group that contains it; "" at the top. */
+  parent?: string;
+  /** Paths of the blocks that it represents, if it is more than the block at `path`. */
+  blocks?: readonly string[];
   path: string;
   name: string;
   kind: string;
