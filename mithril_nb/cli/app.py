@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import secrets
+import shlex
 import signal
 import sys
 import tempfile
@@ -55,7 +56,7 @@ def open_app(options: argparse.Namespace) -> int:
     given = [one for one in (options.notebook, *options.jupyter) if one is not None]
     wrong = [one for one in given if not one.startswith("-")]
     if wrong:
-        raise UnknownOptionError(f"--app opens one model, got {wrong[0]!r} as well.", (), f"--app {options.app}")
+        raise UnknownOptionError(f"--app opens one model, but {wrong[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}")
     shapes = shapes_of(options.shape)
     load_model(options.app)  # report an unreadable file here instead of in the page
     path = Path(options.app).resolve()

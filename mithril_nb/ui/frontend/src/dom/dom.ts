@@ -122,6 +122,11 @@ export function iconButton(name: keyof typeof ICONS, label: string, action: stri
   return h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": label, title: label, "data-mnb-action": action, onclick }, icon(ICONS[name]));
 }
 
+/** Return the CSS zoom of an element, 1.4 in a lecture: lengths on the screen divided by it are its own lengths. */
+export function zoomOf(element: HTMLElement): number {
+  return (element.offsetWidth && element.getBoundingClientRect().width / element.offsetWidth) || 1;
+}
+
 let serial = 0;
 
 /** Return an id that is unique on the page. */

@@ -53,7 +53,7 @@ export class Palette {
   /** Open or close the list. In wide widgets it is always visible. */
   private open(isOpen: boolean): void {
     attr(this.root, "data-mnb-open", isOpen);
-    attr(this.input, "aria-expanded", String(isOpen || this.root.closest('[data-mnb-shape="wide"]') !== null));
+    attr(this.input, "aria-expanded", String(isOpen || this.root.closest('[data-mnb-room="wide"]') !== null));
     if (isOpen) this.paintActive();
   }
 

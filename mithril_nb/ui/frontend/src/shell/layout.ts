@@ -172,7 +172,7 @@ export class Layout {
     const plan = PLANS[preset];
     this.preset = preset;
     attr(root, "data-mnb-layout", preset);
-    attr(root, "data-mnb-shape", this.shape);
+    attr(root, "data-mnb-room", this.shape);
     this.presets.show(preset);
     const home = isWide ? rest : stagesPanel;
     if (panes.root.parentElement !== home) home.prepend(panes.root);
