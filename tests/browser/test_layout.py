@@ -59,6 +59,8 @@ def open_one(run_cells):
 
 def test_the_graph_gets_most_of_the_default_layout(open_one) -> None:
     notebook = open_one()
+    assert box(notebook, ".mnb-canvas")[1] >= 500, "beside the list of files"
+    notebook.command("application:toggle-left-area")
     width, height = box(notebook, ".mnb-canvas")
     assert width >= 900
     assert height >= 520
@@ -67,6 +69,7 @@ def test_the_graph_gets_most_of_the_default_layout(open_one) -> None:
     node(notebook, "linear_0").click()
     notebook.page.locator(".mnb-inspector").wait_for()
     assert box(notebook, ".mnb-canvas") == (width, height), "the inspector lies over the graph"
+    notebook.command("application:toggle-left-area")
     assert notebook.problems == []
 
 
@@ -97,6 +100,31 @@ def test_presets_by_click_and_by_key(open_one) -> None:
     page.keyboard.press("1")
     assert sizes[0] == pytest.approx(1.4 * box(notebook, ".mnb-tab")[1], abs=1)
     assert notebook.problems == []
+
+
+def test_the_pointer_works_in_a_zoomed_lecture(open_one) -> None:
+    notebook = open_one()
+    settled(notebook)
+    page = notebook.page
+    choose(notebook, "lecture")
+    height = box(notebook, ".mnb-canvas")[1]
+    at = page.locator('[aria-label="Size of the graph"]').bounding_box()
+    page.mouse.move(at["x"] + 300, at["y"] + 0.5)
+    page.mouse.down()
+    page.mouse.move(at["x"] + 300, at["y"] - 60, steps=3)
+    page.mouse.up()
+    assert box(notebook, ".mnb-canvas")[1] == pytest.approx(height - 60, abs=2)
+    line = page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="dot_general").first
+    line.scroll_into_view_if_needed()
+    place = line.bounding_box()
+    x, y = place["x"] + 40, place["y"] + 8
+    page.mouse.move(x - 4, y)
+    page.mouse.move(x, y)
+    tip = page.locator(".mnb-tip")
+    tip.wait_for()
+    shown_at = tip.bounding_box()
+    assert abs(shown_at["x"] - x) < 40
+    assert min(abs(shown_at["y"] - y), abs(shown_at["y"] + shown_at["height"] - y)) < 40
 
 
 def test_a_reload_restores_preset_sizes_and_height(open_notebook) -> None:
@@ -136,8 +164,8 @@ def test_a_reload_restores_preset_sizes_and_height(open_notebook) -> None:
 
 @pytest.mark.parametrize("room", [700, 1008, 2560])
 def test_every_width_shows_everything(open_one, room: int) -> None:
-    notebook = open_one(width=room + 272, height=900)
-    notebook.resize(room + 272 + room - box(notebook, ".mnb-workbench")[0], 900)
+    notebook = open_one(width=room + 432, height=900)
+    notebook.resize(room + 432 + room - box(notebook, ".mnb-workbench")[0], 900)
     page = notebook.page
     page.locator(f'[data-mnb-room="{ {700: "stacked", 1008: "column", 2560: "wide"}[room] }"]').wait_for()
     assert box(notebook, ".mnb-workbench")[0] == room

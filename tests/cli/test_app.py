@@ -16,6 +16,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.cli import app
 from mithril_nb.models import MLP
+from mithril_nb.ui.widgets.workbench import Workbench
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_the_notebook_of_an_app_opens_the_model(model):
     names: dict[str, object] = {}
     exec(written.cells[0].source, names)
     workbench = names["wb"]
-    assert isinstance(workbench, ml.Workbench)
+    assert isinstance(workbench, Workbench)
     assert workbench.snapshot["shapes"] == {"input": [8, 29]}
     assert workbench.snapshot["autosave"]["path"] == str(model.parent / ".mithril_nb" / "it's a net-app.json")
     assert list(workbench._dom_classes) == ["mnb-filled", "mnb-page"]
