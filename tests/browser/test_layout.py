@@ -23,7 +23,7 @@ REACHED = """() => {
     const root = document.querySelector('.mnb-workbench');
     const nameOf = (one) => one.dataset.mnbAction ?? one.dataset.mnbTab ?? one.dataset.mnbNode ?? one.dataset.mnbCost
         ?? one.dataset.mnbShape ?? one.getAttribute('aria-label') ?? one.textContent.slice(0, 40);
-    const controls = root.querySelectorAll('button, input, select, summary, [role=separator], [contenteditable], .cm-content');
+    const controls = root.querySelectorAll('button, input, select, summary, [role=separator], .cm-content');
     const visible = [...controls].filter((one) => one.checkVisibility({visibilityProperty: true}));
     const usable = visible.filter((one) => !one.closest('[role=treeitem], tr, [aria-disabled="true"], :disabled'));
     const active = document.activeElement;
@@ -175,8 +175,8 @@ def test_every_width_shows_everything(open_one, room: int) -> None:
             """() => {
                 const root = document.querySelector('.mnb-workbench');
                 const {left, right, bottom} = root.getBoundingClientRect();
-                const parts = root.querySelectorAll('.mnb-header > *, .mnb-header-end > *, .mnb-main > *, .mnb-pane, .mnb-tab');
-                return [...parts].filter((one) => one.checkVisibility()).filter((one) => {
+                const names = '.mnb-header > *, .mnb-header-end > *, .mnb-main > *, .mnb-pane, .mnb-tab';
+                return [...root.querySelectorAll(names)].filter((one) => one.checkVisibility()).filter((one) => {
                     const box = one.getBoundingClientRect();
                     const isInRow = one.closest('.mnb-panes-row') !== null;  // stages below each other scroll
                     return box.left < left - 1 || box.right > right + 1 || (box.bottom > bottom + 1 && !isInRow);

@@ -24,7 +24,18 @@ def app(tmp_path: Path, chromium: Browser) -> Iterator[tuple[Page, str]]:
     if find_spec("voila") is None:
         pytest.skip("Voilà is not installed")
     ml.save(MLP(29, [37], 2), tmp_path / "net.json")
-    command = [sys.executable, "-m", "mithril_nb", "lab", "--app", "net.json", "--shape", "input=8,29", "--", "--no-browser"]
+    command = [
+        sys.executable,
+        "-m",
+        "mithril_nb",
+        "lab",
+        "--app",
+        "net.json",
+        "--shape",
+        "input=8,29",
+        "--",
+        "--no-browser",
+    ]
     keeper = subprocess.Popen(
         [sys.executable, str(KEEPER), *command],
         cwd=tmp_path,
@@ -42,6 +53,7 @@ def app(tmp_path: Path, chromium: Browser) -> Iterator[tuple[Page, str]]:
     finally:
         keeper.stdin.close()
         keeper.wait(15)
+        keeper.stdout.close()
 
 
 def test_voila_shows_only_the_workbench(app: tuple[Page, str], tmp_path: Path) -> None:
