@@ -25,7 +25,9 @@ REACHED = """() => {
         ?? one.dataset.mnbShape ?? one.getAttribute('aria-label') ?? one.textContent.slice(0, 40);
     const controls = root.querySelectorAll('button, input, select, summary, [role=separator], .cm-content');
     const visible = [...controls].filter((one) => one.checkVisibility({visibilityProperty: true}));
-    const usable = visible.filter((one) => !one.closest('[role=treeitem], tr, [aria-disabled="true"], :disabled'));
+    // The arrow keys step the number beside the buttons of a stepper, and move within a tree and a table.
+    const others = '.mnb-step, [role=treeitem], tr, [aria-disabled="true"], :disabled';
+    const usable = visible.filter((one) => !one.closest(others));
     const active = document.activeElement;
     const isRoving = active?.matches('[role=radio], [role=tab]');
     return {focus: root.contains(active) ? nameOf(active) : null, isRoving, all: usable.map(nameOf)};
@@ -115,11 +117,9 @@ def test_the_pointer_works_in_a_zoomed_lecture(open_one) -> None:
     page.mouse.up()
     assert box(notebook, ".mnb-canvas")[1] == pytest.approx(height - 60, abs=2)
     line = page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="dot_general").first
-    line.scroll_into_view_if_needed()
+    line.hover(position={"x": 60, "y": 6})
     place = line.bounding_box()
-    x, y = place["x"] + 40, place["y"] + 8
-    page.mouse.move(x - 4, y)
-    page.mouse.move(x, y)
+    x, y = place["x"] + 60, place["y"] + 6
     tip = page.locator(".mnb-tip")
     tip.wait_for()
     shown_at = tip.bounding_box()
