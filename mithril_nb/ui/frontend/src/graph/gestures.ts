@@ -1,6 +1,7 @@
 /** The pointer on a graph: hover, click, double-click, and dragging nodes. Panning is in `zoom.ts`. */
 
 import type { Tip } from "../controls/tip";
+import { zoomOf } from "../dom/dom";
 import type { Description, Items } from "./items";
 import type { Painter } from "./painter";
 import type { SceneEdge, SceneNode } from "./scene";
@@ -107,7 +108,8 @@ export class Gestures {
     let at = { x: node.x, y: node.y };
     this.board.setPointerCapture(event.pointerId);
     const move = (moved: PointerEvent): void => {
-      const [dx, dy] = [moved.clientX - event.clientX, moved.clientY - event.clientY];
+      const zoom = zoomOf(this.board);
+      const [dx, dy] = [(moved.clientX - event.clientX) / zoom, (moved.clientY - event.clientY) / zoom];
       if (!this.isDragging && Math.hypot(dx, dy) < DRAG_PX) return;
       this.isDragging = press.hasMoved = true;
       at = { x: node.x + dx / k, y: node.y + dy / k };

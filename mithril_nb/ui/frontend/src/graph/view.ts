@@ -2,7 +2,7 @@
 
 import type { Tip } from "../controls/tip";
 import { oncePerFrame, together } from "../dom/calls";
-import { h } from "../dom/dom";
+import { h, zoomOf } from "../dom/dom";
 import { type Colours, readColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import { LEAST, Zoom } from "../drawing/zoom";
@@ -213,7 +213,8 @@ export class GraphView {
   /** Convert a point of the window to the coordinates of the scene. */
   toScene(clientX: number, clientY: number): { x: number; y: number } {
     const box = this.board.getBoundingClientRect();
-    return this.zoom.invert(clientX - box.left, clientY - box.top);
+    const zoom = zoomOf(this.board);
+    return this.zoom.invert((clientX - box.left) / zoom, (clientY - box.top) / zoom);
   }
 
   contains(clientX: number, clientY: number): boolean {
