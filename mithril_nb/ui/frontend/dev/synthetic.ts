@@ -3,7 +3,7 @@
 import type { Scene, SceneEdge, SceneNode } from "../src/graph/scene";
 
 const PER_ROW = 40;
-const STEP = { x: 190, y: 92 };
+const STEP = { x: 190, y: 104 };
 
 /** Return a chain in rows with some skips: `count` closed nodes, in open groups of `inside` nodes if this is above 0. */
 export function syntheticScene(count: number, inside = 0): Scene {
@@ -23,13 +23,13 @@ export function syntheticScene(count: number, inside = 0): Scene {
       const name = `layer_${group * inside + at}`;
       const place = { x: left + 20 + (at % columns) * STEP.x, y: top + 40 + Math.floor(at / columns) * STEP.y };
       places.push(place);
-      nodes.push({ ...shared, key: `${key}/${name}`, path: `${key}/${name}`, parent: key, name: `${name}/dense`, kind: "block", hue: inside ? group % 8 : Math.floor(at / 7) % 8, ...place, w: 152, h: 52, group: at % 9 === 0, expanded: false, share: 1 / count, shape: "f32[32,128]", label: at % 3 ? "" : "64 → 128", counts: [3, at % 2, 0, 0] });
+      nodes.push({ ...shared, key: `${key}/${name}`, path: `${key}/${name}`, parent: key, name: `${name}/dense`, kind: "block", hue: inside ? group % 8 : Math.floor(at / 7) % 8, ...place, w: 152, h: 64, group: at % 9 === 0, expanded: false, share: 1 / count, shape: "f32[32,128]", label: at % 3 ? "" : "64 → 128", counts: [3, at % 2, 0, 0] });
     }
   }
   const leaves = nodes.filter((node) => !node.expanded);
   const connect = (a: number, b: number): void => {
     const [from, to] = [places[a]!, places[b]!];
-    const [y0, y1] = [from.y + 26, to.y + 26];
+    const [y0, y1] = [from.y + 32, to.y + 32];
     const across = [from.x + 152, from.x + 166, to.x - 14, to.x] as const;
     const points: [number, number][] = y0 === y1 ? [[across[0], y0], [across[3], y1]] : [[across[0], y0], [across[1], y0], [across[1], y1 - 46], [across[2], y1 - 46], [across[2], y1], [across[3], y1]];
     edges.push({ id: `${a} -> ${b}`, source: leaves[a]!.key, target: leaves[b]!.key, shape: "f32[32,128]", points, curve: false, problem: null, is_backward: a % 5 === 0 });

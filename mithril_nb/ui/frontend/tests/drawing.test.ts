@@ -5,7 +5,7 @@ import { Lettering, oneLine } from "../src/drawing/lettering";
 import { type Rect, bend, between, distanceTo, middle, piecesIn, pointAlong } from "../src/drawing/lines";
 import { syntheticScene } from "../dev/synthetic";
 import { Motion } from "../src/graph/motion";
-import { Painter } from "../src/graph/painter";
+import { Painter, STILL } from "../src/graph/painter";
 import { SceneIndex } from "../src/graph/scene";
 import { FakeContext } from "./fake-context";
 
@@ -87,7 +87,7 @@ describe("motion", () => {
   test("starts where nodes are on the screen, and ends in their places", () => {
     const scene = syntheticScene(20);
     const painter = new Painter();
-    const old = { index: new SceneIndex({ ...scene, nodes: scene.nodes.slice(1) }), view: { x: 100, y: 50, k: 0.5 }, keys: scene.nodes.map(({ key }) => key) };
+    const old = { index: new SceneIndex({ ...scene, nodes: scene.nodes.slice(1) }), view: { x: 100, y: 50, k: 0.5 }, moved: STILL, keys: scene.nodes.map(({ key }) => key) };
     painter.show(new SceneIndex(scene));
     const motion = Motion.plan(old, painter, { x: 0, y: 0, k: 1 }, { x: 0, y: 0, w: 9000, h: 900 }, 1000)!;
     const [first, second] = scene.nodes as [(typeof scene.nodes)[0], (typeof scene.nodes)[0]];
@@ -101,6 +101,6 @@ describe("motion", () => {
     const painter = new Painter();
     painter.show(new SceneIndex(syntheticScene(20)));
     const view = { x: 0, y: 0, k: 1 };
-    expect(Motion.plan({ index: painter.index, view, keys: [] }, painter, view, { x: 0, y: 0, w: 900, h: 900 }, 0)).toBeNull();
+    expect(Motion.plan({ index: painter.index, view, moved: STILL, keys: [] }, painter, view, { x: 0, y: 0, w: 900, h: 900 }, 0)).toBeNull();
   });
 });

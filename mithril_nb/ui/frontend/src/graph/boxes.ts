@@ -44,7 +44,7 @@ export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
 }
 
 /** Return the texts of the frame of a program's node: its name, and its note, shape and share. */
-export function frameTexts({ name, repeat, label, shape, share }: SceneNode): [title: string, rest: string] {
+function frameTexts({ name, repeat, label, shape, share }: SceneNode): [title: string, rest: string] {
   return [times(name, repeat), [label, shape, share === null ? "" : percent(share)].filter(Boolean).join(" · ")];
 }
 
@@ -64,7 +64,8 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): 
   }
   c.save();
   c.globalAlpha *= 0.07;
-  plate(c, x, y, w, h, 6, colour);
+  c.fillStyle = colour;
+  c.fillRect(x, y, w, h); // faint, so that its corners need not be round
   c.restore();
   c.strokeStyle = isBad ? colours.bad : colour;
   c.setLineDash(isBad ? [5, 3] : DASHED.has(node.kind) ? [6, 3] : []);

@@ -129,13 +129,14 @@ export class Items {
   /** Show hover, selection and tab order, and give the nodes in question their controls. */
   paint(state: PaintState): void {
     if (!this.active) this.active = this.painter.index.scene.nodes[0]?.key ?? "";
+    const hasFocus = this.focused;
     let left = MOST_WITH_PARTS;
     for (const [key, element] of this.elements) {
       const isSelected = state.selected.has(key);
       attr(element, "data-mnb-linked", isSelected ? "pinned" : state.hovered.has(key) ? "hover" : null);
       attr(element, "aria-selected", String(isSelected));
       attr(element, "tabindex", key === this.active ? 0 : -1);
-      const isActive = key === this.active || key === this.pointed;
+      const isActive = (key === this.active && hasFocus) || key === this.pointed;
       const parts = element.querySelector<HTMLElement>(":scope > .mnb-node-parts");
       if (isActive || (isSelected && left-- > 0)) {
         if (parts) continue;

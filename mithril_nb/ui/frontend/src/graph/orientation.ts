@@ -8,7 +8,7 @@ import type { Painter } from "./painter";
 import type { SceneIndex, SceneNode } from "./scene";
 
 /** Smaller graphs need no minimap. */
-export const LEAST_NODES = 50;
+const LEAST_NODES = 50;
 const LATER_MS = 120;
 const SIZE = { w: 160, h: 104 };
 

@@ -51,6 +51,7 @@ const DISTANT_ZOOM = 0.12;
 /** Edges longer than this many views are cut to the view. */
 const LONG = 3;
 const DIM = 0.22;
+const PNG = { margin: 14, side: 16_000, area: 100e6 };
 
 export class Painter {
   index = new SceneIndex(EMPTY);
@@ -121,6 +122,27 @@ export class Painter {
     else this.drawPart(brush, part, state, moved);
     this.drawOutlines(brush, part, state, moved);
     if (state.wire) drawWire(brush, state.wire);
+  }
+
+  /** Draw the whole scene as PNG. */
+  toPng(colours: Colours, state: PaintState, scale: number): Promise<Blob> {
+    const { x, y, w, h } = this.bounds;
+    const [width, height] = [w + 2 * PNG.margin, h + 2 * PNG.margin];
+    const k = Math.min(scale, PNG.side / Math.max(width, height), Math.sqrt(PNG.area / (width * height)));
+    const canvas = document.createElement("canvas");
+    Object.assign(canvas, { width: Math.ceil(width * k), height: Math.ceil(height * k) });
+    const c = canvas.getContext("2d");
+    if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
+    const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
+    this.lettering = null; // it measures with the context that it draws to
+    this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: canvas.width, height: canvas.height, ratio: 1 }, colours, plain, STILL);
+    this.lettering = null;
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.globalCompositeOperation = "destination-over";
+    c.fillStyle = colours.ground;
+    c.fillRect(0, 0, canvas.width, canvas.height);
+    const tooLarge = `A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`;
+    return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tooLarge))), "image/png"));
   }
 
   /** Return the share of the scene that a part contains. */

@@ -44,7 +44,6 @@ const SMALLEST_FIRST = 0.35;
 const LEAST_REVEALED_PX = 14;
 /** The tree items follow when the view has rested for this time. */
 const REST_MS = 90;
-const LARGEST_PNG = { side: 16_000, area: 100e6 };
 
 export class GraphView {
   readonly root: HTMLElement;
@@ -102,8 +101,11 @@ export class GraphView {
     });
     this.board.addEventListener("focusin", (event) => {
       const key = this.items.keyOf(event.target as Element);
-      if (key !== null) this.setActive(key);
+      if (key === null) return;
+      this.setActive(key);
+      this.items.paint(this.state);
     });
+    this.board.addEventListener("focusout", () => this.items.paint(this.state));
     // The browser scrolls to focused or found elements; the view moves instead.
     this.board.addEventListener("scroll", () => {
       const { scrollLeft, scrollTop } = this.board;
@@ -134,7 +136,7 @@ export class GraphView {
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
   show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
     const part = this.part();
-    const old = { index: this.painter.index, view: this.zoom.view, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
+    const old = { index: this.painter.index, view: this.zoom.view, moved: this.moved, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
     const hadFocus = this.items.focused;
     const place = old.index.at(this.items.active);
     this.painter.show(new SceneIndex(scene));
@@ -226,19 +228,7 @@ export class GraphView {
 
   /** Draw the whole graph as PNG; very large graphs are drawn smaller than `scale`. */
   toPng(scale = 2): Promise<Blob> {
-    const { bounds } = this.painter;
-    const [w, hgt] = [bounds.w + 2 * MARGIN, bounds.h + 2 * MARGIN];
-    const k = Math.min(scale, LARGEST_PNG.side / Math.max(w, hgt), Math.sqrt(LARGEST_PNG.area / (w * hgt)));
-    const canvas = h("canvas", { width: Math.ceil(w * k), height: Math.ceil(hgt * k) }) as HTMLCanvasElement;
-    const c = canvas.getContext("2d");
-    if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
-    const colours = (this.colours ??= readColours(this.root));
-    this.painter.draw(c, { x: (MARGIN - bounds.x) * k, y: (MARGIN - bounds.y) * k, k }, { width: canvas.width, height: canvas.height, ratio: 1 }, colours, { ...this.state, hovered: new Set(), hoveredEdge: null, wire: null }, STILL);
-    c.setTransform(1, 0, 0, 1, 0, 0);
-    c.globalCompositeOperation = "destination-over";
-    c.fillStyle = colours.ground;
-    c.fillRect(0, 0, canvas.width, canvas.height);
-    return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(`A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`))), "image/png"));
+    return this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
   }
 
   private walked(): ConstructorParameters<typeof Walk>[0] {
