@@ -17,6 +17,7 @@ from benchmarks.compose import compose_tables
 from benchmarks.costs import cost_comparisons, cost_tables
 from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.explorer import explorer_figures
+from benchmarks.graph_view import graph_view_figures
 from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
 from benchmarks.profile import BAR as PROFILE_BAR
@@ -45,8 +46,8 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "watching": watching_comparisons,
 }
 PARTS = [
-    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "profile",
-    "costs", "whatif",
+    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph",
+    "profile", "costs", "whatif",
 ]  # fmt: skip
 
 
@@ -97,6 +98,11 @@ def main() -> None:
     if "explorer" in options.only:
         table = Table("the explorer in JupyterLab", "figure", "bar")
         for row in explorer_figures():
+            table.add_row(*row)
+        console.print(table)
+    if "graph" in options.only:
+        table = Table("a graph in Chromium without a GPU", "figure", "bar")
+        for row in graph_view_figures():
             table.add_row(*row)
         console.print(table)
     if "profile" in options.only:

@@ -57,7 +57,7 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     page.locator(".mnb-facts", has_text="total compute").wait_for()
     share = page.locator('tr[data-mnb-cost="head"] td').nth(6).inner_text()
     assert share in page.locator(".mnb-facts").inner_text()
-    assert share in node(notebook, "head").locator(".mnb-node-cost").get_attribute("title")
+    assert share in node(notebook, "head").get_attribute("aria-label")
     tree = notebook.evaluate("str(wb.cost.treemap())")
     assert any(line.split()[0] == "head" and share in line for line in tree.splitlines()[2:])
     field = page.locator('[data-mnb-shape="x"]')

@@ -242,9 +242,11 @@ describe("the workbench", () => {
     vi.spyOn(board, "clientHeight", "get").mockReturnValue(400);
     click('[data-mnb-action="canvas.fit"]');
     const { points } = session.snapshot.graph.edges.find(({ id }) => id === "gelu_0.output -> mlp_0.input")!;
-    const [, x, y, k] = /translate\((.+)px, (.+)px\) scale\((.+)\)/.exec(find<HTMLElement>(".mnb-scene").style.transform)!.map(Number) as [number, number, number, number];
+    const gelu = session.snapshot.graph.nodes.find(({ path }) => path === "gelu_0")!;
+    const [x, y] = /translate\((.+)px, (.+)px\)/.exec(find('[data-mnb-node="gelu_0"]').style.transform)!.slice(1).map(Number) as [number, number];
+    const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
     const [sx, sy] = [(points[0]![0] + points[1]![0]) / 2, (points[0]![1] + points[1]![1]) / 2];
-    board.dispatchEvent(new MouseEvent("click", { bubbles: true, clientX: x + k * sx, clientY: y + k * sy + 3 }));
+    board.dispatchEvent(new MouseEvent("click", { bubbles: true, clientX: k * (sx - gelu.x + x), clientY: k * (sy - gelu.y + y) + 3 }));
     expect([...el.querySelectorAll<HTMLElement>(".mnb-edge.mnb-selected")].map((edge) => edge.dataset["mnbEdge"])).toEqual(["gelu_0.output -> mlp_0.input"]);
     key(".mnb-board", "Delete");
     expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);

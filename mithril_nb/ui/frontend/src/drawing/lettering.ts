@@ -22,15 +22,23 @@ export function times(name: string, repeat: number): string {
 export class Lettering {
   private widths = new Map<string, number>();
   private cuts = new Map<string, string>();
+  private used = "";
 
   constructor(
     private readonly context: CanvasRenderingContext2D,
     readonly family: string,
   ) {}
 
-  /** Return the CSS font of a size in px. */
-  font(size: number, bold = false): string {
-    return `${bold ? "600 " : ""}${size}px ${this.family}`;
+  /** Use a font of a size in px for the following texts. */
+  use(size: number, bold = false): void {
+    const font = `${bold ? "600 " : ""}${size}px ${this.family}`;
+    // Setting the same font again takes as long as drawing a text.
+    if (font !== this.used) this.context.font = this.used = font;
+  }
+
+  /** Forget the font, because the context was reset. */
+  reset(): void {
+    this.used = "";
   }
 
   /** Return the width in px of a text at a size. */
@@ -40,7 +48,7 @@ export class Lettering {
     if (width === undefined) {
       if (this.widths.size > MOST_KEPT) this.widths.clear();
       // Measured at one size: widths are proportional to it.
-      this.context.font = this.font(100, bold);
+      this.use(100, bold);
       width = this.context.measureText(text).width / 100;
       this.widths.set(key, width);
     }
@@ -74,7 +82,7 @@ export class Lettering {
     while (low < high) {
       const count = Math.ceil((low + high) / 2);
       // Not cached: a search measures a dozen texts that are never drawn.
-      this.context.font = this.font(100, bold);
+      this.use(100, bold);
       if ((this.context.measureText(kept(count)).width / 100) * size <= room) low = count;
       else high = count - 1;
     }

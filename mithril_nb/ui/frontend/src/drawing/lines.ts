@@ -89,6 +89,36 @@ export function boxOf({ points }: Line): Rect {
   return points.length ? { x: left, y: top, w: right - left, h: bottom - top } : { x: 0, y: 0, w: -1, h: -1 };
 }
 
+/**
+ * Return the pieces of an edge inside a part of the plane. A dashed line over a whole picture of thousands of nodes
+ * would take as long to draw as all visible nodes.
+ */
+export function piecesIn(line: Line, part: Rect): { points: [number, number][]; isEnd: boolean }[] {
+  const points = flat(line);
+  const found: { points: [number, number][]; isEnd: boolean }[] = [];
+  let piece: [number, number][] | null = null;
+  for (let i = 0; i + 1 < points.length; i++) {
+    const [a, b] = [points[i]!, points[i + 1]!];
+    const [dx, dy] = [b[0] - a[0], b[1] - a[1]];
+    // Liang and Barsky: the part of the segment inside of each side.
+    let [from, to] = [0, 1];
+    for (const [step, room] of [[-dx, a[0] - part.x], [dx, part.x + part.w - a[0]], [-dy, a[1] - part.y], [dy, part.y + part.h - a[1]]] as const) {
+      if (step === 0) to = room < 0 ? -1 : to;
+      else if (step < 0) from = Math.max(from, room / step);
+      else to = Math.min(to, room / step);
+    }
+    if (from > to) {
+      piece = null;
+      continue;
+    }
+    if (!piece || from > 0) found.push({ points: (piece = [[a[0] + from * dx, a[1] + from * dy]]), isEnd: false });
+    piece.push([a[0] + to * dx, a[1] + to * dy]);
+    found.at(-1)!.isEnd = to === 1 && i + 2 === points.length;
+    if (to < 1) piece = null;
+  }
+  return found;
+}
+
 /** Return the line between two lines at `t`, 0 to 1; null if they have different forms. */
 export function between(from: Line, to: Line, t: number): Line | null {
   if (from.curve !== to.curve || from.points.length !== to.points.length) return null;

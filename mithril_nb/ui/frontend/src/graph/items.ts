@@ -5,6 +5,7 @@
 
 import { ICONS, attr, h, icon, keyed, text } from "../dom/dom";
 import { type Rect, middle } from "../drawing/lines";
+import type { View } from "../drawing/zoom";
 import type { Moved, PaintState, Painter } from "./painter";
 import type { SceneEdge, SceneNode } from "./scene";
 
@@ -44,6 +45,8 @@ export class Items {
   /** The node in the tab order, and the node under the pointer. */
   active = "";
   pointed = "";
+  /** The part of the scene to which the elements are relative: layers of huge coordinates are slow to compose. */
+  private frame: Rect = { x: 0, y: 0, w: 0, h: 0 };
 
   constructor(
     private readonly painter: Painter,
@@ -65,15 +68,18 @@ export class Items {
     return this.nodes.contains((this.root.getRootNode() as Document | ShadowRoot).activeElement);
   }
 
-  transform(x: number, y: number, k: number): void {
-    this.root.style.transform = `translate(${x}px, ${y}px) scale(${k})`;
+  private transform({ x, y, k }: View): void {
+    this.root.style.transform = `translate(${x + this.frame.x * k}px, ${y + this.frame.y * k}px) scale(${k})`;
     // For lines of a fixed width on the screen.
     this.root.style.setProperty("--mnb-unit", (1 / k).toFixed(4));
   }
 
   /** Match the elements to the nodes in a part of the scene; `null` means that the size of the frame is unknown. */
-  update(part: Rect | null, k: number, state: PaintState): void {
+  update(part: Rect | null, view: View, state: PaintState): void {
     const { index } = this.painter;
+    const { k } = view;
+    this.frame = part ?? { x: 0, y: 0, w: Infinity, h: Infinity };
+    this.transform(view);
     if (!index.node(this.active)) this.active = "";
     const isLarge = ({ w, h }: SceneNode): boolean => w * k >= LEAST_PX.w && h * k >= LEAST_PX.h;
     let visible = part ? this.painter.nodesIn(part).filter(isLarge) : index.scene.nodes.slice(0, MOST);
@@ -89,6 +95,8 @@ export class Items {
       if (node) shown.add(node);
     }
     const order = [...shown].sort((a, b) => index.at(a.key) - index.at(b.key));
+    // Before others are placed: an element that is moved in the document loses the focus.
+    for (const [key, element] of this.elements) if (!shown.has(index.node(key)!)) element.remove();
     this.elements.clear();
     keyed(this.nodes, order, (node) => node.key, (node) => this.create(node), (element: HTMLElement, node: SceneNode) => {
       this.elements.set(node.key, element);
@@ -105,7 +113,7 @@ export class Items {
   private fill(element: HTMLElement, node: SceneNode): void {
     const place = this.painter.index.places.get(node.key)!;
     const { name } = this.options.describe(node);
-    put(element, node);
+    this.put(element, node);
     element.classList.toggle("mnb-frame", node.expanded);
     // Invisible, for the search of the browser.
     text(element.firstElementChild!, name);
@@ -121,13 +129,14 @@ export class Items {
   /** Show hover, selection and tab order, and give the nodes in question their controls. */
   paint(state: PaintState): void {
     if (!this.active) this.active = this.painter.index.scene.nodes[0]?.key ?? "";
+    const hasFocus = this.focused;
     let left = MOST_WITH_PARTS;
     for (const [key, element] of this.elements) {
       const isSelected = state.selected.has(key);
       attr(element, "data-mnb-linked", isSelected ? "pinned" : state.hovered.has(key) ? "hover" : null);
       attr(element, "aria-selected", String(isSelected));
       attr(element, "tabindex", key === this.active ? 0 : -1);
-      const isActive = key === this.active || key === this.pointed;
+      const isActive = (key === this.active && hasFocus) || key === this.pointed;
       const parts = element.querySelector<HTMLElement>(":scope > .mnb-node-parts");
       if (isActive || (isSelected && left-- > 0)) {
         if (parts) continue;
@@ -163,7 +172,7 @@ export class Items {
     }
     keyed(this.edges, items, ({ edge }) => edge.id, ({ edge }) => h("div", { class: "mnb-edge", "data-mnb-edge": edge.id }), (element: HTMLElement, { edge, isSelected }: EdgeItem) => {
       const [x, y] = middle(edge);
-      element.style.transform = `translate(${x}px, ${y}px)`;
+      element.style.transform = `translate(${x - this.frame.x}px, ${y - this.frame.y}px)`;
       element.classList.toggle("mnb-selected", isSelected);
       this.options.decorateEdge?.(element, edge);
     });
@@ -173,17 +182,20 @@ export class Items {
   place(moved: Moved, before: Moved): void {
     for (const key of before.nodes.keys()) {
       const [element, node] = [this.elements.get(key), this.painter.index.node(key)];
-      if (element && node && !moved.nodes.has(key)) put(element, node);
+      if (element && node && !moved.nodes.has(key)) this.put(element, node);
     }
     for (const [key, rect] of moved.nodes) {
       const element = this.elements.get(key);
-      if (element) put(element, rect);
+      if (element) this.put(element, rect);
     }
   }
-}
 
-function put(element: HTMLElement, { x, y, w, h }: Rect): void {
-  element.style.transform = `translate(${x}px, ${y}px)`;
-  element.style.width = `${w}px`;
-  element.style.height = `${h}px`;
+  /** Place an element. The element of a distant node is kept near the view. */
+  private put(element: HTMLElement, { x, y, w, h }: Rect): void {
+    const { frame } = this;
+    const near = (at: number, length: number): number => Math.min(Math.max(at, -2 * length), 2 * length);
+    element.style.transform = `translate(${near(x - frame.x, Math.max(frame.w, w))}px, ${near(y - frame.y, Math.max(frame.h, h))}px)`;
+    element.style.width = `${w}px`;
+    element.style.height = `${h}px`;
+  }
 }

@@ -5,7 +5,7 @@ import type { View } from "../drawing/zoom";
 import type { Moved, Painter } from "./painter";
 import type { SceneIndex } from "./scene";
 
-export const DURATION_MS = 150;
+const DURATION_MS = 150;
 /** With more nodes in view, the change is shown at once. */
 const MOST = 1500;
 
@@ -20,11 +20,11 @@ export class Motion {
   /**
    * Plan the way of what is visible, so that each node starts where it is on the screen.
    *
-   * @param old - The scene before, its view, and the keys of its visible nodes.
+   * @param old - The scene before, its view, its dragged nodes, and the keys of its visible nodes.
    * @param part - The visible part of the new scene.
    * @returns null if nothing moves, or too much.
    */
-  static plan(old: { index: SceneIndex; view: View; keys: readonly string[] }, painter: Painter, view: View, part: Rect, now: number): Motion | null {
+  static plan(old: { index: SceneIndex; view: View; moved: Moved; keys: readonly string[] }, painter: Painter, view: View, part: Rect, now: number): Motion | null {
     const { index } = painter;
     const scale = old.view.k / view.k;
     const [dx, dy] = [(old.view.x - view.x) / view.k, (old.view.y - view.y) / view.k];
@@ -35,7 +35,7 @@ export class Motion {
     for (const key of keys) {
       const node = index.node(key);
       if (!node) continue;
-      const before = old.index.node(key);
+      const before = old.moved.nodes.get(key) ?? old.index.node(key);
       const start = before ? from(before) : null;
       if (!start || Math.abs(start.x - node.x) + Math.abs(start.y - node.y) + Math.abs(start.w - node.w) + Math.abs(start.h - node.h) > 0.5) nodes.set(key, start);
     }
@@ -43,7 +43,7 @@ export class Motion {
     const lines = new Map<string, Line | null>();
     const edges = new Map(old.index.scene.edges.map((edge) => [edge.id, edge]));
     for (const edge of painter.linesIn(part)) {
-      const before = edges.get(edge.id);
+      const before = old.moved.lines.get(edge.id) ?? edges.get(edge.id);
       const start: Line | null = before ? { curve: before.curve, points: before.points.map(([x, y]) => [x * scale + dx, y * scale + dy]) } : null;
       const isStill = start?.points.length === edge.points.length && start.points.every(([x, y], i) => Math.abs(x - edge.points[i]![0]) + Math.abs(y - edge.points[i]![1]) < 0.5);
       if (!isStill) lines.set(edge.id, start);

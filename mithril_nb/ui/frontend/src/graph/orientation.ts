@@ -5,10 +5,11 @@ import type { Colours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import type { Overlay } from "./boxes";
 import type { Painter } from "./painter";
-import type { SceneNode } from "./scene";
+import type { SceneIndex, SceneNode } from "./scene";
 
 /** Smaller graphs need no minimap. */
-export const LEAST_NODES = 50;
+const LEAST_NODES = 50;
+const LATER_MS = 120;
 const SIZE = { w: 160, h: 104 };
 
 /** A small picture of the whole graph with the visible part; a press or drag moves the view. */
@@ -17,10 +18,13 @@ export class Minimap {
   private picture: HTMLCanvasElement | null = null;
   private of: readonly unknown[] = [];
   private scale = 1;
+  private ready: SceneIndex | null = null;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
     private readonly painter: Painter,
     private readonly moveTo: (x: number, y: number) => void,
+    private readonly redraw: () => void,
   ) {
     this.root = h("canvas", { class: "mnb-minimap", "aria-hidden": "true", hidden: true }) as HTMLCanvasElement;
     const move = (event: PointerEvent): void => {
@@ -41,7 +45,8 @@ export class Minimap {
     const { bounds, index } = this.painter;
     this.root.hidden = index.scene.nodes.length < LEAST_NODES || bounds.w <= 0 || bounds.h <= 0;
     if (this.root.hidden) return;
-    this.refresh([index, colours, overlay, ratio], ratio, colours, overlay);
+    if (this.ready === index) this.refresh([index, colours, overlay, ratio], ratio, colours, overlay);
+    else this.timer ??= setTimeout(() => this.getReady(), LATER_MS);
     const c = this.root.getContext("2d");
     if (!c || !this.picture) return;
     const { width, height } = this.root;
@@ -52,6 +57,17 @@ export class Minimap {
     c.lineWidth = 1.5 * ratio;
     const [x, y] = [Math.max(0, (part.x - bounds.x) * unit), Math.max(0, (part.y - bounds.y) * unit)];
     c.strokeRect(x + ratio, y + ratio, Math.max(4, Math.min(width, (part.x + part.w - bounds.x) * unit) - x - 2 * ratio), Math.max(4, Math.min(height, (part.y + part.h - bounds.y) * unit) - y - 2 * ratio));
+  }
+
+  destroy(): void {
+    clearTimeout(this.timer);
+  }
+
+  /** The graph itself is drawn first, then its small picture. */
+  private getReady(): void {
+    this.timer = undefined;
+    this.ready = this.painter.index;
+    this.redraw();
   }
 
   /** Draw the picture of the graph if it has changed. */

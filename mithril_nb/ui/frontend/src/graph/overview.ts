@@ -5,8 +5,7 @@ import type { Rect } from "../drawing/lines";
 import { type Overlay, rectangleColour } from "./boxes";
 import type { Scene, SceneNode } from "./scene";
 
-const LONGEST_SIDE = 2048;
-const LARGEST_SCALE = 0.25;
+const LARGEST = { side: 8192, area: 6e6, scale: 0.25 };
 
 export class Overview {
   private canvas: HTMLCanvasElement | null = null;
@@ -15,6 +14,11 @@ export class Overview {
 
   clear(): void {
     this.canvas = null;
+  }
+
+  /** Return the pixels of the picture per unit of a scene. */
+  scaleOf({ w, h }: Rect): number {
+    return Math.min(LARGEST.scale, LARGEST.side / Math.max(1, w, h), Math.sqrt(LARGEST.area / Math.max(1, w * h)));
   }
 
   /** Draw the whole scene into `bounds`, in the coordinates of the context. */
@@ -26,7 +30,7 @@ export class Overview {
   private picture(scene: Scene, bounds: Rect, colours: Colours, overlay: ReadonlyMap<string, Overlay>): HTMLCanvasElement | null {
     if (this.canvas && this.colours === colours && this.overlay === overlay) return this.canvas;
     if (bounds.w <= 0 || bounds.h <= 0) return null;
-    const scale = Math.min(LARGEST_SCALE, LONGEST_SIDE / bounds.w, LONGEST_SIDE / bounds.h);
+    const scale = this.scaleOf(bounds);
     const canvas = document.createElement("canvas");
     canvas.width = Math.max(1, Math.ceil(bounds.w * scale));
     canvas.height = Math.max(1, Math.ceil(bounds.h * scale));

@@ -3,7 +3,7 @@
 import type { Colours } from "../drawing/colours";
 import { Grid } from "../drawing/grid";
 import { Lettering } from "../drawing/lettering";
-import { type Line, type Point, type Rect, bend, boxOf, distanceTo, trace } from "../drawing/lines";
+import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import type { View } from "../drawing/zoom";
 import { type Brush, type Overlay, detailOf, drawBox, drawFrame, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
@@ -42,15 +42,22 @@ export const STILL: Moved = { nodes: new Map(), lines: new Map() };
 /** From this zoom on, each edge shows its shape. */
 const CHIP_ZOOM = 1.25;
 const LABEL_ZOOM = 0.62;
-/** With more boxes in view, they are taken from the overview. */
-const MOST_BOXES = 12_000;
-const MOST_DISTANT_EDGES = 6_000;
+/** With more boxes in view, they are taken from the overview: always, or if it has enough detail. */
+const MOST_BOXES = { always: 12_000, ifSharp: 1_500 };
+const SHARP = 0.6;
+/** Lines between boxes of a few pixels are left out if there are more. */
+const MOST_DISTANT_EDGES = 1_500;
+const DISTANT_ZOOM = 0.12;
+/** Edges longer than this many views are cut to the view. */
+const LONG = 3;
 const DIM = 0.22;
+const PNG = { margin: 14, side: 16_000, area: 100e6 };
 
 export class Painter {
   index = new SceneIndex(EMPTY);
   bounds: Rect = { x: 0, y: 0, w: 0, h: 0 };
   private nodes = new Grid([]);
+  private boxes: Rect[] = [];
   private edges = new Grid([]);
   private labels: PlacedLabel[] | null = null;
   private lettering: Lettering | null = null;
@@ -61,7 +68,8 @@ export class Painter {
     const { scene } = (this.index = index);
     this.bounds = boundsOf(scene) ?? { x: 0, y: 0, w: 0, h: 0 };
     this.nodes = new Grid(scene.nodes);
-    this.edges = new Grid(scene.edges.map(boxOf));
+    this.boxes = scene.edges.map(boxOf);
+    this.edges = new Grid(this.boxes);
     this.hasRoles = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
     this.labels = null;
     this.overview.clear();
@@ -108,17 +116,40 @@ export class Painter {
     c.globalAlpha = 1;
     const margin = 12;
     const part: Rect = { x: -view.x / k - margin, y: -view.y / k - margin, w: size.width / k + 2 * margin, h: size.height / k + 2 * margin };
-    if (this.estimate(part) > MOST_BOXES) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
+    this.lettering.reset();
+    const isSharp = this.overview.scaleOf(this.bounds) >= SHARP * k * size.ratio;
+    if (this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
     else this.drawPart(brush, part, state, moved);
     this.drawOutlines(brush, part, state, moved);
     if (state.wire) drawWire(brush, state.wire);
   }
 
-  /** Return about how many nodes a part contains, without a search. */
+  /** Draw the whole scene as PNG. */
+  toPng(colours: Colours, state: PaintState, scale: number): Promise<Blob> {
+    const { x, y, w, h } = this.bounds;
+    const [width, height] = [w + 2 * PNG.margin, h + 2 * PNG.margin];
+    const k = Math.min(scale, PNG.side / Math.max(width, height), Math.sqrt(PNG.area / (width * height)));
+    const canvas = document.createElement("canvas");
+    Object.assign(canvas, { width: Math.ceil(width * k), height: Math.ceil(height * k) });
+    const c = canvas.getContext("2d");
+    if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
+    const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
+    this.lettering = null; // it measures with the context that it draws to
+    this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: canvas.width, height: canvas.height, ratio: 1 }, colours, plain, STILL);
+    this.lettering = null;
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.globalCompositeOperation = "destination-over";
+    c.fillStyle = colours.ground;
+    c.fillRect(0, 0, canvas.width, canvas.height);
+    const tooLarge = `A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`;
+    return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tooLarge))), "image/png"));
+  }
+
+  /** Return the share of the scene that a part contains. */
   private estimate(part: Rect): number {
     const { x, y, w, h } = this.bounds;
     const share = (from: number, length: number, start: number, whole: number): number => (whole ? Math.max(0, Math.min(from + length, start + whole) - Math.max(from, start)) / whole : 1);
-    return this.index.scene.nodes.length * share(part.x, part.w, x, w) * share(part.y, part.h, y, h);
+    return share(part.x, part.w, x, w) * share(part.y, part.h, y, h);
   }
 
   private drawPart(brush: Brush, part: Rect, state: PaintState, moved: Moved): void {
@@ -138,9 +169,9 @@ export class Painter {
       dim(node.key, rect.opacity);
       drawFrame(brush, node, rect);
     }
-    const edges = this.edgesIn(part, moved);
-    const isFar = brush.k < 0.08;
-    if (!isFar || edges.length <= MOST_DISTANT_EDGES) {
+    const isCrowded = brush.k < DISTANT_ZOOM && this.estimate(part) * this.index.scene.edges.length > MOST_DISTANT_EDGES;
+    const edges = isCrowded ? [] : this.edgesIn(part, moved);
+    if (edges.length) {
       const plain = edges.filter(({ edge }) => !state.dimmed.has(edge.id) && !moved.lines.get(edge.id)?.opacity);
       brush.c.globalAlpha = 1;
       drawWires(brush, plain);
@@ -169,13 +200,18 @@ export class Painter {
       drawLabels(brush, this.labels.filter(({ edge, x, y }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 180, h: 1 }, part)));
     }
     for (const one of edges) if (one.edge.problem === null && (brush.k >= CHIP_ZOOM || one.edge.id === state.hoveredEdge || one.edge.id === state.selectedEdge)) drawChip(brush, one);
-    if (!isFar) drawEdgeSigns(brush, edges);
+    drawEdgeSigns(brush, edges);
   }
 
   private edgesIn(part: Rect, moved: Moved): DrawnEdge[] {
     const { edges } = this.index.scene;
     const found: DrawnEdge[] = [];
-    for (const at of this.edges.find(part)) if (!moved.lines.has(edges[at]!.id)) found.push({ edge: edges[at]!, line: edges[at]! });
+    for (const at of this.edges.find(part)) {
+      const [edge, box] = [edges[at]!, this.boxes[at]!];
+      if (moved.lines.has(edge.id)) continue;
+      if (box.w <= LONG * part.w && box.h <= LONG * part.h) found.push({ edge, line: edge });
+      else for (const { points, isEnd } of piecesIn(edge, part)) found.push({ edge: isEnd ? edge : { ...edge, is_end: false, returns: false }, line: { points, curve: false } });
+    }
     if (moved.lines.size) {
       for (const edge of edges) {
         const line = moved.lines.get(edge.id);

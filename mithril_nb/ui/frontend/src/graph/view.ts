@@ -44,7 +44,6 @@ const SMALLEST_FIRST = 0.35;
 const LEAST_REVEALED_PX = 14;
 /** The tree items follow when the view has rested for this time. */
 const REST_MS = 90;
-const LARGEST_PNG = { side: 16_000, area: 100e6 };
 
 export class GraphView {
   readonly root: HTMLElement;
@@ -64,12 +63,11 @@ export class GraphView {
   private size = { width: 0, height: 0 };
   private hasUserView = false;
   private rest: ReturnType<typeof setTimeout> | undefined;
-  private shape = "";
 
   constructor(private readonly options: GraphOptions) {
     this.items = new Items(this.painter, options);
     this.board = h("div", { class: "mnb-board", role: "tree", "aria-label": options.label, "aria-multiselectable": "true", tabindex: -1 }, this.canvas, this.items.root);
-    this.minimap = new Minimap(this.painter, (x, y) => this.centre(x, y, true));
+    this.minimap = new Minimap(this.painter, (x, y) => this.centre(x, y, true), () => this.redraw());
     this.crumbs = new Crumbs((key) => this.focus(key), () => this.fit());
     this.root = h("div", { class: "mnb-graph" }, this.board, this.crumbs.root, this.minimap.root);
     const gestures = new Gestures(
@@ -103,8 +101,11 @@ export class GraphView {
     });
     this.board.addEventListener("focusin", (event) => {
       const key = this.items.keyOf(event.target as Element);
-      if (key !== null) this.setActive(key);
+      if (key === null) return;
+      this.setActive(key);
+      this.items.paint(this.state);
     });
+    this.board.addEventListener("focusout", () => this.items.paint(this.state));
     // The browser scrolls to focused or found elements; the view moves instead.
     this.board.addEventListener("scroll", () => {
       const { scrollLeft, scrollTop } = this.board;
@@ -116,7 +117,7 @@ export class GraphView {
     watcher?.observe(this.board);
     const themes = new MutationObserver(() => this.recolour());
     for (const element of [document.documentElement, document.body]) themes.observe(element, { attributes: true, attributeFilter: ["class", "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind"] });
-    this.destroy = together(() => watcher?.disconnect(), () => themes.disconnect(), () => clearTimeout(this.rest), () => options.tip?.hide());
+    this.destroy = together(() => watcher?.disconnect(), () => themes.disconnect(), () => clearTimeout(this.rest), () => this.minimap.destroy(), () => options.tip?.hide());
   }
 
   get scene(): Scene {
@@ -135,7 +136,7 @@ export class GraphView {
   /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
   show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
     const part = this.part();
-    const old = { index: this.painter.index, view: this.zoom.view, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
+    const old = { index: this.painter.index, view: this.zoom.view, moved: this.moved, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
     const hadFocus = this.items.focused;
     const place = old.index.at(this.items.active);
     this.painter.show(new SceneIndex(scene));
@@ -146,12 +147,11 @@ export class GraphView {
       const next = scene.nodes.find(({ key }) => this.state.selected.has(key) && !old.index.node(key)) ?? scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
       this.items.active = next?.key ?? "";
     }
-    const shape = `${scene.width} ${scene.height} ${scene.nodes.length} ${scene.nodes.map(({ key }) => key).join()}`;
+    const isNew = scene.width !== old.index.scene.width || scene.height !== old.index.scene.height || scene.nodes.length !== old.index.scene.nodes.length || scene.nodes.some(({ key }, i) => key !== old.index.scene.nodes[i]!.key);
     const [before, after] = anchor === undefined ? [] : [old.index.node(anchor), index.node(anchor)];
     const { view } = this.zoom;
     if (before && after) this.zoom.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
-    else if (shape !== this.shape && !this.hasUserView) this.fitFirst();
-    this.shape = shape;
+    else if (isNew && !this.hasUserView) this.fitFirst();
     const fresh = this.part();
     this.motion = fresh && old.keys.length && !prefersLessMotion() ? Motion.plan(old, this.painter, this.zoom.view, fresh, performance.now()) : null;
     this.updateItems();
@@ -229,19 +229,7 @@ export class GraphView {
 
   /** Draw the whole graph as PNG; very large graphs are drawn smaller than `scale`. */
   toPng(scale = 2): Promise<Blob> {
-    const { bounds } = this.painter;
-    const [w, hgt] = [bounds.w + 2 * MARGIN, bounds.h + 2 * MARGIN];
-    const k = Math.min(scale, LARGEST_PNG.side / Math.max(w, hgt), Math.sqrt(LARGEST_PNG.area / (w * hgt)));
-    const canvas = h("canvas", { width: Math.ceil(w * k), height: Math.ceil(hgt * k) }) as HTMLCanvasElement;
-    const c = canvas.getContext("2d");
-    if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
-    const colours = (this.colours ??= readColours(this.root));
-    this.painter.draw(c, { x: (MARGIN - bounds.x) * k, y: (MARGIN - bounds.y) * k, k }, { width: canvas.width, height: canvas.height, ratio: 1 }, colours, { ...this.state, hovered: new Set(), hoveredEdge: null, wire: null }, STILL);
-    c.setTransform(1, 0, 0, 1, 0, 0);
-    c.globalCompositeOperation = "destination-over";
-    c.fillStyle = colours.ground;
-    c.fillRect(0, 0, canvas.width, canvas.height);
-    return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(`A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`))), "image/png"));
+    return this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
   }
 
   private walked(): ConstructorParameters<typeof Walk>[0] {
@@ -301,7 +289,7 @@ export class GraphView {
 
   /** Return the visible part of the scene; null while the size of the frame is unknown. */
   private part(): Rect | null {
-    if (!this.size.width) this.measure();
+    if (!this.size.width && this.board.clientWidth) this.resized();
     const { width, height } = this.size;
     const { x, y, k } = this.zoom.view;
     return width ? { x: -x / k, y: -y / k, w: width / k, h: height / k } : null;
@@ -314,9 +302,9 @@ export class GraphView {
   private resized(): void {
     const { width, height } = this.size;
     this.measure();
-    if (this.size.width === width && this.size.height === height && this.canvas.width) return;
-    if (!this.hasUserView) this.fitFirst();
-    this.updateItems();
+    if (this.size.width === width && this.size.height === height) return;
+    if (this.hasUserView) this.updateItems();
+    else this.fitFirst();
     this.redraw();
   }
 
@@ -335,7 +323,6 @@ export class GraphView {
     this.zoom.least = Math.min(LEAST, whole);
     this.zoom.set({ x: Math.max(MARGIN, (width - w * k) / 2) - x * k, y: Math.max(MARGIN, (height - tall * k) / 2) - y * k, k });
     this.hasUserView = false;
-    this.updateItems();
   }
 
   private pan(dx: number, dy: number): void {
@@ -351,17 +338,19 @@ export class GraphView {
   }
 
   private changedView(byUser: boolean): void {
-    if (byUser) this.hasUserView = true;
+    this.redraw();
+    if (!byUser) return this.updateItems();
+    this.hasUserView = true;
+    // While the user moves the view, only the picture follows.
+    this.board.classList.add("mnb-moving");
     clearTimeout(this.rest);
     this.rest = setTimeout(() => this.updateItems(), REST_MS);
-    this.redraw();
   }
 
   private updateItems(): void {
     clearTimeout(this.rest);
-    const { x, y, k } = this.zoom.view;
-    this.items.transform(x, y, k);
-    this.items.update(this.part(), k, this.state);
+    this.board.classList.remove("mnb-moving");
+    this.items.update(this.part(), this.zoom.view, this.state);
     this.items.place(this.moved, STILL);
     this.crumbs.show(this.painter.index.groupsOf(this.items.active));
   }
@@ -373,8 +362,6 @@ export class GraphView {
 
   private draw(): void {
     const part = this.part();
-    const { x, y, k } = this.zoom.view;
-    this.items.transform(x, y, k);
     const c = this.canvas.getContext("2d");
     if (!part || !c || !this.root.isConnected) return;
     const { width, height } = this.size;

@@ -81,7 +81,8 @@ export function drawLit({ c, k }: Brush, { edge, line }: DrawnEdge, colour: stri
 }
 
 /** Draw the shape of an edge in a frame on its line. */
-export function drawChip({ c, colours, lettering }: Brush, { edge, line }: DrawnEdge): void {
+export function drawChip(brush: Brush, { edge, line }: DrawnEdge): void {
+  const { c, colours, lettering } = brush;
   const text = lettering.fit(edge.shape, LABEL, LONGEST_LABEL);
   if (!text) return;
   const [x, y] = middle(line);
@@ -93,7 +94,7 @@ export function drawChip({ c, colours, lettering }: Brush, { edge, line }: Drawn
   c.roundRect(x - width / 2, y - 8, width, 16, 3);
   c.fill();
   c.stroke();
-  setText(c, lettering.font(LABEL), colours.ink);
+  setText(brush, colours.ink);
   c.fillText(text, x - width / 2 + 5, y + 3.5);
 }
 
@@ -110,19 +111,20 @@ export interface PlacedLabel {
 }
 
 /** Draw shapes beside their lines, with a rim that keeps them readable. */
-export function drawLabels({ c, colours, lettering }: Brush, labels: readonly PlacedLabel[]): void {
+export function drawLabels(brush: Brush, labels: readonly PlacedLabel[]): void {
+  const { c, colours } = brush;
   c.strokeStyle = colours.ground;
   c.lineWidth = 3;
   c.lineJoin = "round";
-  setText(c, lettering.font(LABEL), colours.muted);
+  setText(brush, colours.muted);
   for (const { text, x, y } of labels) {
     c.strokeText(text, x, y + 3.5);
     c.fillText(text, x, y + 3.5);
   }
 }
 
-function setText(c: CanvasRenderingContext2D, font: string, colour: string): void {
-  c.font = font;
+function setText({ c, lettering }: Brush, colour: string): void {
+  lettering.use(LABEL);
   c.fillStyle = colour;
   c.textAlign = "left";
 }
