@@ -62,7 +62,7 @@ export class Panes {
     );
     this.destroy = together(
       store.on("snapshot", () => this.update()),
-      store.on("cost", () => this.slots.get("python")?.pane.paintStripes()),
+      store.on("cost", () => this.slots.forEach(({ pane }) => pane.paintStripes())),
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
@@ -317,6 +317,7 @@ export class Panes {
     }
     if (this.pinsSeen === store.pins) return;
     this.pinsSeen = store.pins;
+    for (const { pane } of this.slots.values()) pane.followSelection();
     for (const [stage, slot] of this.slots) if (store.panes.includes(stage) && store.pinnedIn !== stage) slot.pane.reveal();
   }
 
