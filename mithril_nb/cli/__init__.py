@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril_nb.atomic_write import write_text
+from mithril_nb.cli.app import open_app
 from mithril_nb.cli.show import OTHERS, show_target, write_report
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
@@ -87,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="mithril-nb", description="Compose a model, inspect every compiler stage and its cost, and train it."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_lab(commands.add_parser("lab", help="open JupyterLab on the builder notebook"))
+    _add_lab(commands.add_parser("lab", help="open JupyterLab on the builder notebook, or one model"))
     written = {"epilog": _TARGETS, "formatter_class": argparse.RawDescriptionHelpFormatter}
     _add_show(commands.add_parser("show", help="print a program at one of its compiler stages, or its cost", **written))
     _add_report(
@@ -102,7 +103,9 @@ def _parser() -> argparse.ArgumentParser:
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("notebook", nargs="?", help=f"notebook to open (default: {NOTEBOOK}, or a new one)")
-    add("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab, after --")
+    add("--app", metavar="MODEL", help="open only the workbench of this model file, in a page served by Voilà")
+    _add_shape(parser)
+    add("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab or Voilà, after --")
     add("--debug", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(command=open_lab)
 
@@ -141,9 +144,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
     add = parser.add_argument
     add("target", metavar="TARGET", help="model file, program file, file.py:name or module:name, see below")
-    add(
-        "--shape", action="append", default=[], metavar="INPUT=32,784", help="shape of a model's input; may be repeated"
-    )
+    _add_shape(parser)
     add(
         "--arg",
         action="append",
@@ -161,6 +162,11 @@ def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
     add("--program", choices=tuple(PROGRAMS), help=f"program of a model or a module (default: {program})")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(default_program=program)
+
+
+def _add_shape(parser: argparse.ArgumentParser) -> None:
+    what = "shape of a model's input; may be repeated"
+    parser.add_argument("--shape", action="append", default=[], metavar="INPUT=32,784", help=what)
 
 
 def _add_launch(parser: argparse.ArgumentParser) -> None:
@@ -219,7 +225,9 @@ NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
 
 
 def open_lab(options: argparse.Namespace) -> int:
-    """Open JupyterLab, and wait until it exits."""
+    """Open JupyterLab, or the page of one model, and wait until it exits."""
+    if options.app is not None:
+        return open_app(options)
     if importlib.util.find_spec("jupyterlab") is None:
         raise UnavailableBackendError(
             "JupyterLab is not installed in this environment.",

@@ -69,7 +69,7 @@ def find_target(text: str, has_args: bool) -> Target:
     if Path(text).suffix == ".py" and not Path(text).is_dir():
         raise without_name(Path(text))
     if not NAMED.fullmatch(text) or Path(text).exists():
-        model = _loaded(text)
+        model = load_model(text)
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
     value = imported(text)
     args: Any = getattr(value, "example_args", ())
@@ -81,7 +81,7 @@ def find_target(text: str, has_args: bool) -> Target:
     return Target(text.rpartition(":")[2], value, _graph_of(value), () if has_args else args, text)
 
 
-def _loaded(path: str) -> Model:
+def load_model(path: str) -> Model:
     """Return the model in a file; if the error advises to load another file, the advice becomes a shell command."""
     from mithril_nb.models import load
 

@@ -48,6 +48,8 @@ class FrontEndWidget(anywidget.AnyWidget):
     """
 
     assets = traitlets.Instance(anywidget.AnyWidget, allow_none=True).tag(sync=True, **widget_serialization)
+    own_id = traitlets.Unicode().tag(sync=True)
+    """The widget's id, with which its front end creates a second view."""
 
     def __init__(self, module: str, fallback: StaticFallback, **traits: Any):
         is_shared = is_jupyter()
@@ -56,6 +58,7 @@ class FrontEndWidget(anywidget.AnyWidget):
         self._is_attended = False  # whether a page has sent a command
         self._unlisten: Callable[[], None] = lambda: None
         super().__init__(assets=shared_assets() if is_shared else None, **traits)
+        self.own_id = self.model_id or ""
         self.on_msg(self._receive)
 
     @property

@@ -51,6 +51,7 @@ export async function gzip(text: string): Promise<DataView> {
 
 export class FakeModel implements WidgetModel {
   readonly sent: Sent[] = [];
+  widget_manager?: unknown;
   /** True if commands get replies. */
   alive = true;
   private readonly listeners = new Map<string, Set<Listener>>();

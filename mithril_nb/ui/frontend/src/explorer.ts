@@ -1,5 +1,6 @@
 /** Builds the explorer inside one element: a program's graph, stages, costs, passes and transforms. */
 
+import { FullScreen, fullButton } from "./controls/full-screen";
 import { divider } from "./controls/split";
 import { Tip } from "./controls/tip";
 import { CostTab } from "./costs/tab";
@@ -12,8 +13,10 @@ import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot } from "./kernel/types";
 import { Connection } from "./shell/connection";
 import { headerEnd } from "./shell/header";
+import { lowerEdge } from "./shell/height";
 import { Help, type Keys, SHARED_KEYS } from "./shell/help";
 import { listenToKeys } from "./shell/keys";
+import { newTabButton } from "./shell/new-tab";
 import { Notice } from "./shell/problems";
 import { Search } from "./shell/search";
 import { Tabs } from "./shell/tabs";
@@ -29,7 +32,7 @@ const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "gra
   run: { state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null, steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0 },
 };
 const KEYS: Keys = [
-  ["Everywhere", [["?", "show this card"], ["F or /", "search blocks and stages"], ["Esc", "clear the selection"]]],
+  ["Everywhere", [["?", "show this card"], ["F or /", "search blocks and stages"], ["E", "show the part with the focus in full screen, and back"], ["Esc", "leave full screen; clear the selection"], ["↑ ↓", "on a divider or the lower edge: move it"]]],
   ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"]]],
   ...SHARED_KEYS,
 ];
@@ -48,7 +51,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const tip = new Tip(root);
   const help = new Help(KEYS);
   const panes = new Panes(store, tip);
-  const header = new Header(store, panes, () => help.toggle());
+  const header = new Header(store, panes, () => help.toggle(), newTabButton(model, store.snapshot.name), fullButton("the explorer", "all"));
   const notice = new Notice(store);
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
@@ -62,11 +65,12 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const graph = new StageGraph(store, tip);
   const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);
   const main = h("div", { class: "mnb-main" }, graph.root, lower);
-  graph.root.after(divider("y", "Height of the graph", main, graph.root, "--mnb-graph"));
-  panes.root.after(divider("y", "Height of the stages", lower, panes.root, "--mnb-panes"));
+  graph.root.after(divider("Height of the graph", main, graph.root, "--mnb-graph", store.memory));
+  panes.root.after(divider("Height of the stages", lower, panes.root, "--mnb-panes", store.memory));
   const connection = new Connection(kernel, () => store.snapshot);
-  root.append(header.root, connection.root, notice.root, main, tip.root, help.root);
-  const releaseKeyboard = listenToKeys(root, { store, header, panes, help });
+  const screen = new FullScreen(root, main);
+  root.append(header.root, connection.root, notice.root, main, lowerEdge(root, store.memory), tip.root, help.root);
+  const releaseKeyboard = listenToKeys(root, { store, header, panes, help, screen });
   const unfollowTheme = followTheme(root, () => cost.recolour());
   const paint = (): void => {
     root.dataset["mnbVersion"] = String(store.snapshot.version);
@@ -86,7 +90,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     unfollowTheme();
     releaseKeyboard();
     for (const unsubscribe of leave) unsubscribe();
-    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection]) part?.destroy();
+    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection, screen]) part?.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();
@@ -106,12 +110,13 @@ class Header {
     private readonly store: Store,
     panes: Panes,
     showHelp: () => void,
+    ...buttons: (HTMLElement | null)[]
   ) {
     this.search = new Search(store, panes);
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Program" },
-      this.name, this.backend, this.figures, headerEnd(this.search, showHelp),
+      this.name, this.backend, this.figures, headerEnd(this.search, showHelp, ...buttons),
     );
   }
 

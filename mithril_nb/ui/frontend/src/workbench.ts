@@ -1,6 +1,6 @@
 /** Builds the workbench inside one element. */
 
-import { divider } from "./controls/split";
+import { FullScreen, fullButton } from "./controls/full-screen";
 import { Tip } from "./controls/tip";
 import { CostTab } from "./costs/tab";
 import { h } from "./dom/dom";
@@ -16,8 +16,11 @@ import { Kernel } from "./kernel/kernel";
 import type { Mounted, Run, Snapshot, WidgetModel } from "./kernel/types";
 import { Connection } from "./shell/connection";
 import { Header } from "./shell/header";
+import { lowerEdge } from "./shell/height";
 import { Help } from "./shell/help";
 import { listenToKeys } from "./shell/keys";
+import { Layout, presetButtons } from "./shell/layout";
+import { newTabButton } from "./shell/new-tab";
 import { Notice, ProblemsTab } from "./shell/problems";
 import { Restore } from "./shell/restore";
 import { SourceTab } from "./shell/source";
@@ -69,7 +72,8 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const canvas = new Canvas(store, tip);
   const palette = new Palette(store, canvas);
   const panes = new Panes(store, tip);
-  const header = new Header(store, panes, () => help.toggle());
+  const presets = presetButtons((preset) => layout.choose(preset));
+  const header = new Header(store, panes, () => help.toggle(), presets.root, newTabButton(model, first.name), fullButton("the workbench", "all"));
   const inspector = new Inspector(store);
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
@@ -77,7 +81,9 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const problems = new ProblemsTab(store);
   const feed = feedCurves(kernel, () => store.snapshot.run.points);
   const train = new Train({ kernel, curves: feed.curves, run: () => store.snapshot.run, canStart: true, loss: () => store.snapshot });
+  const stagesPanel = h("div", { class: "mnb-stages-panel" });
   const tabs = new Tabs(store, [
+    { name: "stages", title: "Stages", root: stagesPanel, isAway: () => !stagesPanel.contains(panes.root) },
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
     { name: "train", title: "Train", root: train.root, figure: () => (store.snapshot.run.state === "running" && !kernel.isGone ? "running" : "") },
@@ -88,17 +94,14 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const notice = new Notice(store);
   const connection = new Connection(kernel, () => store.snapshot, () => store.emit("snapshot"));
   const restore = new Restore(store);
-  const left = h("div", { class: "mnb-left" }, palette.root, canvas.root);
-  const upper = h("div", { class: "mnb-upper" }, left, panes.root);
-  const lower = h("div", { class: "mnb-lower" }, inspector.root, tabs.root);
-  const main = h("div", { class: "mnb-main" }, upper, lower);
-  left.after(divider("x", "Width of the graph", upper, left, "--mnb-left"));
-  upper.after(divider("y", "Height of the graph and stages", main, upper, "--mnb-upper"));
-  inspector.root.after(divider("x", "Width of the inspector", lower, inspector.root, "--mnb-inspector"));
-  root.append(header.root, connection.root, restore.root, notice.root, main, status.root, tip.root, help.root);
+  const graph = h("div", { class: "mnb-graph-area", "data-mnb-full": "the graph" }, canvas.root, palette.root, inspector.root, fullButton("the graph", "graph"));
+  const rest = h("div", { class: "mnb-rest" }, tabs.root);
+  const main = h("div", { class: "mnb-main" }, graph, rest);
+  const screen = new FullScreen(root, main);
+  const layout = new Layout(store, presets, { root, main, graph, inspector: inspector.root, rest, panes, tabs, stagesPanel, screen });
+  root.append(header.root, connection.root, restore.root, notice.root, main, status.root, lowerEdge(root, store.memory), tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
-  const releaseKeyboard = listenToKeys(root, { store, header, panes, train, help, canvas });
-  const unstack = stack(root, left, lower, inspector.root);
+  const releaseKeyboard = listenToKeys(root, { store, header, panes, train, help, canvas, layout, screen });
   const unfollowTheme = followTheme(root, () => {
     train.recolour();
     cost.recolour();
@@ -137,28 +140,12 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   return () => {
     model.off("change:snapshot", onSnapshot);
     unfollowTheme();
-    unstack();
     releaseKeyboard();
     feed.stop();
     for (const unsubscribe of unsubscribeKernel) unsubscribe();
-    for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore]) part.destroy();
+    for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore, layout, screen]) part.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();
   };
-}
-
-/** Below this width, the panes move under the graph and the inspector beside it. */
-const STACK_PX = 1380;
-
-function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspector: HTMLElement): () => void {
-  if (typeof ResizeObserver === "undefined") return () => {};
-  const watcher = new ResizeObserver(() => {
-    const narrow = root.clientWidth > 0 && root.clientWidth < STACK_PX;
-    if (root.classList.toggle("mnb-stacked", narrow) === left.contains(inspector)) return;
-    if (narrow) left.append(inspector);
-    else lower.prepend(inspector);
-  });
-  watcher.observe(root);
-  return () => watcher.disconnect();
 }

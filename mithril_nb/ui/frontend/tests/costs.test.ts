@@ -72,6 +72,7 @@ describe("the Cost tab", () => {
     el = document.createElement("div");
     document.body.append(el);
     cleanup = mountWorkbench({ model: session, el });
+    find('[data-mnb-tab="cost"]').click();
   });
   afterEach(() => {
     cleanup();

@@ -1,6 +1,10 @@
 /** Minimal stand-ins for browser features that jsdom lacks. */
 
 import { Blob as NodeBlob } from "node:buffer";
+import { beforeEach } from "vitest";
+
+// Layouts are remembered by the browser.
+beforeEach(() => globalThis.localStorage?.clear());
 
 // jsdom's Blob has no stream().
 globalThis.Blob = NodeBlob as unknown as typeof Blob;

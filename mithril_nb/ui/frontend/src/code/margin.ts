@@ -106,7 +106,7 @@ export const margin: Extension = ViewPlugin.fromClass(
         bar.style.height = `${(to - from) * height}px`;
         return bar;
       };
-      this.bars.replaceChildren(...barsOf((row) => this.stripeOf(lines[row]!), 0, last).map(createBar));
+      this.bars.replaceChildren(...barsOf((row) => (folds.hiddenAt(lines[row]!)?.block === "" ? null : this.stripeOf(lines[row]!)), 0, last).map(createBar));
       const heats = barsOf((row) => this.heatOf(lines[row]!)?.toFixed(2) ?? null, 0, last);
       this.heat.replaceChildren(...heats.map((bar) => {
         const element = createBar({ ...bar, name: "mnb-heat" });

@@ -1,65 +1,110 @@
 /** Dividers that move by dragging or with the arrow keys. */
 
+import type { Memory } from "../dom/memory";
 import { attr, h } from "../dom/dom";
 
 export interface SplitOptions {
   /** "x": a vertical bar that moves left and right; "y": a horizontal one. */
   axis: "x" | "y";
   label: string;
-  /** Current share (0..1) of the part before the divider. */
+  /** Current size of the part before the divider: a share of both parts (0..1), or pixels without `length`. */
   get: () => number;
-  set: (share: number) => void;
-  /** Total length in px of both parts. */
-  length: () => number;
+  set: (size: number) => void;
+  /** Length of both parts in px. */
+  length?: () => number;
   min?: number;
   max?: number;
+  /** Change of an arrow key. */
+  step?: number;
 }
 
-const STEP = 0.02;
+export class Splitter {
+  readonly root: HTMLElement;
 
-export function splitter(options: SplitOptions): HTMLElement {
-  const { axis, label, get, set, length, min = 0.1, max = 0.9 } = options;
-  const bar = h("div", {
-    class: `mnb-split mnb-split-${axis}`, role: "separator", tabindex: 0, "aria-label": label,
-    "aria-orientation": axis === "x" ? "vertical" : "horizontal", "aria-valuemin": Math.round(min * 100), "aria-valuemax": Math.round(max * 100),
-  });
-  const move = (share: number): void => {
-    set(Math.min(max, Math.max(min, share)));
-    attr(bar, "aria-valuenow", Math.round(get() * 100));
-  };
-  attr(bar, "aria-valuenow", Math.round(get() * 100));
-  bar.addEventListener("pointerdown", (event) => {
+  constructor(private readonly options: SplitOptions) {
+    this.root = h("div", { role: "separator", tabindex: 0, "aria-label": options.label });
+    this.root.addEventListener("pointerdown", (event) => this.drag(event));
+    this.root.addEventListener("keydown", (event) => this.key(event));
+    // Its size also changes with the window.
+    this.root.addEventListener("focus", () => this.update());
+    this.update();
+  }
+
+  /** Change the direction. */
+  turn(axis: "x" | "y"): void {
+    this.options.axis = axis;
+    this.update();
+  }
+
+  update(): void {
+    const { axis, get, length, min = 0.1, max = 0.9 } = this.options;
+    const unit = length ? 100 : 1; // shares in percent
+    attr(this.root, "class", `mnb-split mnb-split-${axis}`);
+    attr(this.root, "aria-orientation", axis === "x" ? "vertical" : "horizontal");
+    attr(this.root, "aria-valuemin", Math.round(min * unit));
+    attr(this.root, "aria-valuemax", Math.round(max * unit));
+    attr(this.root, "aria-valuenow", Math.min(Math.round(max * unit), Math.max(Math.round(min * unit), Math.round(get() * unit))));
+    attr(this.root, "aria-valuetext", length ? null : `${Math.round(get())} pixels`);
+  }
+
+  private move(size: number): void {
+    const { set, min = 0.1, max = 0.9 } = this.options;
+    set(Math.min(max, Math.max(min, size)));
+    this.update();
+  }
+
+  private drag(event: PointerEvent): void {
+    const { root, options } = this;
     event.preventDefault();
-    bar.focus();
-    bar.setPointerCapture(event.pointerId);
-    const start = axis === "x" ? event.clientX : event.clientY;
-    const from = get();
-    const whole = Math.max(1, length());
-    const drag = (moved: PointerEvent): void => move(from + ((axis === "x" ? moved.clientX : moved.clientY) - start) / whole);
+    root.focus({ preventScroll: true });
+    root.setPointerCapture(event.pointerId);
+    const at = (moved: PointerEvent): number => (options.axis === "x" ? moved.clientX : moved.clientY);
+    const from = options.get();
+    const whole = Math.max(1, options.length?.() ?? 1);
+    const drag = (moved: PointerEvent): void => this.move(from + (at(moved) - at(event)) / whole);
     const done = (): void => {
-      bar.removeEventListener("pointermove", drag);
-      bar.removeEventListener("pointerup", done);
-      bar.removeEventListener("pointercancel", done);
+      root.removeEventListener("pointermove", drag);
+      root.removeEventListener("pointerup", done);
+      root.removeEventListener("pointercancel", done);
     };
-    bar.addEventListener("pointermove", drag);
-    bar.addEventListener("pointerup", done);
-    bar.addEventListener("pointercancel", done);
-  });
-  bar.addEventListener("keydown", (event) => {
+    root.addEventListener("pointermove", drag);
+    root.addEventListener("pointerup", done);
+    root.addEventListener("pointercancel", done);
+  }
+
+  private key(event: KeyboardEvent): void {
+    const { get, min = 0.1, max = 0.9, step = 0.02 } = this.options;
     const direction = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 }[event.key];
-    if (direction === undefined) return;
+    const to = direction === undefined ? { Home: min, End: max }[event.key] : get() + direction * step;
+    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     event.stopPropagation();
-    move(get() + direction * STEP);
-  });
-  return bar;
+    this.move(to);
+  }
+}
+
+/** Return the length of an element on the screen, like the coordinates of pointer events also in a zoomed widget. */
+export function lengthOf(element: HTMLElement, axis: "x" | "y"): number {
+  const { width, height } = element.getBoundingClientRect();
+  return axis === "x" ? width : height;
 }
 
 /**
- * Create a divider that writes the size of the part before it into a CSS variable. Widths are percentages, because the
- * page sets the total width. Heights are pixels, so that added height goes to the part below.
+ * Create a divider that writes the height of the part before it into a CSS variable and remembers it. Heights are
+ * pixels, so that added height goes to the part below.
  */
-export function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
-  const size = (element: HTMLElement): number => (axis === "x" ? element.offsetWidth : element.offsetHeight);
-  return splitter({ axis, label, min: 0.15, max: 0.85, length: () => size(whole), get: () => (size(whole) ? size(before) / size(whole) : 0.4), set: (share) => whole.style.setProperty(variable, axis === "x" ? `${(share * 100).toFixed(2)}%` : `${Math.round(share * size(whole))}px`) });
+export function divider(label: string, whole: HTMLElement, before: HTMLElement, variable: string, memory: Memory): HTMLElement {
+  const set = (pixels: number): void => whole.style.setProperty(variable, `${pixels}px`);
+  const remembered = memory.get(variable, 0);
+  if (remembered > 0) set(remembered);
+  return new Splitter({
+    axis: "y", label, min: 0.15, max: 0.85,
+    length: () => lengthOf(whole, "y"),
+    get: () => (lengthOf(whole, "y") ? lengthOf(before, "y") / lengthOf(whole, "y") : 0.4),
+    set: (share) => {
+      const pixels = Math.round(share * lengthOf(whole, "y"));
+      set(pixels);
+      memory.set(variable, pixels);
+    },
+  }).root;
 }

@@ -1,6 +1,6 @@
 /** The tooltip of a widget: text only, beside the pointer. */
 
-import { h } from "../dom/dom";
+import { h, zoomOf } from "../dom/dom";
 
 export class Tip {
   readonly root = h("div", { class: "mnb-tip", role: "tooltip", hidden: true });
@@ -14,11 +14,12 @@ export class Tip {
     this.root.replaceChildren(...lines.map((line, i) => h("div", { class: i === 0 ? "mnb-tip-first" : "" }, line)));
     this.root.classList.toggle("mnb-tip-error", tone === "error");
     this.root.hidden = false;
+    const zoom = zoomOf(this.frame);
     const frame = this.frame.getBoundingClientRect();
     const { offsetWidth, offsetHeight } = this.root;
-    const left = Math.max(4, Math.min(x - frame.left + 14, frame.width - offsetWidth - 4));
-    const below = y - frame.top + 18;
-    const top = below + offsetHeight + 4 > frame.height ? y - frame.top - offsetHeight - 10 : below;
+    const [at, down] = [(x - frame.left) / zoom, (y - frame.top) / zoom];
+    const left = Math.max(4, Math.min(at + 14, frame.width / zoom - offsetWidth - 4));
+    const top = down + offsetHeight + 22 > frame.height / zoom ? down - offsetHeight - 10 : down + 18;
     this.root.style.transform = `translate(${Math.round(left)}px, ${Math.round(Math.max(4, top))}px)`;
   }
 

@@ -168,7 +168,6 @@ export class CostTab {
     const jaxpr = snapshot.stages["jaxpr"];
     const needsJaxpr = this.info.sources.analytic?.state !== "unavailable"; // HLO and StableHLO text have no jaxpr
     text(this.hint, needsJaxpr && (jaxpr?.state === "unavailable" || jaxpr?.state === "failed") ? `Costs need the jaxpr, which failed: ${jaxpr.message}` : "Costs appear once the model can run.");
-    if (view !== "table") this.root.closest(".mnb-main")?.classList.add("mnb-with-picture");
     this.opened = this.opened.filter((block) => this.hasInside(block));
     this.table.root.hidden = view !== "table" || !hasCost;
     this.picture.root.hidden = view === "table" || view === "what_if" || !hasCost;

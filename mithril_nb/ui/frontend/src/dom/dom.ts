@@ -114,12 +114,19 @@ export const ICONS = {
   chevron: "M6 4l4 4-4 4",
   fold: "M4 2l4 4 4-4M4 14l4-4 4 4",
   unfold: "M4 6l4-4 4 4M4 10l4 4 4-4",
+  full: "M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3M3 3l3.5 3.5M13 3 9.5 6.5M13 13 9.5 9.5M3 13l3.5-3.5",
+  tab: "M7 3H3v10h10V9M9 3h4v4M13 3 7.5 8.5",
   trash: "M3 4h10M6 4V2.5h4V4M4.5 4l.5 9.5h6l.5-9.5",
 } as const;
 
 /** Create an icon button with a tooltip and a name for screen readers. */
 export function iconButton(name: keyof typeof ICONS, label: string, action: string, onclick: (event: MouseEvent) => void): HTMLButtonElement {
   return h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": label, title: label, "data-mnb-action": action, onclick }, icon(ICONS[name]));
+}
+
+/** Return the CSS zoom of an element, 1.4 in a lecture: lengths on the screen divided by it are its own lengths. */
+export function zoomOf(element: HTMLElement): number {
+  return (element.offsetWidth && element.getBoundingClientRect().width / element.offsetWidth) || 1;
 }
 
 let serial = 0;

@@ -5,6 +5,7 @@ import base from "../../styles/base.css";
 import canvas from "../../styles/canvas.css";
 import costs from "../../styles/costs.css";
 import explorer from "../../styles/explorer.css";
+import layout from "../../styles/layout.css";
 import panes from "../../styles/panes.css";
 import parts from "../../styles/parts.css";
 import tabs from "../../styles/tabs.css";
@@ -17,7 +18,7 @@ export function addStyles(root: Document | ShadowRoot): void {
   if (place.querySelector(`style[data-mnb-styles="${__MNB_KEY__}"]`)) return;
   const style = document.createElement("style");
   style.dataset["mnbStyles"] = __MNB_KEY__;
-  style.textContent = [uplotCss, tokens, base, canvas, panes, parts, tabs, costs, explorer].join("\n");
+  style.textContent = [uplotCss, tokens, base, layout, canvas, panes, parts, tabs, costs, explorer].join("\n");
   place.append(style);
 }
 

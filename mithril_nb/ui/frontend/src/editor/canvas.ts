@@ -2,7 +2,7 @@
 
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
-import { attr, h, iconButton, keyed, svg } from "../dom/dom";
+import { attr, h, iconButton, keyed, svg, zoomOf } from "../dom/dom";
 import type { GraphEdge, GraphNode } from "../kernel/types";
 import type { Store } from "../store/store";
 import { type EdgeView, createEdge, updateEdge } from "./canvas-edges";
@@ -88,7 +88,8 @@ export class Canvas {
   /** Convert a point of the window to graph coordinates. */
   toScene(clientX: number, clientY: number): { x: number; y: number } {
     const box = this.board.getBoundingClientRect();
-    return this.zoom.invert(clientX - box.left, clientY - box.top);
+    const zoom = zoomOf(this.board);
+    return this.zoom.invert((clientX - box.left) / zoom, (clientY - box.top) / zoom);
   }
 
   contains(clientX: number, clientY: number): boolean {
@@ -200,7 +201,7 @@ export class Canvas {
     },
     rename: (path, name) => this.store.command("rename", { path, name }),
     toggle: (path) => this.toggle(path),
-    scale: () => this.zoom.view.k,
+    scale: () => this.zoom.view.k * zoomOf(this.board),
     drag: (node, x, y) => this.drag(node, x, y),
     restore: () => this.update(),
     drop: (node, x, y) => this.store.command("move", { path: node.path, x: Math.round(x), y: Math.round(y) }),

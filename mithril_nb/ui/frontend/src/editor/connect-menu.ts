@@ -1,6 +1,6 @@
 /** Connects blocks by keyboard: a menu of the inputs that accept a block's outputs. */
 
-import { h, uid } from "../dom/dom";
+import { h, uid, zoomOf } from "../dom/dom";
 import type { GraphNode } from "../kernel/types";
 import type { Store } from "../store/store";
 import { type PortRef, endpointOf, portsOf, connectionProblem } from "./graph";
@@ -68,10 +68,11 @@ export class ConnectMenu {
     list.addEventListener("blur", () => this.close());
     this.box = h("div", { class: "mnb-menu" }, h("div", { class: "mnb-menu-title", title: node.name }, `Connect ${node.name} to`), choices.length ? list : h("p", {}, "No input can be connected to this output."), choices.length ? null : list);
     const [outer, inner] = [this.frame.getBoundingClientRect(), beside.getBoundingClientRect()];
+    const zoom = zoomOf(this.frame);
     this.frame.append(this.box);
     // A menu beyond the edge would scroll the canvas when an option is scrolled into view.
-    this.box.style.left = `${Math.max(4, Math.min(inner.right - outer.left + 8, outer.width - this.box.offsetWidth - 8))}px`;
-    this.box.style.top = `${Math.max(4, Math.min(inner.top - outer.top, outer.height - 180))}px`;
+    this.box.style.left = `${Math.max(4, Math.min((inner.right - outer.left) / zoom + 8, outer.width / zoom - this.box.offsetWidth - 8))}px`;
+    this.box.style.top = `${Math.max(4, Math.min((inner.top - outer.top) / zoom, outer.height / zoom - 180))}px`;
     paint();
     list.focus({ preventScroll: true });
   }

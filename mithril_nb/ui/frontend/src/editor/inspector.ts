@@ -50,7 +50,7 @@ export class Inspector {
     this.root = h(
       "section",
       { class: "mnb-inspector", "aria-label": "Inspector", "data-mnb-part": "inspector" },
-      h("div", { class: "mnb-bar" }, this.title, this.kind, h("span", { class: "mnb-grow" }), this.buttons),
+      h("div", { class: "mnb-bar" }, this.title, this.kind, h("span", { class: "mnb-grow" }), this.buttons, iconButton("close", "Hide the inspector (I)", "inspector.hide", () => store.showInspector(false))),
       this.hint,
       this.body,
     );

@@ -1,4 +1,4 @@
-/** The palette of blocks: search, Enter to add after the selected block, or drag to place. */
+/** The palette of blocks: search, Enter to add after the selected block, or drag to place. Its list opens with the focus. */
 
 import { attr, h, text, uid } from "../dom/dom";
 import type { PaletteItem } from "../kernel/types";
@@ -34,19 +34,32 @@ export class Palette {
   ) {
     this.input = h("input", {
       type: "search", class: "mnb-input mnb-palette-search", placeholder: "Add a block…", "aria-label": "Search blocks. Enter adds a block after the selected one.",
-      role: "combobox", "aria-expanded": "true", "aria-controls": this.id, autocomplete: "off", spellcheck: "false", "data-mnb-action": "palette.search",
+      role: "combobox", "aria-expanded": "false", "aria-controls": this.id, autocomplete: "off", spellcheck: "false", "data-mnb-action": "palette.search",
     });
     this.input.addEventListener("input", () => {
       this.at = 0;
       this.update();
     });
     this.input.addEventListener("keydown", (event) => this.key(event));
+    for (const type of ["focus", "click", "input"]) this.input.addEventListener(type, () => this.open(true));
+    this.input.addEventListener("blur", () => this.open(false));
+    // A press on the scrollbar of the list must not close it.
+    this.list.addEventListener("mousedown", (event) => event.preventDefault());
     this.root = h("section", { class: "mnb-palette", "aria-label": "Palette" }, this.input, this.list);
     this.destroy = store.on("snapshot", () => this.update());
     this.update();
   }
 
+  /** Open or close the list. In wide widgets it is always visible. */
+  private open(isOpen: boolean): void {
+    attr(this.root, "data-mnb-open", isOpen);
+    attr(this.input, "aria-expanded", String(isOpen || this.root.closest('[data-mnb-room="wide"]') !== null));
+    if (isOpen) this.paintActive();
+  }
+
   private key(event: KeyboardEvent): void {
+    const wasOpen = this.root.hasAttribute("data-mnb-open");
+    if (event.key.startsWith("Arrow")) this.open(true);
     if (event.key === "ArrowDown") this.at = Math.min(this.at + 1, this.items.length - 1);
     else if (event.key === "ArrowUp") this.at = Math.max(this.at - 1, 0);
     else if (event.key === "Enter") {
@@ -62,7 +75,8 @@ export class Palette {
       this.input.value = "";
       this.at = 0;
       this.update();
-    } else return;
+    } else if (event.key === "Escape" && wasOpen) this.open(false);
+    else return;
     event.preventDefault();
     event.stopPropagation();
     this.paintActive();
@@ -111,6 +125,8 @@ export class Palette {
   /** Handle a press: drag a ghost to the canvas if the pointer moves, else add the block. */
   private press(event: PointerEvent, option: HTMLElement, item: PaletteItem): void {
     if (event.button !== 0) return;
+    event.preventDefault();
+    this.input.focus({ preventScroll: true });
     option.setPointerCapture(event.pointerId);
     let ghost: HTMLElement | null = null;
     const move = (moved: PointerEvent): void => {

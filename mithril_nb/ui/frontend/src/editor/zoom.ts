@@ -1,5 +1,7 @@
 /** Pan and zoom of a plane in a frame: one pointer pans, two pinch, the wheel zooms. */
 
+import { zoomOf } from "../dom/dom";
+
 export interface View {
   x: number;
   y: number;
@@ -51,7 +53,8 @@ export class Zoom {
 
   private place(event: MouseEvent): { x: number; y: number } {
     const box = this.frame.getBoundingClientRect();
-    return { x: event.clientX - box.left, y: event.clientY - box.top };
+    const zoom = zoomOf(this.frame);
+    return { x: (event.clientX - box.left) / zoom, y: (event.clientY - box.top) / zoom };
   }
 
   private wheel(event: WheelEvent): void {

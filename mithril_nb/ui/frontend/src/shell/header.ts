@@ -1,4 +1,4 @@
-/** The header: model name, program, shapes, undo, redo and search. */
+/** The header: model name, program, shapes, undo, redo, layout presets and search. */
 
 import { together } from "../dom/calls";
 import { attr, choose, h, iconButton, keyed, text } from "../dom/dom";
@@ -13,9 +13,9 @@ export function readShape(value: string): (number | string)[] {
 }
 
 /** Create the right end of a header as one element, so that in narrow widgets the search shrinks before it wraps. */
-export function headerEnd(search: Search, showHelp: () => void): HTMLElement {
+export function headerEnd(search: Search, showHelp: () => void, ...buttons: (HTMLElement | null)[]): HTMLElement {
   const help = h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keyboard shortcuts", title: "Keyboard shortcuts (?)", "data-mnb-action": "help", onclick: showHelp }, "?");
-  return h("span", { class: "mnb-header-end" }, search.root, help);
+  return h("span", { class: "mnb-header-end" }, search.root, ...buttons, help);
 }
 
 export class Header {
@@ -36,6 +36,8 @@ export class Header {
     private readonly store: Store,
     panes: Panes,
     showHelp: () => void,
+    presets: HTMLElement,
+    ...buttons: (HTMLElement | null)[]
   ) {
     this.undo = iconButton("undo", "Undo", "undo", () => store.command("undo"));
     this.redo = iconButton("redo", "Redo", "redo", () => store.command("redo"));
@@ -52,7 +54,8 @@ export class Header {
       this.shapes,
       h("span", { class: "mnb-row" }, this.undo, this.redo),
       this.note,
-      headerEnd(this.search, showHelp),
+      presets,
+      headerEnd(this.search, showHelp, ...buttons),
     );
     this.destroy = together(store.on("snapshot", () => this.update()), () => this.search.destroy());
     this.update();

@@ -1,5 +1,6 @@
 /** Keyboard shortcuts of the whole widget. */
 
+import type { FullScreen } from "../controls/full-screen";
 import { holdKeyboard, isTyping } from "../dom/focus";
 import type { Canvas } from "../editor/canvas";
 import type { Panes } from "../stages/panes";
@@ -7,6 +8,7 @@ import type { Store } from "../store/store";
 import type { Train } from "../train/train";
 import type { Header } from "./header";
 import type { Help } from "./help";
+import { type Layout, PRESET_OF_KEY } from "./layout";
 
 export interface KeyTargets {
   store: Store;
@@ -16,6 +18,9 @@ export interface KeyTargets {
   train?: Train;
   /** Missing in the explorer, which does not edit. */
   canvas?: Pick<Canvas, "removeSelected" | "renameSelected">;
+  /** Missing in the explorer, which has no presets. */
+  layout?: Pick<Layout, "choose" | "toggleInspector">;
+  screen: FullScreen;
   help: Help;
 }
 
@@ -25,6 +30,7 @@ function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean
   const at = here ? store.panes.indexOf(here.stage) : direction > 0 ? -1 : store.panes.length;
   const next = panes.pane(store.panes[at + direction] ?? "");
   if (!next) return false;
+  store.revealStages();
   next.view.focus();
   next.walk(1);
   return true;
@@ -37,7 +43,7 @@ function mayRemove(event: KeyboardEvent): boolean {
 }
 
 function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
-  const { store, header, panes, train, help, canvas } = targets;
+  const { store, header, panes, train, help, canvas, layout, screen } = targets;
   const typing = isTyping(event.target);
   const command = event.ctrlKey || event.metaKey;
   if (command && !event.altKey && event.key.toLowerCase() === "z" && !typing) {
@@ -49,14 +55,20 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     return true;
   }
   if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
-  if (event.key === "Escape") return store.release();
+  if (event.key === "Escape") return screen.leave() || store.release();
   if (typing || command || event.altKey) return false;
   const pane = panes.focused();
+  const preset = PRESET_OF_KEY[event.key];
+  if (layout && preset) return layout.choose(preset), true;
   switch (event.key) {
     case "?": return help.toggle(), true;
     case "f":
     case "F":
     case "/": return header.search.input.focus(), true;
+    case "e":
+    case "E": return screen.toggle(event.target as Element), true;
+    case "i":
+    case "I": return layout?.toggleInspector() ?? false;
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
     case "Delete":

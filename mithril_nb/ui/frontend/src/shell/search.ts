@@ -92,6 +92,7 @@ export class Search {
     const { store } = this;
     if (!store.panes.includes(stage)) store.showPanes([...store.panes, stage].slice(-3));
     const instruction = store.texts.get(stage)?.at(line);
+    store.revealStages();
     if (instruction) store.pin([{ kind: "instruction", stage, version: store.texts.get(stage)!.version, index: instruction.index }], false, stage);
     this.panes.pane(stage)?.caretTo(line);
   }

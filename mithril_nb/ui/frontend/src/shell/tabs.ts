@@ -1,5 +1,6 @@
 /** A bar of tabs with their panels: Cost, Passes, Train and others. */
 
+import { fullButton } from "../controls/full-screen";
 import { together } from "../dom/calls";
 import { attr, h, text, uid } from "../dom/dom";
 import type { Store } from "../store/store";
@@ -10,6 +11,8 @@ export interface Tab {
   root: HTMLElement;
   /** Returns a figure shown beside the title, such as the number of problems. */
   figure?: () => string;
+  /** Returns whether its content is shown elsewhere, so that the tab is hidden. */
+  isAway?: () => boolean;
 }
 
 export class Tabs {
@@ -22,17 +25,18 @@ export class Tabs {
     private readonly tabs: Tab[],
     label = "Cost, passes, training, source, problems",
   ) {
-    const bar = h("div", { class: "mnb-bar mnb-tabs-bar", role: "tablist", "aria-label": label });
-    this.root = h("section", { class: "mnb-tabs", tabindex: -1 }, bar);
+    const bar = h("div", { class: "mnb-tab-list", role: "tablist", "aria-label": label });
+    this.root = h("section", { class: "mnb-tabs", tabindex: -1, "data-mnb-full": "this tab" }, h("div", { class: "mnb-bar mnb-tabs-bar" }, bar, h("span", { class: "mnb-grow" }), fullButton("this tab", "tab")));
     tabs.forEach((tab, i) => {
       const id = uid("tab");
       const button = h("button", { type: "button", class: "mnb-tab", role: "tab", id, "aria-controls": `${id}-panel`, "data-mnb-tab": tab.name, onclick: () => store.showTab(tab.name) }, h("span", {}, tab.title), h("span", { class: "mnb-tab-figure" }));
       button.addEventListener("keydown", (event) => {
-        const to = event.key === "ArrowRight" ? i + 1 : event.key === "ArrowLeft" ? i - 1 : null;
-        if (to === null) return;
+        const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+        if (by === 0) return;
         event.preventDefault();
         event.stopPropagation();
-        const next = tabs[(to + tabs.length) % tabs.length]!;
+        const rest = Array.from(tabs, (_, k) => tabs[(i + by * (k + 1) + tabs.length * tabs.length) % tabs.length]!);
+        const next = rest.find((one) => !one.isAway?.())!;
         store.showTab(next.name);
         this.buttons.get(next.name)?.focus();
       });
@@ -44,12 +48,17 @@ export class Tabs {
     this.update();
   }
 
+  has(name: string): boolean {
+    return this.buttons.has(name);
+  }
+
   update(): void {
     for (const tab of this.tabs) {
       const button = this.buttons.get(tab.name)!;
       const shown = tab.name === this.store.tab;
       attr(button, "aria-selected", String(shown));
       attr(button, "tabindex", shown ? 0 : -1);
+      button.hidden = tab.isAway?.() ?? false;
       text(button.lastElementChild!, tab.figure?.() ?? "");
       const panel = tab.root.parentElement!;
       if (panel.hidden === shown) panel.hidden = !shown;

@@ -1,7 +1,8 @@
 /** One to three stages side by side: selection, widths and states; requests their texts from the kernel. */
 
 import { PINNED } from "../code/marks";
-import { splitter } from "../controls/split";
+import { fullButton } from "../controls/full-screen";
+import { Splitter, lengthOf } from "../controls/split";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { copyFrom } from "../dom/clipboard";
@@ -40,8 +41,8 @@ export class Panes {
   readonly root: HTMLElement;
   private readonly row = h("div", { class: "mnb-panes-row" });
   private readonly toggles = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stages shown" });
+  private direction: "x" | "y" = "x";
   private readonly slots = new Map<string, Slot>();
-  private readonly weights = new Map<string, number>();
   private readonly requested = new Set<string>();
   /** Stages shown in short form. */
   private readonly inShort = new Set<string>();
@@ -87,6 +88,11 @@ export class Panes {
     return this.slots.get(stage)?.pane ?? null;
   }
 
+  /** Scroll the pinned lines into view, after the panes have got another size. */
+  reveal(): void {
+    for (const stage of this.shown) this.slots.get(stage)?.pane.reveal();
+  }
+
   private names(): string[] {
     return Object.keys(this.store.snapshot.stages);
   }
@@ -124,22 +130,31 @@ export class Panes {
 
   private divider(before: string, after: string): HTMLElement {
     const sum = (): number => this.weight(before) + this.weight(after);
-    return splitter({
-      axis: "x",
-      label: `Width of ${this.store.titleOf(before)}`,
+    return new Splitter({
+      axis: this.direction,
+      label: `Size of ${this.store.titleOf(before)}`,
       get: () => this.weight(before) / sum(),
       set: (share) => {
         const both = sum();
-        this.weights.set(before, both * share);
-        this.weights.set(after, both * (1 - share));
+        this.store.memory.set(`size of ${before}`, both * share);
+        this.store.memory.set(`size of ${after}`, both * (1 - share));
         this.applyWeights();
       },
-      length: () => (this.slots.get(before)?.frame.offsetWidth ?? 0) + (this.slots.get(after)?.frame.offsetWidth ?? 0),
-    });
+      length: () => [before, after].reduce((sum, stage) => sum + lengthOf(this.slot(stage).frame, this.direction), 0),
+    }).root;
+  }
+
+  /** Lay out the stages side by side ("x") or below each other ("y"). */
+  turn(direction: "x" | "y"): void {
+    if (direction === this.direction) return;
+    this.direction = direction;
+    attr(this.row, "data-mnb-direction", direction);
+    this.row.replaceChildren();
+    this.layout();
   }
 
   private weight(stage: string): number {
-    return this.weights.get(stage) ?? 1;
+    return this.store.memory.get(`size of ${stage}`, 1);
   }
 
   private applyWeights(): void {
@@ -160,8 +175,8 @@ export class Panes {
       : null;
     const frame = h(
       "div",
-      { class: "mnb-pane", "data-mnb-pane": stage, role: "region", "aria-label": this.store.titleOf(stage) },
-      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy),
+      { class: "mnb-pane", "data-mnb-pane": stage, "data-mnb-full": this.store.titleOf(stage), role: "region", "aria-label": this.store.titleOf(stage) },
+      h("div", { class: "mnb-pane-head" }, h("b", {}, this.store.titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy, fullButton(this.store.titleOf(stage), stage)),
       pane.root,
       card,
     );

@@ -1,11 +1,12 @@
 /** State shared by the views: the latest snapshot, stage texts, hover and pins. Views subscribe to topics. */
 
+import { Memory } from "../dom/memory";
 import type { Kernel } from "../kernel/kernel";
 import type { Cost, CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "../kernel/types";
 import type { Anchor, Links, StageText } from "./links";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
-export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "outcome";
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "outcome" | "reveal" | "layout";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -15,6 +16,8 @@ function sameSet(a: readonly string[], b: readonly string[]): boolean {
 
 export class Store {
   readonly texts = new Map<StageName, StageText>();
+  /** The layout of this widget, kept by the browser. A cell of a notebook has its own autosave file. */
+  readonly memory: Memory;
   hover: Anchor[] = [];
   pins: Anchor[] = [];
   hoverLinks: Links = noLinks();
@@ -42,6 +45,7 @@ export class Store {
     public snapshot: Snapshot,
     readonly kernel: Kernel,
   ) {
+    this.memory = new Memory(snapshot.autosave?.path ?? `${location.pathname} ${snapshot.name}`);
     this.seenSelection = snapshot.selection;
     this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
     this.relink();
@@ -179,6 +183,16 @@ export class Store {
   showTab(tab: string): void {
     this.tab = tab;
     this.emit("tab");
+  }
+
+  /** Bring the stages into view if the layout hides them. */
+  revealStages(): void {
+    this.emit("reveal");
+  }
+
+  showInspector(isOpen: boolean): void {
+    this.memory.set("inspector", isOpen);
+    this.emit("layout");
   }
 
   showCost(part: Partial<Store["cost"]>): void {

@@ -1,7 +1,7 @@
 /** A live plot of a training run: train and validation over steps, linear or logarithmic, optionally smoothed. */
 
 import uPlot from "uplot";
-import { attr, h } from "../dom/dom";
+import { attr, h, zoomOf } from "../dom/dom";
 import { figure } from "../dom/format";
 import { oncePerFrame } from "../dom/calls";
 
@@ -174,7 +174,7 @@ export class Plot {
         width: this.holder.clientWidth,
         height: this.height(this.holder.clientHeight),
         padding: [8, 12, 0, 0],
-        cursor: { drag: { x: true, y: false }, points: { size: 6 } },
+        cursor: { drag: { x: true, y: false }, points: { size: 6 }, move: (plot, left, top) => [left / zoomOf(plot.over), top / zoomOf(plot.over)] },
         // Without a pointer over the plot, show the last step in the legend; uPlot does not update it on new data.
         hooks: { setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setLegend: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
         scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1 } },

@@ -1,0 +1,123 @@
+"""`mithril-nb lab --app model.json`: a page with nothing but a workbench, served by Voilà."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import secrets
+import shlex
+import signal
+import sys
+import tempfile
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.cli.target import load_model, shapes_of
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+
+TEMPLATE = "mithril_nb"
+_NO_BROWSER = "--no-browser"
+
+# Voilà's own template loads fonts from a CDN, and has one theme for all visitors.
+_PAGE = """\
+{%- extends 'voila/templates/lab/index.html.j2' -%}
+{% import "spinner.macro.html.j2" as spinner %}
+{% from 'voila_setup.macro.html.j2' import voila_setup_helper_functions with context %}
+{%- block notebook_css -%}
+{{ resources.include_js("static/voila-style.js") }}
+{{ spinner.css() }}
+<style>body { margin: 0; background: Canvas; color-scheme: light dark; }</style>
+{%- endblock notebook_css -%}
+{%- block body_header -%}
+<link rel="icon" href="data:;base64,=">
+<body class="jp-Notebook" data-base-url="{{resources.base_url}}voila/" data-voila="voila">
+{{ spinner.html() }}
+{{ voila_setup_helper_functions() }}
+<div id="rendered_cells" style="display: none">
+  <div>
+{%- endblock body_header -%}
+"""
+
+
+def open_app(options: argparse.Namespace) -> int:
+    """Serve the workbench of a model file on loopback, open it in the browser, and wait until the server ends.
+
+    Voilà runs in this process, so that its kernels end with this process, however it ends.
+    """
+    if importlib.util.find_spec("voila") is None:
+        raise UnavailableBackendError(
+            "Voilà is not installed in this environment.",
+            (("python", sys.executable),),
+            'pip install "mithril-nb[lab]"',
+        )
+    given = [one for one in (options.notebook, *options.jupyter) if one is not None]
+    wrong = [one for one in given if not one.startswith("-")]
+    if wrong:
+        raise UnknownOptionError(f"--app opens one model, but {wrong[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}")
+    shapes = shapes_of(options.shape)
+    load_model(options.app)  # report an unreadable file here instead of in the page
+    path = Path(options.app).resolve()
+    with tempfile.TemporaryDirectory(prefix="mithril-nb-app-") as folder:
+        _write(Path(folder), path, shapes)
+        return _serve(Path(folder), path, given)
+
+
+def _write(folder: Path, model: Path, shapes: dict[str, list[int | str]]) -> None:
+    """Write the notebook that Voilà runs, and the template of its page."""
+    template = folder / "voila" / "templates" / TEMPLATE
+    template.mkdir(parents=True)
+    (template / "index.html.j2").write_text(_PAGE, encoding="utf-8")
+    (template / "conf.json").write_text(json.dumps({"base_template": "lab"}), encoding="utf-8")
+    (folder / f"{model.stem}.ipynb").write_text(json.dumps(notebook(model, shapes)), encoding="utf-8")
+
+
+def notebook(model: Path, shapes: dict[str, list[int | str]]) -> dict[str, Any]:
+    """Return a notebook that shows the workbench of a model file, with its edits saved beside the file.
+
+    Args:
+        model: The absolute path of the file.
+        shapes: Shapes of inputs, as in `ml.workbench`.
+    """
+    autosave = model.parent / ".mithril_nb" / f"{model.stem}-app.json"
+    lines = [
+        "import mithril_nb as ml",
+        f"wb = ml.workbench(ml.load({str(model)!r}), shapes={shapes!r}, autosave={str(autosave)!r})",
+        'wb.add_class("mnb-filled").add_class("mnb-page")',
+    ]
+    cell = {"cell_type": "code", "id": "app", "execution_count": None, "metadata": {}, "outputs": []}
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    source = "\n".join(lines)
+    return {"cells": [{**cell, "source": source}], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _serve(folder: Path, model: Path, options: list[str]) -> int:
+    from voila.app import Voila
+
+    token = secrets.token_urlsafe(24)
+    # Environment variables are private to the user; arguments are visible in the list of processes.
+    os.environ["JUPYTER_TOKEN"] = token
+    os.environ["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("JUPYTER_PATH")]))
+
+    class Page(Voila):
+        def launch_browser(self) -> None:
+            """Print the address, and open it: the server listens now, and has chosen its port."""
+            url = f"{self.connection_url}?token={token}"
+            print(f"{model.name} is open at {url}\nPress Ctrl+C to stop.", flush=True)
+            if _NO_BROWSER not in options:
+                # Open the address by a file, because the browser's arguments are visible to other users.
+                redirect = folder / "open.html"
+                redirect.touch(0o600)
+                redirect.write_text(f'<meta http-equiv="refresh" content="0;url={url}">', encoding="utf-8")
+                webbrowser.open(redirect.as_uri())
+
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))  # the terminal was closed
+    fixed = [f"--template={TEMPLATE}", "--Voila.auto_token=True", "--Voila.log_level=ERROR", "--show_tracebacks=True"]
+    if os.name == "posix":
+        fixed.append("--KernelManager.transport=ipc")  # other users cannot connect to the kernel
+    own = [one for one in options if one != _NO_BROWSER]
+    Page.launch_instance([str(folder / f"{model.stem}.ipynb"), *fixed, *own])
+    return 0

@@ -1,0 +1,320 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { FakeSession } from "../dev/fake-model";
+import { FullScreen, fullButton } from "../src/controls/full-screen";
+import { Splitter } from "../src/controls/split";
+import { Memory } from "../src/dom/memory";
+import { mountExplorer } from "../src/explorer";
+import { mountWorkbench } from "../src/workbench";
+import { finderIn } from "./find";
+import { shortData } from "./short-data";
+
+const data = shortData(70);
+const KEY = "mithril_nb.layouts";
+
+describe("the memory of layouts", () => {
+  test("keeps values by widget, and returns only values of the right type", () => {
+    const memory = new Memory("a");
+    memory.set("preset", "read");
+    memory.set("height", 640);
+    expect(new Memory("a").get("preset", "build")).toBe("read");
+    expect(new Memory("a").get("height", 0)).toBe(640);
+    expect(new Memory("a").get("height", "none")).toBe("none");
+    expect(new Memory("b").get("preset", "build")).toBe("build");
+  });
+
+  test("keeps what another widget has written since", () => {
+    const [a, b] = [new Memory("a"), new Memory("b")];
+    a.set("height", 500);
+    b.set("height", 600);
+    a.set("tab", "cost");
+    expect([new Memory("a").get("height", 0), new Memory("b").get("height", 0)]).toEqual([500, 600]);
+  });
+
+  test("drops the layouts of widgets that changed longest ago", () => {
+    for (let i = 0; i < 70; i++) new Memory(`widget ${i}`).set("height", 500);
+    new Memory("widget 10").set("height", 501);
+    expect(new Memory("widget 0").get("height", 0)).toBe(0);
+    expect(new Memory("widget 10").get("height", 0)).toBe(501);
+    expect(Object.keys(JSON.parse(localStorage.getItem(KEY)!))).toHaveLength(60);
+  });
+
+  test.each(["null", "[1]", "{", '{"a": null}', '{"a": 3}', '{"a": {"height": {}}}', '"__proto__"'])("ignores %s in the storage", (text) => {
+    localStorage.setItem(KEY, text);
+    const memory = new Memory("a");
+    expect(memory.get("height", 720)).toBe(720);
+    memory.set("height", 500);
+    expect(new Memory("a").get("height", 720)).toBe(500);
+  });
+
+  test("works for a widget named like a property of every object", () => {
+    expect(new Memory("constructor").get("name", "none")).toBe("none");
+  });
+
+  test("works without a storage", () => {
+    const blocked = vi.spyOn(Storage.prototype, "setItem").mockImplementation(() => {
+      throw new DOMException("blocked", "SecurityError");
+    });
+    const memory = new Memory("a");
+    memory.set("height", 500);
+    expect(memory.get("height", 720)).toBe(500);
+    blocked.mockRestore();
+  });
+});
+
+describe("a divider", () => {
+  const press = (splitter: Splitter, key: string): boolean => splitter.root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  test("moves by keys within its bounds and shows its value", () => {
+    let share = 0.5;
+    const splitter = new Splitter({ axis: "x", label: "Size of the graph", min: 0.2, max: 0.53, length: () => 100, get: () => share, set: (size) => (share = size) });
+    expect(splitter.root.getAttribute("aria-orientation")).toBe("vertical");
+    for (const [key, value] of [["ArrowRight", 52], ["ArrowRight", 53], ["Home", 20], ["ArrowLeft", 20], ["End", 53], ["ArrowUp", 51]] as const) {
+      expect(press(splitter, key), key).toBe(false);
+      expect(Number(splitter.root.getAttribute("aria-valuenow")), key).toBe(value);
+    }
+    expect(press(splitter, "x")).toBe(true);
+    splitter.turn("y");
+    expect(splitter.root.getAttribute("aria-orientation")).toBe("horizontal");
+  });
+});
+
+describe("full screen", () => {
+  let root: HTMLElement;
+  let screen: FullScreen;
+  const find = finderIn(() => root);
+  beforeEach(() => {
+    root = document.createElement("div");
+    root.innerHTML = '<p id="head"></p><main><section id="a" data-mnb-full="A"><p id="in-a"></p></section><div id="around"><i id="beside"></i><section id="b" data-mnb-full="B"></section></div></main>';
+    for (const part of ["a", "b"]) find(`#${part}`).append(fullButton(part.toUpperCase(), part));
+    find("#head").append(fullButton("all", "all"));
+    document.body.append(root);
+    screen = new FullScreen(root, find("main"));
+  });
+  afterEach(() => {
+    screen.destroy();
+    root.remove();
+  });
+  const away = (): string[] => [...root.querySelectorAll("[data-mnb-away]")].map((one) => one.id);
+
+  test("shows one part, keeps the header, and leaves", () => {
+    const button = find<HTMLButtonElement>('[data-mnb-action="full.b"]');
+    expect(button.title).toBe("Show B in full screen (E)");
+    button.focus();
+    button.click();
+    expect(away()).toEqual(["a", "beside"]);
+    expect([button.title, button.getAttribute("aria-pressed"), document.activeElement]).toEqual(["Leave full screen (Esc)", "true", button]);
+    button.click();
+    expect(away()).toEqual([]);
+    expect([button.getAttribute("aria-pressed"), document.activeElement, root.hasAttribute("data-mnb-screen")]).toEqual(["false", button, false]);
+    expect(screen.leave()).toBe(false);
+  });
+
+  test("changes from one part to another, and to the whole widget", () => {
+    screen.toggle(find("#in-a"));
+    expect(away()).toEqual(["around"]);
+    screen.toggle(find("#b"));
+    expect(away()).toEqual(["a", "beside"]);
+    screen.toggle(root);
+    expect([away(), root.hasAttribute("data-mnb-screen")]).toEqual([[], true]);
+    expect(screen.leave()).toBe(true);
+  });
+
+  test("leaves when the browser does", () => {
+    let element: Element | null = null;
+    Object.defineProperty(document, "fullscreenElement", { configurable: true, get: () => element });
+    root.requestFullscreen = () => Promise.resolve(void (element = root));
+    document.exitFullscreen = () => Promise.resolve(void (element = null));
+    screen.toggle(find("#in-a"));
+    document.dispatchEvent(new Event("fullscreenchange"));
+    expect(element).toBe(root);
+    element = null;
+    document.dispatchEvent(new Event("fullscreenchange"));
+    expect([away(), root.hasAttribute("data-mnb-screen")]).toEqual([[], false]);
+    delete (document as any).fullscreenElement;
+  });
+});
+
+describe("the layout of the workbench", () => {
+  let session: FakeSession;
+  let el: HTMLElement;
+  let cleanup: () => void;
+  const find = finderIn(() => el);
+  const width = (px: number): void => {
+    Object.defineProperty(HTMLElement.prototype, "clientWidth", { configurable: true, get: () => px });
+  };
+  const mount = (more: Record<string, unknown> = {}, manager?: unknown): void => {
+    session = new FakeSession(data);
+    session.widget_manager = manager;
+    Object.assign(session.traits, more);
+    el = document.createElement("div");
+    document.body.append(el);
+    cleanup = mountWorkbench({ model: session, el });
+  };
+  const unmount = (): void => {
+    cleanup();
+    el.remove();
+  };
+  const key = (name: string, at: string = ".mnb-root"): void => {
+    find(at).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true }));
+  };
+  const select = (): void => {
+    for (const type of ["pointerdown", "pointerup", "click"]) find('[data-mnb-node="linear_0"]').dispatchEvent(new MouseEvent(type, { bubbles: true, button: 0 }));
+  };
+  const visible = (): string[] => [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"].filter((part) => !find(part).closest("[hidden]"));
+  const checked = (): string | undefined => find('[data-mnb-action^="layout."][aria-checked="true"]').dataset["mnbAction"];
+  const tab = (): string | undefined => find('[role="tab"][aria-selected="true"]').dataset["mnbTab"];
+  afterEach(() => {
+    unmount();
+    delete (HTMLElement.prototype as any).clientWidth;
+  });
+
+  test("starts with the graph and the stages in a tab, and has a preset for each digit", () => {
+    mount();
+    expect([checked(), tab(), visible()]).toEqual(["layout.build", "stages", [".mnb-graph-area", ".mnb-panes", ".mnb-tabs"]]);
+    const shown = [..."12345"].map((digit) => {
+      key(digit);
+      return [checked(), tab(), find(".mnb-graph-area").hidden];
+    });
+    expect(shown).toEqual([["layout.build", "stages", false], ["layout.read", "stages", true], ["layout.cost", "cost", false], ["layout.train", "train", true], ["layout.lecture", "stages", false]]);
+  });
+
+  test("types digits in a field without changing the preset", () => {
+    mount();
+    key("2", ".mnb-palette-search");
+    expect(checked()).toBe("layout.build");
+  });
+
+  test("in wide widgets, shows stages and tabs beside the graph", () => {
+    width(2400);
+    mount();
+    expect(find(".mnb-rest").firstElementChild).toBe(find(".mnb-panes"));
+    expect([tab(), find('[data-mnb-tab="stages"]').hidden]).toEqual(["cost", true]);
+    const shown = [..."12345"].map((digit) => (key(digit), visible()));
+    expect(shown).toEqual([[".mnb-graph-area", ".mnb-panes", ".mnb-tabs"], [".mnb-panes"], [".mnb-graph-area", ".mnb-tabs"], [".mnb-tabs"], [".mnb-graph-area", ".mnb-panes"]]);
+  });
+
+  test("in narrow widgets, shows the stages below each other", () => {
+    width(690);
+    mount();
+    expect(find(".mnb-panes-row").dataset["mnbDirection"]).toBe("y");
+    expect(find(".mnb-panes-row > .mnb-split").getAttribute("aria-orientation")).toBe("horizontal");
+  });
+
+  test("restores preset, tab, sizes and height", () => {
+    mount();
+    key("3");
+    find('[data-mnb-tab="passes"]').click();
+    key("ArrowDown", '[aria-label="Size of the graph"]');
+    key("ArrowRight", '[aria-label="Size of jaxpr"]');
+    key("ArrowDown", '[aria-label="Height of the widget"]');
+    const sizes = (): (string | undefined)[] => [find(".mnb-main").style.getPropertyValue("--mnb-graph"), find('[data-mnb-pane="jaxpr"]').style.flexGrow, find(".mnb-root").style.getPropertyValue("--mnb-height")];
+    expect(sizes()).toEqual(["42.00%", "1.04", "400px"]); // jsdom has no layout, so the height starts at 0
+    unmount();
+    mount();
+    expect([checked(), tab(), sizes()]).toEqual(["layout.cost", "passes", ["42.00%", "1.04", "400px"]]);
+    // Each preset has its own sizes.
+    key("1");
+    expect(sizes()[0]).toBe("80.00%");
+  });
+
+  test("keeps the layouts of two cells apart", () => {
+    mount();
+    key("2");
+    unmount();
+    const { snapshot } = data;
+    mount({ snapshot: { ...snapshot, autosave: { path: "/work/.mithril_nb/b-1.json", edits: 0, offer: null, problem: "" } } });
+    expect(checked()).toBe("layout.build");
+  });
+
+  test("moves the focus out of a part that a preset hides", () => {
+    mount();
+    find('[data-mnb-node="gelu_0"]').focus();
+    key("4", '[data-mnb-node="gelu_0"]');
+    expect((document.activeElement as HTMLElement).dataset["mnbTab"]).toBe("train");
+    key("1", '[data-mnb-tab="train"]');
+    expect((document.activeElement as HTMLElement).dataset["mnbTab"]).toBe("train");
+    find('[data-mnb-node="gelu_0"]').focus();
+    key("2", '[data-mnb-node="gelu_0"]');
+    expect(document.activeElement!.closest("[data-mnb-pane]")).not.toBeNull();
+  });
+
+  test("shows the inspector with a selected block, and hides it on request", () => {
+    mount();
+    expect(find(".mnb-inspector").hidden).toBe(true);
+    select();
+    expect(find(".mnb-inspector").hidden).toBe(false);
+    find('[data-mnb-action="inspector.hide"]').focus();
+    find('[data-mnb-action="inspector.hide"]').click();
+    expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([true, "inspector.show"]);
+    key("i", '[data-mnb-action="inspector.show"]');
+    expect([find(".mnb-inspector").hidden, (document.activeElement as HTMLElement).dataset["mnbAction"]]).toEqual([false, "inspector.hide"]);
+    key("5");
+    expect([find(".mnb-inspector").hidden, find('[data-mnb-action="inspector.show"]').hidden]).toEqual([true, true]);
+  });
+
+  test("opens the list of the palette with the focus", () => {
+    mount();
+    const input = find(".mnb-palette-search");
+    const isOpen = (): unknown[] => [find(".mnb-palette").hasAttribute("data-mnb-open"), input.getAttribute("aria-expanded")];
+    expect(isOpen()).toEqual([false, "false"]);
+    input.focus();
+    expect(isOpen()).toEqual([true, "true"]);
+    key("Escape", ".mnb-palette-search");
+    expect(isOpen()).toEqual([false, "false"]);
+    key("ArrowDown", ".mnb-palette-search");
+    expect(isOpen()).toEqual([true, "true"]);
+    input.blur();
+    expect(isOpen()).toEqual([false, "false"]);
+  });
+
+  test("reveals a tab or the stages that another part opens", () => {
+    width(2400);
+    mount();
+    key("2");
+    find('[data-mnb-tab="problems"]').click();
+    expect(checked()).toBe("layout.build");
+    key("3");
+    key("ArrowDown", ".mnb-root");
+    find(".mnb-root").dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", altKey: true, bubbles: true }));
+    expect(visible()).toContain(".mnb-panes");
+  });
+
+  test("shows the part with the focus in full screen by a key, and leaves by Esc before it clears the selection", () => {
+    mount();
+    select();
+    key("e", '[data-mnb-pane="stablehlo"] .cm-content');
+    expect(find('[data-mnb-pane="jaxpr"]').hasAttribute("data-mnb-away")).toBe(true);
+    expect(find(".mnb-graph-area").hasAttribute("data-mnb-away")).toBe(true);
+    key("Escape");
+    expect([el.querySelectorAll("[data-mnb-away]").length, find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")]).toEqual([0, "pinned"]);
+    key("Escape");
+    expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBeNull();
+  });
+
+  test("opens a second view in a tab of JupyterLab, and only there", async () => {
+    mount({ own_id: "abc" });
+    expect(el.querySelector('[data-mnb-action="tab.open"]')).toBeNull();
+    unmount();
+    const view = { luminoWidget: { title: { label: "", caption: "", closable: false }, addClass: vi.fn() } };
+    const added: unknown[] = [];
+    const manager = { get_model: (id: string) => Promise.resolve(id), create_view: (model: string) => Promise.resolve((added.push(model), view)), context: { addSibling: (widget: unknown) => added.push(widget) } };
+    mount({ own_id: "abc" }, manager);
+    find('[data-mnb-action="tab.open"]').click();
+    await vi.waitFor(() => expect(added).toEqual(["abc", view.luminoWidget]));
+    expect(view.luminoWidget.title).toEqual({ label: session.snapshot.name, caption: session.snapshot.name, closable: true });
+    expect(view.luminoWidget.addClass).toHaveBeenCalledWith("mnb-filled");
+  });
+});
+
+test("the explorer has full screen and a height, too", () => {
+  const session = new FakeSession(data);
+  const el = document.createElement("div");
+  document.body.append(el);
+  const cleanup = mountExplorer({ model: session, el });
+  const find = finderIn(() => el);
+  find('[aria-label="Height of the widget"]').dispatchEvent(new KeyboardEvent("keydown", { key: "Home", bubbles: true }));
+  expect(find(".mnb-root").style.getPropertyValue("--mnb-height")).toBe("400px");
+  find('[data-mnb-pane="jaxpr"] [data-mnb-action="full.jaxpr"]').click();
+  expect(find('[data-mnb-pane="stablehlo"]').hasAttribute("data-mnb-away")).toBe(true);
+  cleanup();
+  el.remove();
+});

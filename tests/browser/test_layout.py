@@ -1,0 +1,299 @@
+"""The layout of the workbench: presets, full screen, sizes, widths, keyboard and accessibility rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DARK, LIGHT, NotebookPage, focus
+from small_workbench import MODEL, OPEN, STAGES, node, settled, shown
+
+import mithril_nb.ui
+
+AXE = Path(mithril_nb.ui.__file__).parent / "frontend/node_modules/axe-core/axe.min.js"
+PRESETS = ("build", "read", "cost", "train", "lecture")
+
+CHECK = """() => axe.run('.mnb-workbench').then(({violations}) => violations.map(
+    ({id, nodes}) => [id, ...nodes.map((node) => `${node.html.slice(0, 120)}: ${node.failureSummary}`)]
+))"""
+
+REACHED = """() => {
+    // What has the focus, and all controls that can be seen, by name.
+    const root = document.querySelector('.mnb-workbench');
+    const nameOf = (one) => one.dataset.mnbAction ?? one.dataset.mnbTab ?? one.dataset.mnbNode ?? one.dataset.mnbCost
+        ?? one.dataset.mnbShape ?? one.getAttribute('aria-label') ?? one.textContent.slice(0, 40);
+    const controls = root.querySelectorAll('button, input, select, summary, [role=separator], [contenteditable], .cm-content');
+    const visible = [...controls].filter((one) => one.checkVisibility({visibilityProperty: true}));
+    const usable = visible.filter((one) => !one.closest('[role=treeitem], tr, [aria-disabled="true"], :disabled'));
+    const active = document.activeElement;
+    const isRoving = active?.matches('[role=radio], [role=tab]');
+    return {focus: root.contains(active) ? nameOf(active) : null, isRoving, all: usable.map(nameOf)};
+}"""
+
+
+def choose(notebook: NotebookPage, preset: str) -> None:
+    """Press a preset's button."""
+    notebook.page.locator(f'.mnb-workbench [data-mnb-action="layout.{preset}"]').first.click()
+
+
+def box(notebook: NotebookPage, part: str) -> tuple[int, int]:
+    """Return the width and height of a part on the screen."""
+    found = notebook.page.locator(part).first.bounding_box() or {"width": 0, "height": 0}
+    return round(found["width"]), round(found["height"])
+
+
+@pytest.fixture
+def open_one(run_cells):
+    """Open the workbench with the Build preset and nothing remembered."""
+
+    def opened(**size: int) -> NotebookPage:
+        notebook = run_cells([MODEL, OPEN], **{"width": 1280, "height": 1000, **size})
+        notebook.page.evaluate("localStorage.removeItem('mithril_nb.layouts')")
+        shown(notebook)
+        choose(notebook, "build")
+        return notebook
+
+    return opened
+
+
+def test_the_graph_gets_most_of_the_default_layout(open_one) -> None:
+    notebook = open_one()
+    width, height = box(notebook, ".mnb-canvas")
+    assert width >= 900
+    assert height >= 520
+    assert box(notebook, ".mnb-workbench")[1] <= 720
+    assert notebook.page.locator(".mnb-inspector").is_hidden()
+    node(notebook, "linear_0").click()
+    notebook.page.locator(".mnb-inspector").wait_for()
+    assert box(notebook, ".mnb-canvas") == (width, height), "the inspector lies over the graph"
+    assert notebook.problems == []
+
+
+def test_presets_by_click_and_by_key(open_one) -> None:
+    notebook = open_one()
+    page = notebook.page
+    parts = (".mnb-canvas", '[data-mnb-pane="jaxpr"]', ".mnb-costs", ".mnb-train")
+    expected = {
+        "build": [True, True, False, False],
+        "read": [False, True, False, False],
+        "cost": [True, False, True, False],
+        "train": [False, False, False, True],
+        "lecture": [True, True, False, False],
+    }
+
+    def visible() -> list[bool]:
+        return [page.locator(part).first.is_visible() for part in parts]
+
+    for preset, parts_shown in expected.items():
+        choose(notebook, preset)
+        assert visible() == parts_shown, preset
+        assert box(notebook, ".mnb-workbench")[1] <= 720
+    for key, parts_shown in zip("12345", expected.values(), strict=True):
+        page.keyboard.press(key)
+        assert visible() == parts_shown, key
+        assert page.evaluate("document.activeElement.closest('.mnb-workbench') !== null")
+    sizes = page.evaluate("[...document.querySelectorAll('.mnb-tab')].map((tab) => tab.getBoundingClientRect().height)")
+    page.keyboard.press("1")
+    assert sizes[0] == pytest.approx(1.4 * box(notebook, ".mnb-tab")[1], abs=1)
+    assert notebook.problems == []
+
+
+def test_a_reload_restores_preset_sizes_and_height(open_notebook) -> None:
+    notebook = open_notebook([MODEL, OPEN], height=1000)
+    notebook.run_all()
+    shown(notebook)
+    settled(notebook)
+    page = notebook.page
+    choose(notebook, "cost")
+    edge = page.locator('[data-mnb-part="height"]')
+    at = edge.bounding_box()
+    page.mouse.move(at["x"] + 200, at["y"] + 3)
+    page.mouse.down()
+    page.mouse.move(at["x"] + 200, at["y"] + 3 - 120, steps=4)
+    page.mouse.up()
+    assert edge.get_attribute("aria-valuenow") == str(720 - 120)
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")  # the drag has focused the edge
+    divider = page.locator('[aria-label="Size of the graph"]')
+    focus(divider)
+    for _ in range(5):
+        page.keyboard.press("ArrowDown")
+    before = [box(notebook, ".mnb-workbench"), box(notebook, ".mnb-canvas"), divider.get_attribute("aria-valuenow")]
+    assert before[0][1] == 640
+    assert before[2] == "50"
+    notebook.save()
+    notebook.reload()
+    page.locator('.mnb-workbench[data-mnb-layout="cost"]').wait_for(timeout=40_000)
+    page.locator(".mnb-costs tr[data-mnb-cost]").first.wait_for()
+    after = [box(notebook, ".mnb-workbench"), box(notebook, ".mnb-canvas"), divider.get_attribute("aria-valuenow")]
+    assert after == before
+    # A new run of the cell has a new widget with the same layout.
+    notebook.run_all()
+    page.locator('.mnb-workbench[data-mnb-layout="cost"]').wait_for()
+    assert box(notebook, ".mnb-workbench") == before[0]
+
+
+@pytest.mark.parametrize("room", [700, 1008, 2560])
+def test_every_width_shows_everything(open_one, room: int) -> None:
+    notebook = open_one(width=room + 272, height=900)
+    notebook.resize(room + 272 + room - box(notebook, ".mnb-workbench")[0], 900)
+    page = notebook.page
+    page.locator(f'[data-mnb-room="{ {700: "stacked", 1008: "column", 2560: "wide"}[room] }"]').wait_for()
+    assert box(notebook, ".mnb-workbench")[0] == room
+    for preset in PRESETS:
+        choose(notebook, preset)
+        wide = page.evaluate(
+            """() => {
+                const root = document.querySelector('.mnb-workbench');
+                const {left, right, bottom} = root.getBoundingClientRect();
+                const parts = root.querySelectorAll('.mnb-header > *, .mnb-header-end > *, .mnb-main > *, .mnb-pane, .mnb-tab');
+                return [...parts].filter((one) => one.checkVisibility()).filter((one) => {
+                    const box = one.getBoundingClientRect();
+                    const isInRow = one.closest('.mnb-panes-row') !== null;  // stages below each other scroll
+                    return box.left < left - 1 || box.right > right + 1 || (box.bottom > bottom + 1 && !isInRow);
+                }).map((one) => one.getAttribute('class'));
+            }"""
+        )
+        assert wide == [], preset
+        if preset == "read":
+            boxes = [page.locator(f'[data-mnb-pane="{stage}"]').bounding_box() for stage in STAGES]
+            same = "x" if room == 700 else "y"
+            assert len({one[same] for one in boxes}) == 1
+    assert notebook.problems == []
+
+
+def test_full_screen_of_each_part_keeps_the_focus(open_one) -> None:
+    notebook = open_one()
+    settled(notebook)
+    page = notebook.page
+    for action, part in (
+        ("full.graph", ".mnb-canvas"),
+        ("full.jaxpr", '[data-mnb-pane="jaxpr"]'),
+        ("full.tab", ".mnb-tabs"),
+        ("full.all", ".mnb-main"),
+    ):
+        button = page.locator(f'.mnb-workbench [data-mnb-action="{action}"]')
+        small = box(notebook, part)
+        button.click()
+        page.wait_for_function("document.fullscreenElement?.matches('.mnb-workbench')")
+        width, height = box(notebook, part)
+        assert width >= 1270, action
+        assert height >= 850, action
+        assert button.evaluate("button => document.activeElement === button")
+        page.keyboard.press("Escape")
+        page.wait_for_function("!document.fullscreenElement")
+        assert box(notebook, part) == small
+        assert button.evaluate("button => document.activeElement === button")
+    # By a key, with the focus in the text of a stage.
+    focus(page.locator('[data-mnb-pane="hlo"] .cm-content'))
+    page.keyboard.press("e")
+    page.wait_for_function("document.fullscreenElement")
+    assert page.locator('[data-mnb-pane="jaxpr"]').is_hidden()
+    assert page.evaluate("document.activeElement.closest('[data-mnb-pane]')?.dataset.mnbPane") == "hlo"
+    page.keyboard.press("e")
+    page.wait_for_function("!document.fullscreenElement")
+    assert page.locator('[data-mnb-pane="jaxpr"]').is_visible()
+    assert notebook.problems == []
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_axe_finds_no_violation_in_any_preset(open_one, theme: str) -> None:
+    notebook = open_one()
+    settled(notebook)
+    notebook.set_theme(theme)
+    page = notebook.page
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found: dict[str, Any] = {}
+    for preset in PRESETS:
+        choose(notebook, preset)
+        page.mouse.move(2, 2)
+        if preset == "build":
+            node(notebook, "linear_0").click()
+            page.locator(".mnb-inspector").wait_for()
+        found[preset] = page.evaluate(CHECK)
+    choose(notebook, "build")
+    page.locator(".mnb-palette-search").click()
+    found["palette"] = page.evaluate(CHECK)
+    for tab in ("passes", "source", "problems"):
+        page.locator(f'[data-mnb-tab="{tab}"]').click()
+        found[tab] = page.evaluate(CHECK)
+    page.keyboard.press("?")
+    found["keys"] = page.evaluate(CHECK)
+    page.keyboard.press("Escape")
+    notebook.set_theme(LIGHT)
+    assert {what: violations for what, violations in found.items() if violations} == {}
+    page.locator('[data-mnb-action="help"]').evaluate("button => button.removeAttribute('aria-label')")
+    page.locator('[data-mnb-action="help"]').evaluate("button => (button.title = button.textContent = '')")
+    assert [id for id, *_ in page.evaluate(CHECK)] == ["button-name"], "axe is at work"
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_control_is_reached_by_keyboard(open_one, preset: str) -> None:
+    notebook = open_one()
+    settled(notebook)
+    page = notebook.page
+    if preset != "lecture":
+        node(notebook, "linear_0").click()
+    choose(notebook, preset)
+    page.evaluate("document.querySelector('.mnb-workbench').focus()")
+    everything = set(page.evaluate(REACHED)["all"])
+    reached: set[str] = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        now = page.evaluate(REACHED)
+        if now["focus"] is None:
+            break
+        reached.add(now["focus"])
+        if now["isRoving"] and not now["focus"].startswith("layout"):
+            start = now["focus"]
+            for _ in range(12):  # arrows move within a group, round and round
+                page.keyboard.press("ArrowRight")
+                now = page.evaluate(REACHED)
+                reached.add(now["focus"])
+                if now["focus"] == start:
+                    break
+    missing = everything - reached - {f"layout.{one}" for one in PRESETS}
+    assert missing == set()
+
+
+def test_the_presets_are_a_group_with_arrow_keys(open_one) -> None:
+    notebook = open_one()
+    page = notebook.page
+    focus(page.locator('[data-mnb-action="layout.build"]'))
+    for preset in (*PRESETS[1:], "build"):
+        page.keyboard.press("ArrowRight")
+        page.locator(f'.mnb-workbench[data-mnb-layout="{preset}"]').wait_for()
+        assert page.evaluate("document.activeElement.dataset.mnbAction") == f"layout.{preset}"
+
+
+def test_a_workbench_opens_in_a_tab_of_jupyterlab(open_notebook) -> None:
+    notebook = open_notebook([MODEL, OPEN], height=900)
+    notebook.run_all()
+    shown(notebook)
+    settled(notebook)
+    page = notebook.page
+    page.locator('[data-mnb-action="tab.open"]').click()
+    tab = page.locator(".mnb-filled .mnb-workbench")
+    tab.wait_for()
+    panel = page.locator(".mnb-filled").bounding_box()
+    assert tab.bounding_box() == panel, "it fills its tab"
+    assert tab.locator('[data-mnb-action="tab.open"]').is_hidden()
+    assert tab.locator('[data-mnb-part="height"]').is_hidden()
+    label = page.locator(".lm-TabBar-tab.lm-mod-current .lm-TabBar-tabLabel", has_text="net")
+    label.first.wait_for()
+    tab.locator('[data-mnb-node="linear_1"]').click()
+    tab.locator('[data-mnb-node="linear_1"][data-mnb-linked="pinned"]').wait_for()
+    label.first.locator("xpath=..").locator(".lm-TabBar-tabCloseIcon").click()
+    tab.wait_for(state="detached")
+    notebook.wait_for("wb.selection == ('linear_1',)")
+    assert page.locator(".jp-Dialog").count() == 0
+    assert notebook.problems == []
+
+
+def test_notebook_7_has_no_tabs(open_notebook) -> None:
+    notebook = open_notebook([MODEL, OPEN], app="notebooks", height=900)
+    notebook.run_all()
+    shown(notebook)
+    assert notebook.page.locator('[data-mnb-action="tab.open"]').count() == 0
+    assert notebook.page.locator('[data-mnb-action="full.all"]').is_visible()
