@@ -112,6 +112,8 @@ export const ICONS = {
   tidy: "M6 2h4v3H6zM2 11h4v3H2zM10 11h4v3h-4zM8 5v3M4 11V8h8v3",
   warning: "M8 2 1.5 13.5h13zM8 6.5v3.5M8 12v.01",
   chevron: "M6 4l4 4-4 4",
+  up: "M4 10l4-4 4 4",
+  down: "M4 6l4 4 4-4",
   fold: "M4 2l4 4 4-4M4 14l4-4 4 4",
   unfold: "M4 6l4-4 4 4M4 10l4 4 4-4",
   full: "M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3M3 3l3.5 3.5M13 3 9.5 6.5M13 13 9.5 9.5M3 13l3.5-3.5",

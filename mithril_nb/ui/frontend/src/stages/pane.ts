@@ -20,6 +20,7 @@ import type { Store } from "../store/store";
 import { PaneBar } from "./pane-bar";
 import { PaneFolds } from "./pane-folds";
 import { Ruler } from "./ruler";
+import { type Box, merged } from "./traces";
 
 /** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
 function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
@@ -262,6 +263,12 @@ export class Pane {
     // EditorView.scrollIntoView would also scroll the notebook.
     const { scrollDOM } = this.view;
     scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
+  }
+
+  /** Return the pinned rows in sight, in window coordinates. */
+  pinnedBoxes(): Box[] {
+    const rows = [...this.view.contentDOM.querySelectorAll(".mnb-pinned")];
+    return merged(rows.map((row) => row.getBoundingClientRect()), this.view.scrollDOM.getBoundingClientRect());
   }
 
   /** Move the caret to the next (1) or previous (-1) linked line, or to the row of a folded part with such lines. */
