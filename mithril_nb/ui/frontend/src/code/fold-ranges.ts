@@ -62,7 +62,7 @@ export function foldRanges(text: StageText): FoldRange[] {
   if (text.stage === "python") return [];
   const lines = text.text.split("\n");
   const found: FoldRange[] = [];
-  const places = placesOf(text);
+  const places = [...placesOf(text)];
   for (const range of signatures(text, lines)) {
     found.push(range);
     if (!range.span) places.fill(null, range.from, range.to + 1);
@@ -167,7 +167,7 @@ function itemsIn(content: string, from: number, to: number): number {
 function computations(lines: readonly string[], places: readonly (Place | null)[]): FoldRange[] {
   const found: FoldRange[] = [];
   for (let at = 0; at < lines.length; at++) {
-    const header = COMPUTATION.exec(lines[at]!);
+    const header = lines[at]!.endsWith("{") ? COMPUTATION.exec(lines[at]!) : null;
     if (!header) continue;
     const indent = header[1]!;
     let end = at + 1;
@@ -195,8 +195,16 @@ function mostFrequent(places: readonly (Place | null)[], from: number, to: numbe
   return best;
 }
 
-/** Return the place of each line, counted from 1; null for lines without a block. */
-function placesOf(text: StageText): (Place | null)[] {
+const PLACES = new WeakMap<StageText, readonly (Place | null)[]>();
+
+/** Return the place of each line, counted from 1; null for lines without a block. Computed once for each text. */
+function placesOf(text: StageText): readonly (Place | null)[] {
+  let places = PLACES.get(text);
+  if (!places) PLACES.set(text, (places = findPlaces(text)));
+  return places;
+}
+
+function findPlaces(text: StageText): (Place | null)[] {
   const known = new Map<string, Place>();
   const places: (Place | null)[] = new Array(text.lineCount + 2).fill(null);
   const place = (paths: readonly string[], block: string, role: Role, others: number): Place => {

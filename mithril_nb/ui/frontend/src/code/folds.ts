@@ -155,5 +155,5 @@ export function foldLabel(range: FoldRange, costOf: CostText): string {
   // The cost belongs to all runs of a block.
   const cost = others ? "" : costOf(block, role);
   const run = parts > 1 ? `, part ${number} of ${parts}` : "";
-  return `${nameOf(range)}${run}: ${counted(...count)}${cost && `${parts > 1 ? " of " : ", "}${cost}`}`;
+  return `${nameOf(range)}${run}: ${counted(...count)}${cost && `${parts > 1 ? "; whole block " : ", "}${cost}`}`;
 }

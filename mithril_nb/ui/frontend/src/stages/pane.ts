@@ -165,10 +165,10 @@ export class Pane {
     return null;
   }
 
-  /** Return the first line in sight. */
+  /** Return the first line in sight. All rows have the same height; asking the editor would make it measure again. */
   private firstLine(): number {
-    const { view } = this;
-    return view.state.doc.lineAt(view.lineBlockAtHeight(view.scrollDOM.scrollTop - view.documentPadding.top + 1).from).number;
+    const { scrollDOM, defaultLineHeight, documentPadding } = this.view;
+    return this.folds.now.lineOf(1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)));
   }
 
   /** Return effects for the stripes, and for the line costs of Python; none if they are unchanged. */

@@ -89,11 +89,11 @@ export class Panes {
 
   /** Show for a moment where the pinned lines of one pane are in others; by default in all others. */
   trace(from: string, to: readonly string[] = this.shown.filter((stage) => stage !== from)): void {
-    // The second frame starts after the highlighted lines are drawn.
-    requestAnimationFrame(() => requestAnimationFrame(() => {
+    // The second frame starts after the highlighted lines are drawn. Reading their places must not delay it.
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
       const source = this.pane(from)?.pinnedBoxes() ?? [];
       for (const stage of to) this.traces.show(source, this.pane(stage)?.pinnedBoxes() ?? []);
-    }));
+    })));
   }
 
   pane(stage: string): Pane | null {
