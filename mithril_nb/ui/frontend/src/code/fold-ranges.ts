@@ -58,8 +58,8 @@ export function keyOf({ kind, block, role, part, name, count, span }: FoldRange)
 
 /** Return the foldable parts of a stage, in the order of their first lines; outer ones first. */
 export function foldRanges(text: StageText): FoldRange[] {
-  // Lines of Python belong to several blocks.
-  if (text.stage === "python") return [];
+  // Lines of Python belong to several blocks, and a diff has no instructions.
+  if (text.stage === "python" || text.instructions.length === 0) return [];
   const lines = text.text.split("\n");
   const found: FoldRange[] = [];
   const places = [...placesOf(text)];
