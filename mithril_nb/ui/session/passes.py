@@ -99,8 +99,9 @@ class PassRequests(RequestHandler):
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
         client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
-            computation, `"pass_matches"` with the lines of diffs that contain a text, and `"instruction_history"`: `events` with name and number of the pass, indices of the
-            optimized fusions that contain the instruction (`fused`), and its outcome outside of the passes (`became`).
+            computation, `"pass_matches"` with the lines of diffs that contain a text, and `"instruction_history"`:
+            `events` with name and number of the pass, indices of the optimized fusions that contain the instruction
+            (`fused`), and its outcome outside of the passes (`became`).
 
     Attributes:
         latest: The latest list of passes.
