@@ -40,13 +40,14 @@ function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number,
   return [(any & (HOVER | PINNED)) | (any ? all : 0), pinned];
 }
 
-function lineDecoration(line: number, flags: number, inside = 0): Decoration {
+function lineDecoration(line: number | null, flags: number, inside = 0): Decoration {
   const pinned = (flags & PINNED) !== 0;
   const names = ["mnb-linked", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
   const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
   return Decoration.line({
     class: names.filter(Boolean).join(" "),
-    attributes: { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}), ...(inside ? { "data-mnb-inside": `${inside} linked` } : {}) },
+    // A folded row is no line of the text.
+    attributes: line === null ? (inside ? { "data-mnb-inside": `${inside} linked` } : undefined) : { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
   });
 }
 
@@ -64,7 +65,7 @@ function build(view: EditorView): DecorationSet {
     if (folded && folded.from !== line.number) continue;
     const [flag, inside] = folded ? flagsInside(flags, folded) : [flags[line.number] ?? 0, 0];
     if (!folded && FAILING.test(line.text)) builder.add(line.from, line.from, failing);
-    if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag, inside));
+    if (flag) builder.add(line.from, line.from, lineDecoration(folded ? null : line.number, flag, inside));
   }
   return builder.finish();
 }
