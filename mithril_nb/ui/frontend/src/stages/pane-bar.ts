@@ -91,7 +91,10 @@ export class PaneBar {
     const shown = content();
     this.root.hidden = !shown || (folds.now.ranges.length === 0 && folds.only.length === 0);
     if (!shown || this.root.hidden) return;
-    const found = blockAt(shown, firstLine());
+    const line = firstLine();
+    const hidden = folds.now.hiddenAt(line);
+    // A folded signature has no block: name the block below it.
+    const found = hidden?.block ? hidden : blockAt(shown, hidden ? hidden.to + 1 : line);
     text(this.name, found ? nameOf(found) : "Outline");
     text(this.cost, found ? costOf(found.block, found.role) : "");
     attr(this.swatch, "class", `mnb-swatch ${found ? this.hueClass(found.block) : ""}`);
