@@ -14,7 +14,7 @@ export interface FoldRange {
   to: number;
   /** The hidden characters of line `from`, for a part inside one line. */
   span?: readonly [from: number, to: number];
-  /** Number and noun of what a signature hides. */
+  /** Number and noun of the hidden items, such as 42 parameters. */
   count: readonly [number, "parameter" | "result" | "line"];
   /** Path of the block, or "". */
   block: string;

@@ -91,7 +91,7 @@ export class Folds {
     return found;
   }
 
-  /** Return the part that a sign beside a line opens or closes: the folded one, or the outermost one that starts there. */
+  /** Return the part that a sign beside a line opens or closes: the folded part, or the outermost part that starts there. */
   startsAt(line: number): FoldRange | null {
     const hidden = this.hiddenAt(line);
     if (hidden) return hidden.from === line ? hidden : null;
@@ -146,7 +146,7 @@ export function nameOf({ block, role, others = 0 }: Pick<FoldRange, "block" | "r
   return `${block}${others ? ` and ${others} more` : ""}${role && role !== "forward" ? ` · ${role}` : ""}`;
 }
 
-/** Return the text in place of a folded part: what it hides, and the cost of its block. */
+/** Return the label of a folded part: the hidden lines or parameters, and the cost of its block. */
 export function foldLabel(range: FoldRange, costOf: CostText): string {
   const { kind, count, name, block, role, others, part: [number, parts] } = range;
   if (kind === "signature") return counted(...count);

@@ -35,7 +35,7 @@ export class PaneFolds {
     this.apply(this.now.toggle(range));
   }
 
-  /** Unfold the part whose label is in a line: the one that hides the line, or one that starts at a character of it. */
+  /** Unfold the part whose label is in a line: the part that hides the line, or the part that starts at a character. */
   unfold(line: number, character: string | undefined): void {
     const { now } = this;
     const range = character === undefined ? now.hiddenAt(line) : now.spans.find(({ from, span }) => from === line && String(span![0]) === character);

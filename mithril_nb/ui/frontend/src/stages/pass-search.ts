@@ -35,16 +35,16 @@ export class PassSearch {
     this.root = h("div", { class: "mnb-row", role: "search", "aria-label": "Passes" }, this.input, ...this.steps, this.count);
     this.input.addEventListener("input", () => {
       clearTimeout(this.timer);
-      this.timer = setTimeout(() => this.ask(), this.input.value.trim() ? PAUSE_MS : 0);
+      this.timer = setTimeout(() => this.search(), this.input.value.trim() ? PAUSE_MS : 0);
     });
     this.input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") {
         clearTimeout(this.timer);
-        if (this.input.value.trim() !== this.query) this.ask();
+        if (this.input.value.trim() !== this.query) this.search();
         else this.step(event.shiftKey ? -1 : 1);
       } else if (event.key === "Escape" && this.input.value) {
         this.input.value = "";
-        this.ask();
+        this.search();
       } else return;
       event.preventDefault();
       event.stopPropagation();
@@ -70,7 +70,7 @@ export class PassSearch {
 
   /** Search again, because the passes were read again. */
   repeat(): void {
-    if (this.query) this.ask();
+    if (this.query) this.search();
   }
 
   /** Move to the first match of a pass that was selected otherwise, so that the next step continues from there. */
@@ -100,7 +100,7 @@ export class PassSearch {
     text(this.count, why);
   }
 
-  private ask(): void {
+  private search(): void {
     this.query = this.input.value.trim();
     this.found = null;
     [this.list, this.at] = [[], -1];
