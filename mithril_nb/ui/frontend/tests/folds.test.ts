@@ -37,6 +37,11 @@ describe("the foldable parts", () => {
     expect(foldRanges(text).map((range) => foldLabel(range, NO_COST))).toEqual(["net/body/linear, part 1 of 2: 3 lines", "net/body/linear · backward: 3 lines", "net/body/linear, part 2 of 2: 3 lines"]);
   });
 
+  test("have no role if no line has one, else that of the lines around", () => {
+    expect(foldRanges(textOf([of("a", null), of("a", "backward"), of("a", null), of("a", "backward")])).map(({ from, to, role }) => [from, to, role])).toEqual([[1, 4, "backward"]]);
+    expect(foldRanges(textOf(many(3, of("a", null)))).map(({ role }) => role)).toEqual([null]);
+  });
+
   test("include shared constants in the lines around them", () => {
     const shared: Line = ["  c = constant", "constant", [["a", 0.34], ["b", 0.33], ["c", 0.33]]];
     expect(shown(foldRanges(textOf([...many(2, of("b")), shared, of("b")])))).toEqual(["block 1-4 b"]);
@@ -84,7 +89,8 @@ describe("the foldable parts", () => {
         for (let line = one.from; line <= one.to; line++) {
           const blocks = text.at(line)!.shares.map(([block]) => block);
           expect(blocks.some((block) => block === one.block || block.startsWith(`${one.block}/`)), `seed ${seed}, line ${line} of ${one.block}`).toBe(true);
-          if (blocks.length === 1) expect(text.at(line)!.role ?? "forward").toBe(one.role);
+          const { role } = text.at(line)!;
+          if (blocks.length === 1 && role) expect(role).toBe(one.role);
         }
       }
       checkRows(new Folds(ranges, new Set(ranges.filter(() => next() < 0.5))), text.lineCount);

@@ -31,7 +31,7 @@ export interface FoldRange {
 interface Place {
   paths: readonly string[];
   block: string;
-  role: Role;
+  role: Role | null;
   others: number;
 }
 
@@ -207,7 +207,7 @@ function placesOf(text: StageText): readonly (Place | null)[] {
 function findPlaces(text: StageText): (Place | null)[] {
   const known = new Map<string, Place>();
   const places: (Place | null)[] = new Array(text.lineCount + 2).fill(null);
-  const place = (paths: readonly string[], block: string, role: Role, others: number): Place => {
+  const place = (paths: readonly string[], block: string, role: Role | null, others: number): Place => {
     const key = `${paths.at(-1)}\n${role}`;
     let one = known.get(key);
     if (!one) known.set(key, (one = { paths, block, role, others }));
@@ -218,9 +218,10 @@ function findPlaces(text: StageText): (Place | null)[] {
     const instruction = text.at(line);
     if (!instruction) continue;
     const before = places[line - 1];
-    const role = instruction.role ?? "forward";
     const block = text.mainBlock(instruction);
     if (block === null) continue;
+    // A line without a role belongs to the lines of its block around it.
+    const role = instruction.role ?? (before?.block === block ? before.role : null);
     if (isShared(instruction)) {
       // A constant of several blocks belongs to the lines around it.
       if (before && instruction.shares.some(([one]) => one === before.block)) places[line] = before;
@@ -230,6 +231,10 @@ function findPlaces(text: StageText): (Place | null)[] {
     let paths = alone.get(block);
     if (!paths) alone.set(block, (paths = lineage(block).reverse()));
     places[line] = place(paths, block, role, 0);
+  }
+  for (let line = text.lineCount - 1; line >= 1; line--) {
+    const [one, next] = [places[line], places[line + 1]];
+    if (one && next && one.role === null && one.block === next.block && !one.others && !next.others) places[line] = next;
   }
   return places;
 }
