@@ -25,6 +25,9 @@ _LOOK_S = 0.02
 _MOST_OUTCOMES = 3
 """Maximum number of outcomes shown per line."""
 
+MOST_MATCHES = 1_000
+"""Maximum number of lines that a search returns."""
+
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; numbers of added, removed and rewritten instructions, `None` until counted."""
 
@@ -48,6 +51,39 @@ class PassList:
         return Reply({"version": self.version, "number": self.number}, [list(row) for row in self.rows])
 
 
+@dataclass
+class _Search:
+    """A search in the diffs of all passes.
+
+    Attributes:
+        text: The text.
+        found: Number of each pass with matches, and the lines of its diff, counted from 1.
+        total: Number of matching lines, including those beyond `MOST_MATCHES`.
+        searched: Number of searched passes.
+    """
+
+    text: str
+    found: list[tuple[int, list[int]]] = field(default_factory=list)
+    total: int = 0
+    searched: int = 0
+
+    def read(self, number: int, diff: str) -> None:
+        """Search the diff of one pass."""
+        self.searched += 1
+        text, diff = self.text.lower(), diff.lower()
+        if text not in diff:
+            return
+        lines = [at for at, line in enumerate(diff.split("\n"), 1) if text in line]
+        shown = lines[: max(0, MOST_MATCHES - self.total)]
+        self.total += len(lines)
+        if shown:
+            self.found.append((number, shown))
+
+    def reply(self, version: int) -> Reply:
+        """Return the matches for a front end."""
+        return Reply({"version": version, "text": self.text, "total": self.total}, self.found)
+
+
 @dataclass(frozen=True)
 class _Reading:
     """A program whose passes were read, with computed diffs."""
@@ -63,8 +99,9 @@ class PassRequests(RequestHandler):
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
         client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
-            computation, and `"instruction_history"`: `events` with name and number of the pass, indices of the
-            optimized fusions that contain the instruction (`fused`), and its outcome outside of the passes (`became`).
+            computation, `"pass_matches"` with the lines of diffs that contain a text, and `"instruction_history"`:
+            `events` with name and number of the pass, indices of the optimized fusions that contain the instruction
+            (`fused`), and its outcome outside of the passes (`became`).
 
     Attributes:
         latest: The latest list of passes.
@@ -78,6 +115,7 @@ class PassRequests(RequestHandler):
         self._reading: _Reading | None = None
         self._latest_s = 0.0
         self._number = 0
+        self._searched: _Search | None = None
         self.latest = PassList()
 
     def view(self, version: int) -> dict[str, Any]:
@@ -106,6 +144,16 @@ class PassRequests(RequestHandler):
         self._number = int(number)
         self._request("diff", lambda reading, number=self._number: self._diff(reading, number))
 
+    @command('text="fusion"')
+    def search_passes(self, text: str) -> None:
+        """Send the lines of all diffs that contain a text, in upper or lower case; at most `MOST_MATCHES`.
+
+        Raises:
+            UnknownOptionError: No passes have been read.
+        """
+        reading = self._known_reading()
+        self._continue(reading, _Search(str(text)), is_new=True)
+
     @command('stage="hlo", index=0')
     def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished.
@@ -117,13 +165,24 @@ class PassRequests(RequestHandler):
         self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
 
     def _request(self, kind: str, answer: Callable[[_Reading], None]) -> None:
-        reading = self._reading
-        if reading is None:
+        reading = self._known_reading()
+        self._latest_s = time.monotonic()
+        self._quick.submit(lambda _: answer(reading), kind)
+
+    def _known_reading(self) -> _Reading:
+        if self._reading is None:
             raise UnknownOptionError(
                 "no passes have been read.", (("passes", "none"),), "run the command 'request_passes' first."
             )
-        self._latest_s = time.monotonic()
-        self._quick.submit(lambda _: answer(reading), kind)
+        return self._reading
+
+    def _continue(self, reading: _Reading, search: _Search, *, is_new: bool = False) -> None:
+        """Search the next pass, unless the user searches for another text by now."""
+        with self._lock:  # an older search must not replace a newer one in the queue
+            if is_new:
+                self._latest_s, self._searched = time.monotonic(), search
+            if search is self._searched:
+                self._quick.submit(lambda _: self._search(reading, search), "search")
 
     # In the threads
 
@@ -180,6 +239,16 @@ class PassRequests(RequestHandler):
             time.sleep(_LOOK_S)
             self._quick.wait()
         return wanted()
+
+    def _search(self, reading: _Reading, search: _Search) -> None:
+        passes = reading.inspection.passes
+        if search.searched == len(passes):
+            self._client.send("pass_matches", search.reply(reading.version))
+            return
+        one = passes[search.searched]
+        search.read(one.number, self._diff_of(reading, one).data)
+        # One job per pass: a diff takes up to a second, and other requests must not wait for all of them.
+        self._continue(reading, search)
 
     def _diff(self, reading: _Reading, number: int) -> None:
         passes = reading.inspection.passes

@@ -157,7 +157,7 @@ def test_failed_commands_are_reported(program) -> None:
     assert str(problem) == (
         "unknown command 'explode'.\n"
         "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, request_passes,"
-        " request_diff, request_instruction_history, request_cost, request_cost_rows, request_formula,"
+        " request_diff, search_passes, request_instruction_history, request_cost, request_cost_rows, request_formula,"
         " request_cost_picture, measure, request_settings, what_if\n"
         "    Try: 'request_stage'"
     )
@@ -205,6 +205,38 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["optimize_s"] > 0
     assert dict(exploration.graph())["graph"].head == {"stage": "hlo"}
+    assert exploration.errors == []
+
+
+def test_search_in_the_diffs_of_all_passes(program, monkeypatch) -> None:
+    exploration, told = program
+    exploration.run_command("request_passes", {})
+    assert exploration.wait(PATIENCE_S)
+
+    def search(text: str) -> tuple[int, dict[int, list[int]]]:
+        told.clear()
+        exploration.run_command("search_passes", {"text": text})
+        assert exploration.wait(PATIENCE_S)
+        [found] = [value for kind, value in told if kind == "pass_matches"]
+        assert (found.head["version"], found.head["text"]) == (1, text)
+        return found.head["total"], dict(found.data)
+
+    diffs = {one.number: one.diff.split("\n") for one in exploration.inspection.passes}
+    expected = {
+        number: [at for at, line in enumerate(lines, 1) if "fusion" in line.lower()] for number, lines in diffs.items()
+    }
+    total = sum(map(len, expected.values()))
+    assert search("FUSION") == (total, {number: lines for number, lines in expected.items() if lines})
+    assert search("no such text") == (0, {})
+    monkeypatch.setattr(passes, "MOST_MATCHES", 2)
+    found = search("fusion")
+    assert (found[0], sum(map(len, found[1].values()))) == (total, 2)
+    # Only the latest of several searches is answered.
+    told.clear()
+    for text in ("f", "fu", "fusion"):
+        exploration.run_command("search_passes", {"text": text})
+    assert exploration.wait(PATIENCE_S)
+    assert [value.head["text"] for kind, value in told if kind == "pass_matches"][-1] == "fusion"
     assert exploration.errors == []
 
 

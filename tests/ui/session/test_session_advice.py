@@ -25,7 +25,7 @@ CASES = {
     "ui/session/design.py:_place": f"""{SESSION}
         session.do("set_attribute", path="", name="dimension", value=3)
         """,
-    "ui/session/passes.py:PassRequests._request": f"""{SESSION}
+    "ui/session/passes.py:PassRequests._known_reading": f"""{SESSION}
         session.do("request_instruction_history", stage="hlo", index=0)
         # Try: session.do("request_passes")
         """,

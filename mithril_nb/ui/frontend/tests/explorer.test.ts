@@ -70,7 +70,7 @@ describe("the explorer", () => {
   });
   test("first shows the graph and two linked stages", async () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
-    expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(5);
+    expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(2);
     await vi.waitFor(() => expect(at("mlp_0").getAttribute("aria-label")).toBe("block mlp_0, 50 % of FLOPs"));
     key(at("linear_0"), "Enter");
     for (const stage of ["jaxpr", "stablehlo"]) expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);

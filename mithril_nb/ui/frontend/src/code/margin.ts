@@ -2,13 +2,15 @@
  * The margin of a code pane: line numbers, block stripes, and for Python the cost of each line.
  *
  * CodeMirror's gutters create an element per line and column, and scrolling rewrites all of them, which took longer
- * than drawing the lines. Here all lines have the same height, so the numbers are one text, and adjacent lines with
- * the same stripe share one bar.
+ * than drawing the lines. Here all rows have the same height, so the numbers are one text, and adjacent rows with
+ * the same stripe share one bar. A folded part is one row.
  */
 
 import { type Extension, StateEffect } from "@codemirror/state";
 import { type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { h } from "../dom/dom";
+import { foldsOf, setFolds } from "./folding";
+import type { Folds } from "./folds";
 
 /** Returns the CSS class of a line's stripe, or null; lines are counted from 1. */
 export type StripeOf = (line: number) => string | null;
@@ -18,7 +20,7 @@ export type HeatOf = (line: number) => number | null;
 
 export interface Bar {
   name: string;
-  /** First line, and the line after the last one. */
+  /** First row, and the row after the last one. */
   from: number;
   to: number;
 }
@@ -29,17 +31,22 @@ export const setStripes = StateEffect.define<StripeOf>();
 /** Replaces the line costs. */
 export const setHeat = StateEffect.define<HeatOf>();
 
-/** Return bars for the lines `from` to `to`, inclusive. */
+/** Return bars for the rows `from` to `to`, inclusive. */
 export function barsOf(stripeOf: StripeOf, from: number, to: number): Bar[] {
   const bars: Bar[] = [];
-  for (let line = from; line <= to; line++) {
-    const name = stripeOf(line);
+  for (let row = from; row <= to; row++) {
+    const name = stripeOf(row);
     const last = bars.at(-1);
     if (name === null) continue;
-    if (last?.name === name && last.to === line) last.to++;
-    else bars.push({ name, from: line, to: line + 1 });
+    if (last?.name === name && last.to === row) last.to++;
+    else bars.push({ name, from: row, to: row + 1 });
   }
   return bars;
+}
+
+function signOf(folds: Folds, line: number): string {
+  const range = folds.startsAt(line);
+  return range ? (folds.folded.has(range) ? "▸" : "▾") : "";
 }
 
 export const margin: Extension = ViewPlugin.fromClass(
@@ -47,7 +54,8 @@ export const margin: Extension = ViewPlugin.fromClass(
     private readonly numbers = h("div", { class: "mnb-numbers" });
     private readonly bars = h("div", { class: "mnb-stripes" });
     private readonly heat = h("div", { class: "mnb-heats" });
-    private readonly root = h("div", { class: "mnb-margin", "aria-hidden": "true" }, this.numbers, this.heat, this.bars);
+    private readonly signs = h("div", { class: "mnb-fold-signs" });
+    private readonly root = h("div", { class: "mnb-margin", "aria-hidden": "true" }, this.numbers, this.signs, this.heat, this.bars);
     private stripeOf: StripeOf = () => null;
     private heatOf: HeatOf = () => null;
 
@@ -63,7 +71,7 @@ export const margin: Extension = ViewPlugin.fromClass(
         for (const effect of effects) {
           if (effect.is(setStripes)) this.stripeOf = effect.value;
           else if (effect.is(setHeat)) this.heatOf = effect.value;
-          else continue;
+          else if (!effect.is(setFolds)) continue;
           fresh = true;
         }
       }
@@ -83,29 +91,30 @@ export const margin: Extension = ViewPlugin.fromClass(
     }
 
     private draw(): void {
-      const { viewport, viewportLineBlocks, documentPadding, scaleY, state } = this.view;
-      const first = state.doc.lineAt(viewport.from).number;
-      const last = state.doc.lineAt(viewport.to).number;
+      const { viewportLineBlocks, documentPadding, scaleY, state } = this.view;
+      const folds = foldsOf(state);
+      const lines = viewportLineBlocks.map(({ from }) => state.doc.lineAt(from).number);
+      const last = lines.length - 1;
       const top = documentPadding.top + (viewportLineBlocks[0]?.top ?? 0) / scaleY;
       const height = (viewportLineBlocks[0]?.height ?? 0) / scaleY;
-      let text = "";
-      for (let line = first; line <= last; line++) text += `${line}\n`;
-      this.numbers.textContent = text;
-      this.numbers.style.top = this.bars.style.top = this.heat.style.top = `${top}px`;
+      this.numbers.textContent = lines.map((line) => `${line}\n`).join("");
+      this.signs.textContent = folds.ranges.length ? lines.map((line) => `${signOf(folds, line)}\n`).join("") : "";
+      for (const part of [this.numbers, this.signs, this.bars, this.heat]) part.style.top = `${top}px`;
       const createBar = ({ name, from, to }: Bar): HTMLElement => {
         const bar = h("div", { class: name });
-        bar.style.top = `${(from - first) * height}px`;
+        bar.style.top = `${from * height}px`;
         bar.style.height = `${(to - from) * height}px`;
         return bar;
       };
-      this.bars.replaceChildren(...barsOf(this.stripeOf, first, last).map(createBar));
-      const heats = barsOf((line) => this.heatOf(line)?.toFixed(2) ?? null, first, last);
+      this.bars.replaceChildren(...barsOf((row) => (folds.hiddenAt(lines[row]!)?.block === "" ? null : this.stripeOf(lines[row]!)), 0, last).map(createBar));
+      const heats = barsOf((row) => this.heatOf(lines[row]!)?.toFixed(2) ?? null, 0, last);
       this.heat.replaceChildren(...heats.map((bar) => {
         const element = createBar({ ...bar, name: "mnb-heat" });
         element.style.opacity = bar.name;
         return element;
       }));
       this.root.classList.toggle("mnb-with-heat", heats.length > 0);
+      this.root.classList.toggle("mnb-with-folds", folds.ranges.length > 0);
     }
   },
 );

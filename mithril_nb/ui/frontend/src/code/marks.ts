@@ -4,6 +4,8 @@ import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codem
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import type { Cost, Figure } from "../kernel/types";
 import type { StageText } from "../store/links";
+import type { FoldRange } from "./fold-ranges";
+import { folding, foldsOf, setFolds } from "./folding";
 import { type HeatOf, type StripeOf, margin } from "./margin";
 import { visibleLines } from "./visible-lines";
 
@@ -25,13 +27,27 @@ const flagsField = StateField.define<LineFlags>({
   },
 });
 
-function lineDecoration(line: number, flags: number): Decoration {
+/** Return the flags of all lines of a folded part, and the number of pinned ones. A link is inferred if all are. */
+function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number, pinned: number] {
+  let [any, all, pinned] = [0, INFERRED | KERNEL, 0];
+  for (let line = from; line <= to; line++) {
+    const flag = flags[line] ?? 0;
+    if (!flag) continue;
+    any |= flag;
+    all &= flag;
+    pinned += Number((flag & PINNED) !== 0);
+  }
+  return [(any & (HOVER | PINNED)) | (any ? all : 0), pinned];
+}
+
+function lineDecoration(line: number | null, flags: number, inside = 0): Decoration {
   const pinned = (flags & PINNED) !== 0;
   const names = ["mnb-linked", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
   const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
   return Decoration.line({
     class: names.filter(Boolean).join(" "),
-    attributes: { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
+    // A folded row is no line of the text.
+    attributes: line === null ? (inside ? { "data-mnb-inside": `${inside} linked` } : undefined) : { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
   });
 }
 
@@ -41,11 +57,15 @@ const failing = Decoration.line({ class: "mnb-failing" });
 
 function build(view: EditorView): DecorationSet {
   const flags = view.state.field(flagsField);
+  const folds = foldsOf(view.state);
   const builder = new RangeSetBuilder<Decoration>();
   for (const line of visibleLines(view)) {
-    const flag = flags[line.number] ?? 0;
-    if (FAILING.test(line.text)) builder.add(line.from, line.from, failing);
-    if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag));
+    const folded = folds.hiddenAt(line.number);
+    // The last line of a folded part is in sight too.
+    if (folded && folded.from !== line.number) continue;
+    const [flag, inside] = folded ? flagsInside(flags, folded) : [flags[line.number] ?? 0, 0];
+    if (!folded && FAILING.test(line.text)) builder.add(line.from, line.from, failing);
+    if (flag) builder.add(line.from, line.from, lineDecoration(folded ? null : line.number, flag, inside));
   }
   return builder.finish();
 }
@@ -57,7 +77,7 @@ const linkedLines = ViewPlugin.fromClass(
       this.decorations = build(view);
     }
     update(update: ViewUpdate): void {
-      const flagged = update.transactions.some((transaction) => transaction.effects.some((effect) => effect.is(setFlags)));
+      const flagged = update.transactions.some((transaction) => transaction.effects.some((effect) => effect.is(setFlags) || effect.is(setFolds)));
       if (flagged || update.docChanged || update.viewportChanged) this.decorations = build(update.view);
     }
   },
@@ -92,4 +112,4 @@ export function heatOf(text: StageText, cost: Cost | null, figure: Figure): Heat
   };
 }
 
-export const marks: Extension = [flagsField, linkedLines, margin];
+export const marks: Extension = [folding, flagsField, linkedLines, margin];

@@ -17,7 +17,6 @@ export interface Step {
 export class StepList {
   readonly root: HTMLElement;
   at = -1;
-  private count = 0;
   private readonly id = uid("step");
 
   constructor(
@@ -33,12 +32,17 @@ export class StepList {
   }
 
   fill(steps: readonly Step[]): void {
-    this.count = steps.length;
     keyed(this.root, steps.map((step, number) => ({ ...step, number })), ({ number }) => String(number), ({ number }) => this.row(number), (element: HTMLElement, { number, name, columns, title, share }) => {
       [String(number + 1), name, ...columns].forEach((value, i) => text(element.children[i]!, value));
       attr(element, "title", title);
       (element.children[4] as HTMLElement).style.width = `${100 * share}%`;
     });
+  }
+
+  /** Show only some steps. The selected step stays selected while it is hidden. */
+  filter(isShown: (number: number) => boolean): void {
+    [...this.root.children].forEach((row, number) => ((row as HTMLElement).hidden = !isShown(number)));
+    if (this.at >= 0) this.mark(this.at);
   }
 
   select(number: number): void {
@@ -52,7 +56,8 @@ export class StepList {
     this.at = number;
     for (const element of this.root.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
     const option = this.root.children[number] as HTMLElement;
-    attr(this.root, "aria-activedescendant", option.id);
+    attr(this.root, "aria-activedescendant", option.hidden ? null : option.id);
+    if (option.hidden) return;
     const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
     if (top < this.root.scrollTop) this.root.scrollTop = top;
     else if (bottom > this.root.scrollTop + this.root.clientHeight) this.root.scrollTop = bottom - this.root.clientHeight;
@@ -63,9 +68,13 @@ export class StepList {
   }
 
   private key(event: KeyboardEvent): void {
-    const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, PageDown: this.at + PAGE, PageUp: this.at - PAGE, Home: 0, End: this.count - 1 }[event.key];
+    const shown = [...this.root.children].flatMap((row, number) => ((row as HTMLElement).hidden ? [] : [number]));
+    const below = shown.findIndex((number) => number >= this.at);
+    const at = below < 0 ? shown.length : below;
+    const to = { ArrowDown: shown[at] === this.at ? at + 1 : at, ArrowUp: at - 1, PageDown: at + PAGE, PageUp: at - PAGE, Home: 0, End: shown.length - 1 }[event.key];
     if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    this.select(Math.max(0, Math.min(to, this.count - 1)));
+    const number = shown[Math.max(0, Math.min(to, shown.length - 1))];
+    if (number !== undefined) this.select(number);
     event.preventDefault();
     event.stopPropagation();
   }

@@ -329,6 +329,14 @@ export interface DiffHead {
   cut: boolean;
 }
 
+/** The answer to a search in all diffs; the data lists the number and the matching lines of each pass. */
+export interface PassMatches {
+  version: number;
+  text: string;
+  /** Number of matching lines; the data may have fewer. */
+  total: number;
+}
+
 export type Mark = "kept" | "new" | "changed" | "gone";
 
 /** An equation on one side of a transform; `others` are the related equations on the other side. */

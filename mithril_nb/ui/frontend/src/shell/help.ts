@@ -6,9 +6,9 @@ export type Keys = [string, [string, string][]][];
 
 /** Shortcuts shared by the workbench and the explorer. */
 export const SHARED_KEYS: Keys = [
-  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the linked line one stage up or down"]]],
+  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line; on a folded row: unfold"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the linked line one stage up or down"], ["z", "fold the block of the line, unfold a folded row"], ["Shift z", "fold all, unfold all"], ["b", "only the selected block, all blocks"], ["o", "outline: list the blocks"]]],
   ["Cost", [["↑ ↓", "previous, next block"], ["→ ←", "open, close its equations"], ["Enter", "select"], ["← →", "on the bar: previous, next choice"]]],
-  ["Passes, transforms", [["↑ ↓", "previous, next step"]]],
+  ["Passes, transforms", [["↑ ↓", "previous, next step"], ["Enter", "in the search of passes: next match"], ["Shift Enter", "previous match"]]],
 ];
 const KEYS: Keys = [
   ["Everywhere", [["?", "show this card"], ["F or /", "search blocks and stages"], ["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Space", "run, pause or resume (Train tab)"], ["Esc", "leave full screen; clear the selection"]]],

@@ -33,6 +33,7 @@ function focusNextPane({ store, panes }: KeyTargets, direction: 1 | -1): boolean
   store.revealStages();
   next.view.focus();
   next.walk(1);
+  if (here) panes.trace(here.stage, [next.stage]);
   return true;
 }
 

@@ -2,20 +2,25 @@
 
 import { EditorState, type StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
+import { costTexts, foldFigure } from "./fold-costs";
+import { setFolds } from "../code/folding";
+import { type CostText, foldLabel } from "../code/folds";
 import { colouredAs } from "../code/languages";
 import { setHeat, setStripes } from "../code/margin";
 import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "../code/marks";
 import { readOnly } from "../code/read-only";
 import type { Tip } from "../controls/tip";
 import { FIGURE_TITLES, formatFigure } from "../costs/figures";
-import { attr, h, svg } from "../dom/dom";
+import { attr, h } from "../dom/dom";
 import { percent } from "../dom/format";
 import type { Cost } from "../kernel/types";
 import { describe } from "../store/description";
-import type { Anchor, Links, StageText } from "../store/links";
+import { type Anchor, type Links, type StageText, lineage } from "../store/links";
 import type { Store } from "../store/store";
-
-const RULER = 1000;
+import { PaneBar } from "./pane-bar";
+import { PaneFolds } from "./pane-folds";
+import { Ruler } from "./ruler";
+import { type Box, merged } from "./traces";
 
 /** Move the caret by lines. The browser's own keys cannot reach lines that are not drawn. */
 function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
@@ -35,12 +40,16 @@ const FLAGS: Record<string, number> = { inferred: INFERRED, kernel: KERNEL };
 export class Pane {
   readonly root: HTMLElement;
   readonly view: EditorView;
+  readonly folds: PaneFolds;
   text: StageText | null = null;
-  private readonly ticksHover = svg("path", { class: "mnb-tick-hover" });
-  private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
+  private readonly bar: PaneBar;
+  private readonly ruler: Ruler;
   private readonly visibility: IntersectionObserver | null;
   private painted = "";
   private paintedCosts: Cost | null = null;
+  private hues = new Map<string, number>();
+  private costOf: CostText = () => "";
+  private costed: readonly unknown[] = [];
   private flags: LineFlags = new Uint8Array(0);
   private pressed: { x: number; y: number } | null = null;
 
@@ -58,7 +67,7 @@ export class Pane {
           colouredAs(this.store.languageOf(stage)),
           EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({
-            "aria-label": `${this.store.titleOf(stage)}, read only. Enter pins the line; [ and ] move between linked lines.`,
+            "aria-label": `${this.store.titleOf(stage)}, read only. Enter pins the line, or unfolds a folded one; z folds; o opens the outline; [ and ] move between linked lines.`,
             "aria-readonly": "true",
             tabindex: "0",
             "aria-multiline": "true",
@@ -69,10 +78,30 @@ export class Pane {
         ],
       }),
     });
-    const ruler = svg("svg", { class: "mnb-ruler", viewBox: `0 0 10 ${RULER}`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.ticksHover, this.ticksPinned);
-    ruler.addEventListener("click", (event) => this.jumpTo(event.offsetY / ruler.clientHeight));
-    this.root = h("div", { class: "mnb-pane-text" }, this.view.dom, ruler);
+    this.ruler = new Ruler((line) => this.scrollTo(line));
+    this.folds = new PaneFolds(this.view, () => {
+      this.bar.paint();
+      this.paintTicks();
+    });
+    this.bar = new PaneBar({
+      stage, title: store.titleOf(stage), folds: this.folds,
+      content: () => this.text,
+      firstLine: () => this.firstLine(),
+      hueOf: (block) => this.hueOf(block),
+      costOf: (block, role) => this.costOf(block, role),
+      selected: () => store.selection,
+      goTo: (line) => this.caretTo(line),
+      focus: () => this.view.focus(),
+    });
+    const text = h("div", { class: "mnb-pane-text" }, this.view.dom, this.ruler.root);
+    this.root = h("div", { class: "mnb-pane-body" }, this.bar.root, text);
     const content = this.view.contentDOM;
+    this.view.scrollDOM.addEventListener("scroll", this.bar.follow, { passive: true });
+    this.view.scrollDOM.querySelector(".mnb-margin")!.addEventListener("click", (event) => {
+      const line = this.lineAtEvent(event as MouseEvent);
+      const range = line === null ? null : this.folds.now.startsAt(line);
+      if (range) this.folds.toggle(range);
+    });
     // Use pointer events only. Mixed with mouse events, a leave can arrive after the next element's enter and clear its hover.
     content.addEventListener("pointermove", (event) => this.hover(event));
     content.addEventListener("pointerleave", () => {
@@ -85,7 +114,7 @@ export class Pane {
     this.visibility = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
       if (entry?.isIntersecting) this.view.requestMeasure();
     });
-    this.visibility?.observe(this.root);
+    this.visibility?.observe(text);
   }
 
   destroy(): void {
@@ -100,16 +129,46 @@ export class Pane {
     this.text = text;
     this.flags = new Uint8Array(text.lineCount + 1);
     this.painted = "";
+    this.costed = [];
     // One dispatch for text and stripes, because each dispatch causes a layout of the page.
-    const effects = [setFlags.of(this.flags), ...this.stripes()];
+    const effects = [setFlags.of(this.flags), ...this.stripes(), ...this.labels(), this.folds.take(text)];
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects });
     if (before) this.view.scrollDOM.scrollTop = kept;
     attr(this.root, "data-mnb-version", text.version);
+    this.bar.reset();
   }
 
+  /** Repaint stripes and costs. */
   paintStripes(): void {
-    const effects = this.stripes();
-    if (effects.length) this.view.dispatch({ effects });
+    const effects = [...this.stripes(), ...this.labels()];
+    if (effects.length === 0) return;
+    this.view.dispatch({ effects });
+    this.bar.paint();
+  }
+
+  /** Return the effect for the costs in folded rows; none if they are unchanged. */
+  private labels(): StateEffect<unknown>[] {
+    const { lineCosts, cost } = this.store;
+    const figure = foldFigure(lineCosts, cost.figure);
+    if (this.costed.length && this.costed[0] === lineCosts && this.costed[1] === figure) return [];
+    this.costed = [lineCosts, figure];
+    const costOf = (this.costOf = costTexts(lineCosts, figure));
+    return [setFolds.of({ labelOf: (range) => foldLabel(range, costOf) })];
+  }
+
+  /** Return the hue of a block: its own, or that of the group around it. */
+  private hueOf(block: string): number | null {
+    for (const path of lineage(block)) {
+      const hue = this.hues.get(path);
+      if (hue !== undefined) return hue;
+    }
+    return null;
+  }
+
+  /** Return the first line in sight. All rows have the same height; asking the editor would make it measure again. */
+  private firstLine(): number {
+    const { scrollDOM, defaultLineHeight, documentPadding } = this.view;
+    return this.folds.now.lineOf(1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)));
   }
 
   /** Return effects for the stripes, and for the line costs of Python; none if they are unchanged. */
@@ -121,6 +180,7 @@ export class Pane {
     const hues = new Map<string, number>();
     for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
     for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
+    this.hues = hues;
     const painted = `${this.text.version} ${[...hues].join()} ${isPython ? figure : ""}`;
     if (painted === this.painted && (!isPython || lineCosts === this.paintedCosts)) return [];
     this.painted = painted;
@@ -150,8 +210,12 @@ export class Pane {
     if (flags.length === this.flags.length && flags.every((flag, i) => flag === this.flags[i])) return;
     this.flags = flags;
     this.view.dispatch({ effects: setFlags.of(flags) });
-    this.ticksPinned.setAttribute("d", this.ticks(PINNED));
-    this.ticksHover.setAttribute("d", this.ticks(HOVER));
+    this.paintTicks();
+  }
+
+  /** Follow a new selection. */
+  followSelection(): void {
+    this.bar.followSelection();
   }
 
   /** Return the numbers of lines with a flag. */
@@ -164,13 +228,16 @@ export class Pane {
   }
 
   /**
-   * Scroll the nearest pinned line to the upper third, unless a pinned line is visible. Lines with a link preserved by
-   * the compiler come before inferred ones: parameters at the top of the text are rarely of interest.
+   * Scroll the nearest pinned line to the upper third, unless a pinned line is visible. Unfolded lines come before
+   * folded ones, and lines with a link preserved by the compiler before inferred ones: parameters at the top of the text
+   * are rarely of interest.
    */
   reveal(): void {
     const pinned = this.lines(PINNED);
-    const tagged = pinned.filter((line) => !(this.flags[line]! & INFERRED));
-    const lines = tagged.length ? tagged : pinned;
+    const folds = this.folds.now;
+    const open = pinned.filter((line) => !folds.hiddenAt(line));
+    const tagged = (open.length ? open : pinned).filter((line) => !(this.flags[line]! & INFERRED));
+    const lines = tagged.length ? tagged : open.length ? open : pinned;
     if (lines.length === 0) return;
     const { scrollDOM } = this.view;
     const top = scrollDOM.scrollTop;
@@ -198,9 +265,16 @@ export class Pane {
     scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
   }
 
-  /** Move the caret to the next (1) or previous (-1) linked line. */
+  /** Return the pinned rows in sight, in window coordinates. */
+  pinnedBoxes(): Box[] {
+    const rows = [...this.view.contentDOM.querySelectorAll(".mnb-pinned")];
+    return merged(rows.map((row) => row.getBoundingClientRect()), this.view.scrollDOM.getBoundingClientRect());
+  }
+
+  /** Move the caret to the next (1) or previous (-1) linked line, or to the row of a folded part with such lines. */
   walk(direction: 1 | -1): void {
-    const lines = this.lines(PINNED);
+    const folds = this.folds.now;
+    const lines = [...new Set(this.lines(PINNED).map((line) => folds.hiddenAt(line)?.from ?? line))];
     if (lines.length === 0) return;
     const here = this.view.state.doc.lineAt(this.view.state.selection.main.head).number;
     const ahead = direction > 0 ? lines.find((line) => line > here) : lines.findLast((line) => line < here);
@@ -209,29 +283,15 @@ export class Pane {
     this.scrollTo(line);
   }
 
+  /** Move the caret to a line, unfolded. */
   caretTo(line: number): void {
+    this.folds.reveal(line);
     this.view.dispatch({ selection: { anchor: this.view.state.doc.line(Math.max(1, Math.min(line, this.view.state.doc.lines))).from } });
     this.scrollTo(line);
   }
 
-  private ticks(bit: number): string {
-    const count = Math.max(1, this.text?.lineCount ?? 1);
-    let d = "";
-    let last = -1;
-    for (const line of this.lines(bit)) {
-      const y = Math.round(((line - 1) / count) * RULER);
-      if (y === last) continue;
-      last = y;
-      d += `M0 ${y}h10v${Math.max(3, Math.ceil(RULER / count))}h-10z`;
-    }
-    return d;
-  }
-
-  private jumpTo(fraction: number): void {
-    const target = fraction * (this.text?.lineCount ?? 1);
-    const lines = this.lines(PINNED);
-    const nearest = lines.reduce((best, line) => (Math.abs(line - target) < Math.abs(best - target) ? line : best), lines[0] ?? Math.round(target));
-    this.scrollTo(nearest);
+  private paintTicks(): void {
+    this.ruler.paint(this.folds.now, this.text?.lineCount ?? 1, this.lines(HOVER), this.lines(PINNED));
   }
 
   private lineAtEvent(event: MouseEvent): number | null {
@@ -241,6 +301,8 @@ export class Pane {
   }
 
   private anchorAt(line: number | null): Anchor | null {
+    const folded = line === null ? null : this.folds.now.hiddenAt(line);
+    if (folded) return folded.block ? { kind: "block", path: folded.block } : null;
     const instruction = line === null ? null : this.text?.at(line);
     return this.text && instruction ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index } : null;
   }
@@ -258,8 +320,13 @@ export class Pane {
     const moved = this.pressed && Math.hypot(event.clientX - this.pressed.x, event.clientY - this.pressed.y) > 4;
     // A drag selects text to copy; it is not a click.
     if (moved) return;
-    const anchor = this.anchorAt(this.lineAtEvent(event));
     this.tip.hide();
+    const label = (event.target as Element).closest<HTMLElement>(".mnb-fold");
+    if (label) {
+      this.folds.unfold(Number(label.dataset["mnbFold"]), label.dataset["mnbSpan"]);
+      return;
+    }
+    const anchor = this.anchorAt(this.lineAtEvent(event));
     if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
     else if (!event.shiftKey) this.store.pin([], false, this.stage);
   }
@@ -267,8 +334,15 @@ export class Pane {
   private key(event: KeyboardEvent, view: EditorView): boolean {
     if (event.altKey) return false;
     const command = event.ctrlKey || event.metaKey;
-    if (event.key === "Enter" && !command) {
-      const anchor = this.anchorAt(view.state.doc.lineAt(view.state.selection.main.head).number);
+    const line = view.state.doc.lineAt(view.state.selection.main.head).number;
+    const letter = command ? "" : event.key.toLowerCase();
+    if (letter === "z" && event.shiftKey) this.folds.toggleAll();
+    else if (letter === "z") this.folds.toggleAt(line);
+    else if (letter === "o") this.bar.openOutline();
+    else if (letter === "b") this.bar.toggleOnly();
+    else if (event.key === "Enter" && !command && this.folds.now.hiddenAt(line)) this.folds.toggleAt(line);
+    else if (event.key === "Enter" && !command) {
+      const anchor = this.anchorAt(line);
       if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
     } else if (!event.shiftKey && (command ? ["Home", "End"] : ["ArrowUp", "ArrowDown", "PageUp", "PageDown"]).includes(event.key)) moveCaret(view, event);
     else return false;
@@ -277,7 +351,7 @@ export class Pane {
   }
 
   /** Format the cost of a line of Python, and its share of the program. */
-  private costOf(source: string): string[] {
+  private lineCost(source: string): string[] {
     const { lineCosts, cost } = this.store;
     if (!lineCosts?.lines) return [];
     const figure = figureOfLines(lineCosts, cost.figure);
@@ -287,8 +361,10 @@ export class Pane {
 
   /** Return the tooltip of a line, with the costs of a line of Python. */
   private describe(line: number): string[] | null {
+    const folded = this.folds.now.hiddenAt(line);
+    if (folded) return [foldLabel(folded, this.costOf), `Lines ${folded.from.toLocaleString("en-US")} to ${folded.to.toLocaleString("en-US")}, folded`];
     const instruction = this.text?.at(line);
     if (!this.text || !instruction) return null;
-    return describe(this.text, instruction, this.stage === "python" ? this.costOf(instruction.source[0] ?? "") : []);
+    return describe(this.text, instruction, this.stage === "python" ? this.lineCost(instruction.source[0] ?? "") : []);
   }
 }

@@ -13,6 +13,7 @@ import { decodeStage, errorOf, attempt } from "../kernel/messages";
 import { StageText } from "../store/links";
 import type { Store } from "../store/store";
 import { Pane } from "./pane";
+import { Traces } from "./traces";
 
 interface Slot {
   pane: Pane;
@@ -41,6 +42,7 @@ export class Panes {
   readonly root: HTMLElement;
   private readonly row = h("div", { class: "mnb-panes-row" });
   private readonly toggles = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stages shown" });
+  private readonly traces = new Traces();
   private direction: "x" | "y" = "x";
   private readonly slots = new Map<string, Slot>();
   private readonly requested = new Set<string>();
@@ -60,10 +62,11 @@ export class Panes {
       { class: "mnb-panes", "aria-label": "Stages", tabindex: -1 },
       h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
       this.row,
+      this.traces.root,
     );
     this.destroy = together(
       store.on("snapshot", () => this.update()),
-      store.on("cost", () => this.slots.get("python")?.pane.paintStripes()),
+      store.on("cost", () => this.slots.forEach(({ pane }) => pane.paintStripes())),
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
@@ -82,6 +85,15 @@ export class Panes {
   focused(): Pane | null {
     for (const { pane } of this.slots.values()) if (pane.root.contains((pane.root.getRootNode() as Document | ShadowRoot).activeElement)) return pane;
     return null;
+  }
+
+  /** Show for a moment where the pinned lines of one pane are in others; by default in all others. */
+  trace(from: string, to: readonly string[] = this.shown.filter((stage) => stage !== from)): void {
+    // The second frame starts after the highlighted lines are drawn. Reading their places must not delay it.
+    requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => {
+      const source = this.pane(from)?.pinnedBoxes() ?? [];
+      for (const stage of to) this.traces.show(source, this.pane(stage)?.pinnedBoxes() ?? []);
+    })));
   }
 
   pane(stage: string): Pane | null {
@@ -332,7 +344,9 @@ export class Panes {
     }
     if (this.pinsSeen === store.pins) return;
     this.pinsSeen = store.pins;
+    for (const { pane } of this.slots.values()) pane.followSelection();
     for (const [stage, slot] of this.slots) if (store.panes.includes(stage) && store.pinnedIn !== stage) slot.pane.reveal();
+    if (store.pinnedIn !== null && store.pins.length) this.trace(store.pinnedIn);
   }
 
   private pinsSeen: unknown = null;

@@ -1,45 +1,17 @@
 /** The Passes tab: the changes of each XLA pass in order, and the history of the pinned instruction. */
 
-import { EditorState, RangeSetBuilder } from "@codemirror/state";
-import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
-import { readOnly } from "../code/read-only";
-import { visibleLines } from "../code/visible-lines";
+import { Radios } from "../controls/choice";
 import { StepList } from "../controls/step-list";
 import { together } from "../dom/calls";
 import { Clock } from "../dom/clock";
 import { attr, h, text } from "../dom/dom";
 import { decodeJson, attempt } from "../kernel/messages";
-import type { DiffHead, InstructionHistory, PassRow, PassesInfo } from "../kernel/types";
+import type { DiffHead, InstructionHistory, PassMatches, PassRow, PassesInfo } from "../kernel/types";
 import type { Store } from "../store/store";
+import { DiffView } from "./diff-view";
+import { PassSearch } from "./pass-search";
 
-const LOOKS: Record<string, Decoration> = {
-  "+": Decoration.line({ class: "mnb-diff-added" }),
-  "-": Decoration.line({ class: "mnb-diff-removed" }),
-  "@": Decoration.line({ class: "mnb-diff-title" }),
-};
 const TRACED = new Set(["jaxpr", "stablehlo", "hlo_before", "hlo"]);
-
-/** Colours the visible lines. */
-const signs = ViewPlugin.fromClass(
-  class {
-    decorations: DecorationSet;
-    constructor(view: EditorView) {
-      this.decorations = this.build(view);
-    }
-    update(update: ViewUpdate): void {
-      if (update.docChanged || update.viewportChanged) this.decorations = this.build(update.view);
-    }
-    build(view: EditorView): DecorationSet {
-      const builder = new RangeSetBuilder<Decoration>();
-      for (const line of visibleLines(view)) {
-        const look = LOOKS[line.text[0] ?? ""];
-        if (look) builder.add(line.from, line.from, look);
-      }
-      return builder.finish();
-    }
-  },
-  { decorations: (plugin) => plugin.decorations },
-);
 
 export class PassesTab {
   readonly root: HTMLElement;
@@ -52,7 +24,11 @@ export class PassesTab {
   private readonly problem = h("p", { class: "mnb-hint", role: "status", hidden: true });
   private readonly diff: HTMLElement;
   private readonly body: HTMLElement;
-  private readonly view: EditorView;
+  private readonly view = new DiffView();
+  private readonly search: PassSearch;
+  private readonly arrangement: Radios<"unified" | "beside">;
+  private readonly changedOnly: HTMLButtonElement;
+  private readonly tools: HTMLElement;
   private readonly clock: Clock;
   private rows: PassRow[] = [];
   /** Design version of the rows. */
@@ -64,15 +40,21 @@ export class PassesTab {
   readonly destroy: () => void;
 
   constructor(private readonly store: Store) {
-    this.view = new EditorView({
-      state: EditorState.create({
-        extensions: [readOnly, signs, EditorView.contentAttributes.of({ "aria-label": "Changes of the pass, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
-      }),
-    });
     this.compile = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.compile", onclick: () => store.command("request_passes") }, "Compile and read the passes");
-    this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
+    this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, this.view.root);
+    this.search = new PassSearch(store, () => this.version, () => this.fill(), (number) => this.goTo(number));
+    this.arrangement = new Radios("Diff", "diff", [{ value: "unified", title: "Unified" }, { value: "beside", title: "Side by side" }], (value) => {
+      store.memory.set("diff", value);
+      this.arrange();
+    });
+    this.changedOnly = h("button", { type: "button", class: "mnb-toggle", title: "Hide passes that changed only names or the order of instructions", "data-mnb-action": "passes.changed", onclick: () => {
+      store.memory.set("changed passes", !this.isChangedOnly);
+      this.fill();
+    } }, "Changed only");
+    this.tools = h("div", { class: "mnb-pass-tools" }, this.search.root, h("span", { class: "mnb-grow" }), this.changedOnly, this.arrangement.root);
     this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
-    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.history, this.body);
+    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.compile, this.tools, this.history, this.body);
+    this.arrange();
     this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Loading the passes" : "Compiling and reading the passes"}: ${elapsed}`));
     this.destroy = together(
       store.on("snapshot", () => this.update()),
@@ -81,8 +63,10 @@ export class PassesTab {
       store.kernel.watch(() => this.update()),
       store.kernel.on("passes", (message, buffers) => (this.listed = attempt(() => this.receive(message, buffers[0]), (why) => this.fail(why)))),
       store.kernel.on("diff", (message: DiffHead, buffers) => void attempt(() => this.receiveDiff(message, buffers[0]), (why) => this.failDiff(message, why))),
+      store.kernel.on("pass_matches", (message: PassMatches, buffers) => void attempt(() => this.search.receive(message, buffers[0]), (why) => this.search.fail(why))),
       store.kernel.on("instruction_history", (message: InstructionHistory) => this.receiveHistory(message)),
       () => this.clock.stop(),
+      () => this.search.destroy(),
       () => this.view.destroy(),
     );
     this.update();
@@ -102,6 +86,7 @@ export class PassesTab {
     // Passes are not saved with the notebook; the kernel sends them again to a reloaded page.
     const isFetched = state !== "ready" || this.version === version || this.failure !== null;
     this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed" || this.failure !== null;
+    this.tools.hidden = this.body.hidden;
     this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0 && this.failure === null;
     this.compile.hidden = state !== "empty" && state !== "stale" && state !== "failed";
     this.clock.run(!isLost && (state === "loading" || !isFetched));
@@ -132,24 +117,52 @@ export class PassesTab {
     this.failure = null;
     const isNew = version !== this.version;
     this.version = version;
-    const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
-    this.list.fill(this.rows.map((row) => {
-      const [, name, pipeline, added, removed, rewritten] = row;
-      const size = sizeOf(row);
-      return {
-        name,
-        columns: [pipeline, size === null ? "" : `+${added} −${removed} ~${rewritten}`],
-        title: size === null ? pipeline : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
-        // Logarithmic, so that one change and a thousand changes are both visible.
-        share: size ? Math.log1p(size) / most : 0,
-      };
-    }));
+    this.fill();
     this.update();
     this.store.emit("passes");
     if (isNew && this.rows.length) {
       performance.mark("mnb:diff:start");
       this.list.mark(number);
+      this.search.repeat();
     }
+  }
+
+  private get isChangedOnly(): boolean {
+    return this.store.memory.get("changed passes", false);
+  }
+
+  private arrange(): void {
+    const value = this.store.memory.get<string>("diff", "unified") === "beside" ? "beside" : "unified";
+    this.arrangement.show(value);
+    this.view.arrange(value === "beside");
+  }
+
+  /** Fill the list with the passes, or with those that match the search. */
+  private fill(): void {
+    const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
+    this.list.fill(this.rows.map((row, number) => {
+      const [, name, pipeline, added, removed, rewritten] = row;
+      const size = sizeOf(row);
+      const matches = this.search.matches(number);
+      return {
+        name,
+        columns: [pipeline, matches !== null ? `${matches} ${matches === 1 ? "match" : "matches"}` : size === null ? "" : `+${added} −${removed} ~${rewritten}`],
+        title: size === null ? pipeline : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
+        // Logarithmic, so that one change and a thousand changes are both visible.
+        share: size ? Math.log1p(size) / most : 0,
+      };
+    }));
+    const { isChangedOnly } = this;
+    attr(this.changedOnly, "aria-pressed", String(isChangedOnly));
+    // A pass that is not counted yet may have changes.
+    this.list.filter((number) => this.search.matches(number) !== 0 && !(isChangedOnly && sizeOf(this.rows[number]!) === 0));
+    this.view.find(this.search.query, this.search.lineIn(this.list.at));
+  }
+
+  /** Show the current match of the search, which is in pass `number`. */
+  private goTo(number: number): void {
+    if (number === this.list.at) this.view.find(this.search.query, this.search.lineIn(number));
+    else this.list.select(number);
   }
 
   private fail(why: string): void {
@@ -158,6 +171,7 @@ export class PassesTab {
   }
 
   private request(number: number): void {
+    this.search.enter(number);
     performance.mark("mnb:diff:start");
     this.store.kernel.latest("diff", "request_diff", { number });
   }
@@ -184,8 +198,8 @@ export class PassesTab {
     text(this.problem, why ?? "");
     this.problem.hidden = why === null;
     attr(this.diff, "data-mnb-state", why === null ? "ready" : "failed");
-    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
-    this.view.scrollDOM.scrollTop = 0;
+    this.view.take(diff);
+    this.view.find(this.search.query, this.search.lineIn(number));
   }
 
   /** Request the history of the pinned instruction once, if the passes are loaded. */

@@ -1,0 +1,53 @@
+/** The cost of a block in a folded row, in the numbers of the cost table. */
+
+import { FIGURE_TITLES, atLeast, formatFigure, shareOf, totalOf } from "../costs/figures";
+import { percent, si } from "../dom/format";
+import type { Cost, CostRow, Figure, Role } from "../kernel/types";
+import type { CostText } from "../code/folds";
+
+/** Return the figure if the costs have it for blocks and roles, else FLOPs. */
+export function foldFigure(cost: Cost | null, figure: Figure): Figure {
+  const { total } = cost ?? {};
+  const hasFigure = (one: Figure): boolean => total?.[one] != null || total?.formulas?.[one] !== undefined;
+  if (figure !== "params" && hasFigure(figure)) return figure;
+  return hasFigure("flops") || !hasFigure("time_s") ? "flops" : "time_s";
+}
+
+/** Return a function that formats the cost of a block, inner blocks included, in one role. */
+export function costTexts(cost: Cost | null, figure: Figure): CostText {
+  const known = new Map<string, string>();
+  return (block, role) => {
+    const key = `${block}\n${role}`;
+    let text = known.get(key);
+    if (text === undefined) known.set(key, (text = cost ? textOf(cost, figure, block, role) : ""));
+    return text;
+  };
+}
+
+function textOf(cost: Cost, figure: Figure, block: string, role: Role | null): string {
+  const rows = cost.rows.filter((row) => row.block === block || row.block.startsWith(`${block}/`));
+  if (rows.length === 0) return "";
+  const unknown = rows.reduce((sum, row) => sum + (row.unknown?.[figure] ?? 0), 0);
+  const values = rows.map((row) => valueOf(row, figure, role));
+  // A sum without known parts is unknown, not 0.
+  const value = values.every((one) => one === null) || (unknown && !values.some(Boolean)) ? null : values.reduce<number>((sum, one) => sum + (one ?? 0), 0);
+  if (value === null) return formulaOf(rows, figure, block) ?? "cost unknown";
+  const sum = { ...cost.total, [figure]: value, unknown: { [figure]: unknown } } as CostRow;
+  const [share, bound] = shareOf(sum, cost.total, figure);
+  return `${atLeast(sum, figure, value)}${value === 0 ? si(0, FIGURE_TITLES[figure][1]) : formatFigure(figure, value)}${share === null ? "" : `, ${bound}${percent(share)}`}`;
+}
+
+function valueOf(row: CostRow, figure: Figure, role: Role | null): number | null {
+  const { roles } = row;
+  if (role === null || !roles || Object.keys(roles).length === 0 || row[figure] === null) return row[figure];
+  // Figures of 0 are left out.
+  return roles[role]?.[figure] ?? 0;
+}
+
+/** Return the formula of a cost that depends on symbolic sizes; "" if only a part of it belongs to the role. */
+function formulaOf(rows: readonly CostRow[], figure: Figure, block: string): string | null {
+  const row = rows.find((one) => one.block === block);
+  const formula = row && totalOf(row).formulas?.[figure];
+  if (!formula) return null;
+  return Object.keys(row.roles ?? {}).length > 1 ? "" : `${formula[0]} ${FIGURE_TITLES[figure][1]}`.trimEnd();
+}

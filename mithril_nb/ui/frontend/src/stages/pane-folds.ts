@@ -1,0 +1,103 @@
+/** Folds and unfolds the parts of a code pane, or everything outside of the selected blocks. */
+
+import type { StateEffect } from "@codemirror/state";
+import type { EditorView } from "@codemirror/view";
+import { type FoldRange, foldRanges, rangesOutside } from "../code/fold-ranges";
+import { foldsOf, setFolds } from "../code/folding";
+import { Folds } from "../code/folds";
+import type { StageText } from "../store/links";
+
+export class PaneFolds {
+  /** The blocks shown alone; empty to show all. */
+  only: readonly string[] = [];
+  private text: StageText | null = null;
+  /** The folded parts while all blocks are shown. */
+  private all = Folds.NONE;
+
+  constructor(
+    private readonly view: EditorView,
+    private readonly changed: () => void,
+  ) {}
+
+  /** The folded parts that the pane shows. */
+  get now(): Folds {
+    return foldsOf(this.view.state);
+  }
+
+  /** Take a new text, and return the effect that folds it. */
+  take(text: StageText): StateEffect<unknown> {
+    this.text = text;
+    this.all = this.all.carriedTo(foldRanges(text));
+    return setFolds.of({ folds: this.shown() });
+  }
+
+  toggle(range: FoldRange): void {
+    this.apply(this.now.toggle(range));
+  }
+
+  /** Unfold the part whose label is in a line: the part that hides the line, or the part that starts at a character. */
+  unfold(line: number, character: string | undefined): void {
+    const { now } = this;
+    const range = character === undefined ? now.hiddenAt(line) : now.spans.find(({ from, span }) => from === line && String(span![0]) === character);
+    if (range) this.toggle(range);
+  }
+
+  /** Fold the innermost unfolded part around a line, or unfold the folded one. */
+  toggleAt(line: number): void {
+    const { now } = this;
+    const range = now.hiddenAt(line) ?? now.around(line).find((one) => !now.folded.has(one)) ?? now.startsAt(line);
+    if (range) this.toggle(range);
+  }
+
+  foldAll(): void {
+    this.apply(this.now.foldAll());
+  }
+
+  unfoldAll(): void {
+    this.apply(this.now.unfoldAll());
+  }
+
+  /** Unfold everything if all parts are folded; else fold all. */
+  toggleAll(): void {
+    if (this.now.isAllFolded) this.unfoldAll();
+    else this.foldAll();
+  }
+
+  /** Unfold the parts that hide a line. */
+  reveal(line: number): void {
+    const { now } = this;
+    const shown = now.show(line);
+    if (shown !== now) this.apply(shown);
+  }
+
+  /** Show only the lines of some blocks; all lines without blocks. */
+  showOnly(blocks: readonly string[]): void {
+    if (blocks.join("\n") === this.only.join("\n")) return;
+    this.only = blocks;
+    this.set(this.shown());
+  }
+
+  private shown(): Folds {
+    if (!this.only.length || !this.text) return this.all;
+    const spans = this.all.ranges.filter(({ span }) => span);
+    const ranges = [...rangesOutside(this.text, this.only), ...spans].sort((a, b) => a.from - b.from || Number(!!a.span) - Number(!!b.span));
+    return new Folds(ranges, new Set(ranges));
+  }
+
+  private apply(folds: Folds): void {
+    if (!this.only.length) this.all = folds;
+    this.set(folds);
+  }
+
+  /** Fold without moving the first visible line, and keep the caret on a visible row. */
+  private set(folds: Folds): void {
+    const { view } = this;
+    const { scrollDOM, state } = view;
+    const first = view.lineBlockAtHeight(scrollDOM.scrollTop - view.documentPadding.top);
+    const shift = first.top - scrollDOM.scrollTop;
+    const hidden = folds.hiddenAt(state.doc.lineAt(state.selection.main.head).number);
+    view.dispatch({ effects: setFolds.of({ folds }), ...(hidden ? { selection: { anchor: state.doc.line(hidden.from).from } } : {}) });
+    scrollDOM.scrollTop = view.lineBlockAt(first.from).top - shift;
+    this.changed();
+  }
+}
