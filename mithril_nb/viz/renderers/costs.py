@@ -11,7 +11,7 @@ from mithril_nb.analysis.retraces.recorder import FunctionReport, WatchReport
 from mithril_nb.analysis.retraces.watching import Watch, Watched
 from mithril_nb.analysis.whatif.change import Change
 from mithril_nb.analysis.whatif.sweeps import Sweep
-from mithril_nb.cost.comparison import Comparison
+from mithril_nb.cost.comparison import CostComparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.difference import Difference
@@ -68,14 +68,14 @@ def _by_line(found: ByLine) -> Bundle:
     return {"text/plain": lines_text(data), "text/html": lines_html(data)}
 
 
-@renderer(Comparison)
-def _comparison(found: Comparison) -> Bundle:
+@renderer(CostComparison)
+def _comparison(found: CostComparison) -> Bundle:
     tables = tuple(Numbers(title, rows) for title, rows in found.tables.items())
     return drawing_bundle(Drawing(found.beside().svg, str(found), tables, found.notes))
 
 
-@renderer(Comparison, kind="beside")
-def _beside(found: Comparison, field: str, width: int) -> Drawing:
+@renderer(CostComparison, kind="beside")
+def _beside(found: CostComparison, field: str, width: int) -> Drawing:
     return beside(pair_of(found.to_dict(), field), width)
 
 
