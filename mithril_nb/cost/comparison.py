@@ -127,7 +127,7 @@ class CostComparison(Shown):
         """The comparison as tables of text: rows by title of the table; the first row has the column titles."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
-        table = [head, *((path, *_cells(change)) for path, change in rows)]
+        table = [head, *((path, *change_cells(change)) for path, change in rows)]
         if self.total.communicates:
             sent = [("wire bytes before", "after", "change"), *(_sent(change) for _, change in rows)]
             table = [(*row, *more) for row, more in zip(table, sent, strict=True)]
@@ -246,7 +246,8 @@ def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
     )
 
 
-def _cells(change: Change) -> tuple[str, ...]:
+def change_cells(change: Change) -> tuple[str, ...]:
+    """Return FLOPs before, after and their change, then bytes, as text; an unknown change reads "unknown"."""
     before, after, delta = change.before, change.after, change.delta
     return (
         format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), format_change(delta.flops),

@@ -23,9 +23,9 @@ from mithril_nb.analysis.compare.sides import Side, side_of
 from mithril_nb.analysis.compare.stages import StageComparison, compare_stages
 from mithril_nb.cost.comparison import CostComparison, compared
 from mithril_nb.display import Shown, draw, finite
-from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, listed, nearest
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
 from mithril_nb.stages.records import Instruction
-from mithril_nb.stages.stage_kinds import has_machine_code, needs_compile
+from mithril_nb.stages.stage_kinds import has_machine_code
 
 _FIRST = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 """Stages whose instructions identify the blocks, the best first."""
@@ -68,8 +68,10 @@ class Comparison(Shown):
 
     @property
     def quick_stages(self) -> tuple[str, ...]:
-        """The stages that need no compiler."""
-        return tuple(name for name in self.stages if not needs_compile([name]))
+        """The stages of both sides that need no compiler or are computed already, without machine code."""
+        sides = self.before, self.after
+        quick = [name for name in self.stages if all(side.is_quick(name) for side in sides)]
+        return tuple(name for name in quick if not has_machine_code([name]))
 
     @cached_property
     def has_models(self) -> bool:
@@ -138,12 +140,12 @@ class Comparison(Shown):
         if self.cost is not None:
             return ""
         if not self.before.names or not self.after.names:
-            return "costs need the shapes of the inputs"
+            return "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
         return "the two programs have no way of counting in common"
 
     @property
     def is_same(self) -> bool:
-        """True if blocks, connections and the stages that need no compiler are equal."""
+        """True if blocks, connections and `quick_stages` are equal; Python and its line numbers do not count."""
         is_equal = not self.blocks and self.connections == Connections()
         return is_equal and all(self.stage(name).is_same for name in self.quick_stages if name not in ("python", "graph"))
 

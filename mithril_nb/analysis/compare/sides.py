@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,13 @@ from mithril_nb.compilation import PhysicalModel, graph_of
 from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.symbolic import SymbolicProgram
-from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.saved import SavedInspection, is_saved_inspection, read_json, saved_inspection
 from mithril_nb.models import Model, load
-from mithril_nb.stages.program_stages import known_equations
-from mithril_nb.stages.records import Equation, Stage
+from mithril_nb.stages.records import Stage
+from mithril_nb.stages.stage_kinds import needs_compile
 from mithril_nb.targets import inspect
 
 NEEDS = "a model, an inspection, a stage, the path of a saved file, or anything that ml.inspect accepts"
@@ -46,7 +45,11 @@ class Side:
     sources: tuple[str, ...] = ()
     _stage: Callable[[str], Stage] = field(default=lambda name: Stage(name, ""), repr=False, compare=False)
     _cost: Callable[[str], Cost] | None = field(default=None, repr=False, compare=False)
-    _equations: Callable[[], tuple[Equation, ...]] = field(default=lambda: (), repr=False, compare=False)
+    _is_quick: Callable[[str], bool] = field(default=lambda name: True, repr=False, compare=False)
+
+    def is_quick(self, name: str) -> bool:
+        """Return whether a stage needs no compilation, or is computed already."""
+        return self._is_quick(name)
 
     def stage(self, name: str) -> Stage:
         """Return a stage; it is computed on first use."""
@@ -60,14 +63,6 @@ class Side:
         """
         assert self._cost is not None
         return self._cost(source)
-
-    @cached_property
-    def equations(self) -> Mapping[str, Equation]:
-        """Its equations by id; empty if it has no jaxpr."""
-        try:
-            return {one.id: one for one in self._equations()}
-        except StageUnavailableError:
-            return {}  # its stages state the reason
 
     def to_dict(self) -> dict[str, Any]:
         """Return name, version of JAX and names of the stages."""
@@ -88,7 +83,7 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Si
     """
     has_call = bool(args or options)
     if isinstance(value, str | os.PathLike) and str(value).lower().endswith(".json"):
-        value = _read(Path(value))
+        return replace(side_of(_read(Path(value)), args, options), name=Path(value).name)
     if isinstance(value, Inspection | SavedInspection | Stage):
         if has_call:
             given = ", ".join([f"{len(args)} arguments"] * bool(args) + [f"{name}=" for name in options])
@@ -104,7 +99,7 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Si
         if not (has_call or isinstance(value, PhysicalModel)):
             return Side(name, graph=graph)
         made = _side_of_program(inspect(value, *args, **options))
-        return Side(name, made.jax, graph, made.names, made.sources, made._stage, made._cost, made._equations)
+        return replace(made, name=name, graph=graph)
     if value is None or isinstance(value, bool | int | float | list | tuple | dict | set):
         raise UnknownOptionError(
             f"cannot compare {short_repr(value)}.",
@@ -137,7 +132,6 @@ def _side_of_program(value: Inspection | SavedInspection | Stage) -> Side:
             sources=SOURCES[:1] if value.equations else (),
             _stage=value.stages.__getitem__,
             _cost=lambda _: of_equations(program.costs(), program),
-            _equations=lambda: value.equations,
         )
     return Side(
         value.name,
@@ -146,5 +140,5 @@ def _side_of_program(value: Inspection | SavedInspection | Stage) -> Side:
         sources=SOURCES if value.given is None else value.given.sources,
         _stage=value.stage,
         _cost=value.cost,
-        _equations=lambda: known_equations(value),
+        _is_quick=lambda name: not needs_compile([name]) or value.has_stage(name),
     )

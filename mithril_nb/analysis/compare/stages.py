@@ -276,8 +276,8 @@ def _pairs(
 
 
 def _text_key(key: Key, line: Line) -> Hashable:
-    """Return a key that ignores the blocks of a line, unless one of them has no counterpart."""
-    return (line.text, "text") if key.is_matched else None
+    """Return a key that ignores the blocks of a line, except that a new block does not match a kept one."""
+    return line.text, key.is_matched
 
 
 def _head(line: Line) -> Hashable:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from mithril_nb.analysis.compare import Comparison, StageComparison
 from mithril_nb.analysis.measure import machines
 from mithril_nb.analysis.measure.profiles import Profile
 from mithril_nb.analysis.retraces.recorder import FunctionReport, WatchReport
@@ -29,6 +30,7 @@ from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.tables.lines import lines_html, lines_text
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
+from mithril_nb.viz.pages.comparison import comparison_html, comparison_page, comparison_text
 from mithril_nb.viz.pages.retraces import retraces_html, retraces_text
 from mithril_nb.viz.renderers.graphs import drawing_bundle
 
@@ -97,6 +99,19 @@ def _change(found: Change) -> Bundle:
 @renderer(Sweep)
 def _sweep(found: Sweep) -> Bundle:
     return drawing_bundle(sweep(found.to_dict()))
+
+
+@renderer(Comparison)
+def _compared(found: Comparison) -> Bundle:
+    return {"text/plain": comparison_text(found), "text/html": comparison_html(found)}
+
+
+@renderer(StageComparison)
+def _stage_compared(found: StageComparison) -> Bundle:
+    return {"text/plain": "\n".join(found.diff_lines()) or found.summary}
+
+
+renderer(Comparison, kind="page")(comparison_page)
 
 
 @renderer(Profile)
