@@ -1,4 +1,4 @@
-"""The command line: `lab`, `show`, `report` and `compare` print or write the contents of the workbench; `launch` trains."""
+"""The command line: `lab`, `show`, `report` and `compare` print or write the workbench's contents; `launch` trains."""
 
 from __future__ import annotations
 

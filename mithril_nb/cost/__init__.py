@@ -13,8 +13,8 @@ from mithril_nb.cost.totals import MultiplyAdds
 from mithril_nb.renamed import renamed_names
 
 __all__ = [
-    "SOURCES", "Change", "Cost", "CostComparison", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",
-    "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
+    "SOURCES", "Change", "Cost", "CostComparison", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures",
+    "Fusion", "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
     "costs_so_far", "memory_of", "multiply_adds", "xla_figures", "xla_memory",
 ]  # fmt: skip
 

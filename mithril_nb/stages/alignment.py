@@ -14,8 +14,8 @@ _SMALL = 1 << 16
 def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
     """Return the positions of equal items on both sides, in ascending order.
 
-    Items that are unique on both sides anchor the alignment; the gaps between anchors are aligned in turn. The result is
-    the longest common subsequence where all items are unique, and close to it elsewhere.
+    Items that are unique on both sides anchor the alignment; the gaps between anchors are aligned in turn. The result
+    is the longest common subsequence where all items are unique, and close to it elsewhere.
 
     Args:
         left: One sequence.
@@ -63,9 +63,7 @@ def _anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window
     return _in_order(pairs) if pairs else None
 
 
-def _without_anchors(
-    left: Sequence[Hashable], right: Sequence[Hashable], window: Window
-) -> list[tuple[int, int]]:
+def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]]:
     """Align a window in which every common item is repeated."""
     start, end, low, high = window
     if (end - start) * (high - low) <= _SMALL:

@@ -101,7 +101,9 @@ def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
     found = {f"name of {end.port}": label for label, end in graph.labels if end.node == name != ""}
     for end, note in graph.notes:
         if end.node == name:
-            found |= {f"{end.port} {part}": str(value) for part, value in vars(note).items() if value not in (None, False)}
+            found |= {
+                f"{end.port} {part}": str(value) for part, value in vars(note).items() if value not in (None, False)
+            }
     return found
 
 
@@ -215,7 +217,7 @@ def _match_moved(
     """Match blocks without a counterpart that have the same structure anywhere, outer blocks first."""
     taken = set(found.values())
     free: dict[Hashable, list[str]] = {}
-    for path in reversed(after):
+    for path in reversed([*after]):
         if path not in taken:
             free.setdefault(after[path].structure, []).append(path)
     for path in before:
@@ -273,9 +275,7 @@ def changes_of_blocks(
     return tuple(ordered)
 
 
-def _place(
-    path: str, before: Blocks, matches: Mapping[str, str], after: Blocks, ordered: Sequence[BlockChange]
-) -> int:
+def _place(path: str, before: Blocks, matches: Mapping[str, str], after: Blocks, ordered: Sequence[BlockChange]) -> int:
     """Return where a removed block belongs among the changes: after those of the blocks before it."""
     earlier = [one for one in before if one in matches or one == path]
     at = earlier.index(path)

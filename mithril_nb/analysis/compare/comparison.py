@@ -23,7 +23,7 @@ from mithril_nb.analysis.compare.sides import Side, side_of
 from mithril_nb.analysis.compare.stages import StageComparison, compare_stages
 from mithril_nb.cost.comparison import CostComparison, compared
 from mithril_nb.display import Shown, draw, finite
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.stage_kinds import has_machine_code
 
@@ -107,13 +107,15 @@ class Comparison(Shown):
         Raises:
             UnknownOptionError: A side has no such stage.
         """
+        if not self.stages:
+            raise UnknownOptionError(
+                f"models without shapes have no stage {name!r}.", (), 'ml.compare(a, b, shapes={"input": [32, 784]})'
+            )
         if name not in self.stages:
             raise UnknownOptionError(
                 f"both sides of a comparison need the stage {name!r}.",
-                (("before", listed(self.before.names)), ("after", listed(self.after.names))),
-                f"comparison.stage({nearest(name, self.stages) or self.stages[0]!r})"
-                if self.stages
-                else 'ml.compare(a, b, shapes={"input": [32, 784]})',
+                (("before", self.before.described), ("after", self.after.described)),
+                f"comparison.stage({nearest(name, self.stages) or self.stages[0]!r})",
             )
         if name not in self._stages:
             self._stages[name] = compare_stages(self.before.stage(name), self.after.stage(name), self.paths)
@@ -147,7 +149,9 @@ class Comparison(Shown):
     def is_same(self) -> bool:
         """True if blocks, connections and `quick_stages` are equal; Python and its line numbers do not count."""
         is_equal = not self.blocks and self.connections == Connections()
-        return is_equal and all(self.stage(name).is_same for name in self.quick_stages if name not in ("python", "graph"))
+        return is_equal and all(
+            self.stage(name).is_same for name in self.quick_stages if name not in ("python", "graph")
+        )
 
     @cached_property
     def first_stage(self) -> str | None:
@@ -304,13 +308,15 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
     """
     before, after = side_of(a, args, options), side_of(b, args, options)
     found = Comparison(before, after)
-    if not (found.stages or found.has_models):
-        facts = tuple(
-            (word, f"{side.name!r}: {f'stages {listed(side.names)}' if side.names else 'a model without shapes'}")
-            for word, side in (("before", before), ("after", after))
+    if found.stages or found.has_models:
+        return found
+    facts = tuple((word, side.described) for word, side in (("before", before), ("after", after)))
+    if not (before.names and after.names):
+        raise UnknownOptionError(
+            "cannot compare a model without shapes with a program.",
+            facts,
+            'ml.compare(ml.inspect(model, shapes={"input": [32, 784]}), other)',
         )
-        advice = "ml.compare(ml.inspect(a, x), ml.inspect(b, x))"
-        if not (before.names and after.names):
-            advice = 'ml.compare(ml.inspect(model, shapes={"input": [32, 784]}), other)'
-        raise UnknownOptionError("cannot compare a model without shapes with a program." if not (before.names and after.names) else "the two programs have no stage in common.", facts, advice)
-    return found
+    raise UnknownOptionError(
+        "the two programs have no stage in common.", facts, "ml.compare(ml.inspect(a, x), ml.inspect(b, x))"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from mithril_nb.stages.stage_kinds import language_of
@@ -12,7 +12,9 @@ HOLE = "\0"
 """Placeholder of a variable in a `Line`; no text of a stage contains it."""
 # A name is a definition if a colon or an equals sign follows: %0 = ..., %0:2 = ..., %arg0: tensor<f32>, a:f32[3].
 _DEFINES = r"(?=:|\s*=(?!=))"
-_PERCENT = re.compile(rf"(?P<name>%[\w$.#-]+|![0-9]+|(?<=ENTRY )[\w.-]+|(?<=[(, ])[\w.-]+(?=: ))(?P<defines>{_DEFINES})?")
+_PERCENT = re.compile(
+    rf"(?P<name>%[\w$.#-]+|![0-9]+|(?<=ENTRY )[\w.-]+|(?<=[(, ])[\w.-]+(?=: ))(?P<defines>{_DEFINES})?"
+)
 _SYMBOLS = re.compile(rf"(?P<name>%[\w$.-]+)(?P<defines>{_DEFINES})?|(?P<symbol>@[A-Za-z$.-][\w$.-]*?)_[0-9]+\b")
 _NESTED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
 # In a jaxpr, names have no sign: leave out types, params, comments, keywords and the primitive after "= ".
@@ -115,4 +117,3 @@ class Renaming:
 
 def _defined(line: Line) -> Iterator[str]:
     return (name for name, is_defined in zip(line.names, line.defines, strict=True) if is_defined)
-

@@ -14,7 +14,7 @@ from mithril_nb.compilation import PhysicalModel, graph_of
 from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.symbolic import SymbolicProgram
-from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
+from mithril_nb.errors import ModelFileError, UnknownOptionError, listed, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.saved import SavedInspection, is_saved_inspection, read_json, saved_inspection
@@ -46,6 +46,11 @@ class Side:
     _stage: Callable[[str], Stage] = field(default=lambda name: Stage(name, ""), repr=False, compare=False)
     _cost: Callable[[str], Cost] | None = field(default=None, repr=False, compare=False)
     _is_quick: Callable[[str], bool] = field(default=lambda name: True, repr=False, compare=False)
+
+    @property
+    def described(self) -> str:
+        """Its name and its stages, for errors."""
+        return f"{self.name!r}: {f'stages {listed(self.names)}' if self.names else 'a model without shapes'}"
 
     def is_quick(self, name: str) -> bool:
         """Return whether a stage needs no compilation, or is computed already."""
@@ -117,7 +122,7 @@ def _read(path: Path) -> Model | SavedInspection:
         return saved_inspection(data)
     except ModelFileError as error:
         (problem,) = error.diagnostics
-        raise ModelFileError(problem.summary, (("file", str(path)), *problem.facts), problem.advice) from error
+        raise type(error)(replace(problem, facts=(("file", str(path)), *problem.facts))) from error
 
 
 def _side_of_program(value: Inspection | SavedInspection | Stage) -> Side:

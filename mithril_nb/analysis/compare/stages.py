@@ -95,7 +95,7 @@ class StageComparison(Shown):
     @cached_property
     def removed(self) -> tuple[Instruction, ...]:
         """Instructions only on the left, without moved ones."""
-        return self._of("removed", lambda row: row.before not in self.moved, self.before)
+        return self._of("removed", lambda row: (row.before or 0) not in self.moved, self.before)
 
     @cached_property
     def changed(self) -> tuple[tuple[Instruction, Instruction], ...]:
@@ -108,9 +108,7 @@ class StageComparison(Shown):
     def matches(self) -> Mapping[str, str]:
         """Id after for the id of each instruction before that has a counterpart."""
         pairs = [(row.before, row.after) for row in self.rows if row.before and row.after] + [*self.moved.items()]
-        return {
-            self._left[at].id: self._right[to].id for at, to in pairs if at in self._left and to in self._right
-        }
+        return {self._left[at].id: self._right[to].id for at, to in pairs if at in self._left and to in self._right}
 
     @cached_property
     def _left(self) -> Mapping[int, Instruction]:
@@ -124,7 +122,7 @@ class StageComparison(Shown):
         starts = self._right if stage is self.after else self._left
         rows = [row for row in self.rows if row.mark == mark and is_counted(row)]
         lines = [row.after if stage is self.after else row.before for row in rows]
-        return tuple(starts[line] for line in lines if line in starts)
+        return tuple(starts[line] for line in lines if line is not None and line in starts)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as plain data: counts, ids of instructions, and rows without unchanged ones."""

@@ -23,10 +23,10 @@ from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transfo
 from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
 from mithril_nb.stages.transforms.transform import (
     Compared,
-    StepCheck,
     Counts,
     Examples,
     Shapes,
+    StepCheck,
     Transform,
     comparison,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.stages.graph.stage_graph import StageGraph
+from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
 from mithril_nb.viz.diagrams.picture import MOST_UNFOLDED, fold_chains, picture
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import stage_layout
@@ -30,7 +30,8 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
         [('relu_0', 'added')]
     """
     if isinstance(graph, StageGraph):
-        return stage_layout(graph, hues=hues).with_marks(marks)
+        opened = _opened_nodes(graph, marks) if marks else None
+        return stage_layout(graph, opened=opened, hues=hues).with_marks(marks)
     known = with_outer_blocks(marks)
     chains = fold_chains(graph)[1] if len(graph.nodes) > MOST_UNFOLDED else {}
     for first, chain in chains.items():
@@ -65,6 +66,24 @@ def _opened(graph: LogicalGraph, marks: Mapping[str, str]) -> frozenset[str]:
         if count + len(inner.nodes) <= _MOST_OPEN and _has_marks(path, marks):
             opened.add(path)
             count += len(inner.nodes)
+    return frozenset(opened)
+
+
+def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]:
+    """Return the nodes of a stage to open: those around a difference, outer ones first."""
+    opened: set[str] = set()
+    level = list(graph.level())
+    count = len(level)
+    while level:
+        inner: list[GraphNode] = []
+        for node in level:
+            if marks.get(node.key) != "changed" or not any(child in marks for child in node.children):
+                continue
+            if count + len(node.children) <= MOST:
+                opened.add(node.key)
+                count += len(node.children)
+                inner += graph.level(node.key)
+        level = inner
     return frozenset(opened)
 
 

@@ -76,7 +76,12 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
     if scene.is_model:
         parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
-        parts += (_opening(node, scene, problems, embedded), *draw_box(node, scene, len(roles) > 1), *draw_mark(node), "</g>")
+        parts += (
+            _opening(node, scene, problems, embedded),
+            *draw_box(node, scene, len(roles) > 1),
+            *draw_mark(node),
+            "</g>",
+        )
     if legend_h:
         parts += _legend(scene, roles, height - legend_h)
     parts.append("</svg>")

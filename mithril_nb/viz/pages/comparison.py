@@ -20,7 +20,7 @@ from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.diagrams.svg_marks import MARKS
 from mithril_nb.viz.html_parts import Markup, cell, html_table, link_script, output_html, page_html, write_page
 from mithril_nb.viz.pages.side_by_side import Links, stage_html
-from mithril_nb.viz.palette import hues_of_blocks
+from mithril_nb.viz.palette import hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, escaped, listed, one_line
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ def _summary(found: Comparison, links: Links) -> str:
     )
     more = len(found.blocks) - _MOST_LISTED
     items += f"<li>and {more:,} more</li>" if more > 0 else ""
-    wires = [("added", one) for one in found.connections.added] + [("removed", one) for one in found.connections.removed]
+    wires = [("added", one) for one in found.connections.added] + [
+        ("removed", one) for one in found.connections.removed
+    ]
     shown = "".join(
         f'<li><span class="g m-{mark}">{MARKS[mark]}</span> {escaped(one_line(one))}</li>'
         for mark, one in wires[:_MOST_LISTED]
@@ -142,7 +144,9 @@ def _summary(found: Comparison, links: Links) -> str:
     more = f"<li>and {len(wires) - _MOST_LISTED:,} more</li>" if len(wires) > _MOST_LISTED else ""
     title = f"{len(wires):,} connection{'' if len(wires) == 1 else 's'} differ{'s' if len(wires) == 1 else ''}"
     wiring = f"<details><summary>{title}</summary><ul>{shown}{more}</ul></details>" if wires else ""
-    return f'<p class="sum">{escaped(found.summary)}</p>' + (f'<ul class="changes">{items}</ul>' if items else "") + wiring
+    return (
+        f'<p class="sum">{escaped(found.summary)}</p>' + (f'<ul class="changes">{items}</ul>' if items else "") + wiring
+    )
 
 
 def _look(mark: str) -> str:
@@ -154,15 +158,20 @@ def _look(mark: str) -> str:
 
 
 def _graphs(found: Comparison, links: Links) -> str:
+    left, right = _scene(found, links, True), _scene(found, links, False)
+    if left is None or right is None:
+        return ""
+    hues = {node.path: node.hue for node in right.nodes if node.path}
+    known = [(node, hue_of(node.path, hues)) for node in left.nodes]
+    left = replace(left, nodes=tuple(node if hue is None else replace(node, hue=hue) for node, hue in known))
     sides = []
-    for is_left, side in ((True, found.before), (False, found.after)):
-        scene = _scene(found, links, is_left)
-        if scene is None:
-            return ""
+    for is_left, side, scene in ((True, found.before, left), (False, found.after, right)):
         word = "before" if is_left else "after"
         picture = scene_svg(scene, title=f"graph {word}: {side.name}", embedded=True)
         sides.append(f'<section class="side" aria-label="graph {word}"><h3>{word}</h3>{picture}</section>')
-    legend = "".join(f'<span class="m-{mark}"><span class="g">{sign}</span> {mark}</span>' for mark, sign in MARKS.items())
+    legend = "".join(
+        f'<span class="m-{mark}"><span class="g">{sign}</span> {mark}</span>' for mark, sign in MARKS.items()
+    )
     hint = '<span class="quiet">Click a block or a line to select it on both sides; Esc clears</span>'
     return f'<p class="legend">{legend}{hint}</p><div class="two">{"".join(sides)}</div>'
 
@@ -187,7 +196,6 @@ def _scene(found: Comparison, links: Links, is_left: bool) -> Scene | None:
         replace(
             node,
             path=links.path(node.path, is_left) if node.path else "",
-            hue=links.hue(node.path, node.hue, is_left),
             equations=tuple(links.equation(one, is_left) for one in node.equations),
         )
         for node in scene.nodes
@@ -205,9 +213,7 @@ def _stage_graph(found: Comparison, is_left: bool) -> StageGraph | None:
     return graph if graph.level() else None
 
 
-def _marks_of_nodes(
-    found: Comparison, graph: StageGraph, marks: Mapping[str, str], is_left: bool
-) -> dict[str, str]:
+def _marks_of_nodes(found: Comparison, graph: StageGraph, marks: Mapping[str, str], is_left: bool) -> dict[str, str]:
     """Return the mark of each node: that of its block, or of the instructions inside it."""
     assert found.first_stage is not None
     stage = found.stage(found.first_stage)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from mithril_nb.stages.stage_kinds import language_of, title_of
 from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.pages.listing import MOST_CHARACTERS
-from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import block_key, escaped
 
 if TYPE_CHECKING:
@@ -34,7 +33,6 @@ class Links:
         self._right = set(found.paths.values())
         self._taken = {one.after for one in found.blocks if one.after is not None} | self._right
         self._equations = found.stage("jaxpr").matches if "jaxpr" in found.stages else {}
-        self._hues = hues_of_blocks(path for path in found.paths.values() if path)
 
     def block(self, one: BlockChange) -> str:
         """Return the link of a block that differs."""
@@ -49,11 +47,6 @@ class Links:
     def equation(self, id: str, is_left: bool) -> str:
         """Return the link of an equation: its id on the right, if it has one."""
         return self._equations.get(id, f"b{id}") if is_left else id
-
-    def hue(self, path: str, hue: int, is_left: bool) -> int:
-        """Return the hue of a block, which is the same on both sides."""
-        known = hue_of(self.path(path, is_left), self._hues) if path else None
-        return hue if known is None else known % HUES
 
     def attributes(self, left: Instruction | None, right: Instruction | None) -> str:
         """Return the attributes that link a row to others."""
@@ -133,7 +126,7 @@ class _Rows:
         left = self._left.get(row.before) if row.before else None
         right = self._right.get(row.after) if row.after else None
         moved = ""
-        if row.before in self._found.moved and row.after is None:
+        if row.before is not None and row.after is None and row.before in self._found.moved:
             moved = f"moved to line {self._found.moved[row.before]}"
         look = f" m-{row.mark}" if row.mark != "same" else ""
         hover = f' title="{moved}"' if moved else ""
@@ -148,7 +141,9 @@ def _cell(number: int | None, texts: Sequence[str], sign: str, mark: str) -> str
     if number is None:
         return '<span class="n"></span><span class="g"></span><span class="x none"></span>'
     name = f' role="img" aria-label="{mark}"' if sign else ""
-    return f'<span class="n">{number}</span><span class="g"{name}>{sign}</span><span class="x">{texts[number - 1]}</span>'
+    return (
+        f'<span class="n">{number}</span><span class="g"{name}>{sign}</span><span class="x">{texts[number - 1]}</span>'
+    )
 
 
 def _coloured(stage: Stage) -> list[str]:
@@ -156,7 +151,9 @@ def _coloured(stage: Stage) -> list[str]:
     lines = stage.text.removesuffix("\n").split("\n")
     short = "\n".join(line[:MOST_CHARACTERS] for line in lines)
     found = [code_html(pieces) for pieces in highlighted(short, language_of(stage.name))]
-    cut = [f" … {len(line) - MOST_CHARACTERS:,} more characters" if len(line) > MOST_CHARACTERS else "" for line in lines]
+    cut = [
+        f" … {len(line) - MOST_CHARACTERS:,} more characters" if len(line) > MOST_CHARACTERS else "" for line in lines
+    ]
     return [code + escaped(more) for code, more in zip(found, cut, strict=True)]
 
 
