@@ -43,7 +43,7 @@ MISSPELT = {'optimiser="adam"': "optimizer"}
 
 INSTEAD = {
     **{
-        f"mithril-nb compare before.json after.json{options}": f"mithril-nb compare model.json model.json{shape}{options}"
+        f"mithril-nb compare before.json after.json{options}": f"mithril-nb compare{2 * ' model.json'}{shape}{options}"
         for options, shape in (
             ("", ""),
             (" --stage jaxpr", " --shape input=32,64"),

@@ -307,11 +307,12 @@ def _text(block: BlockInfo, name: str) -> str:
 
 
 def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, None]:
-    """Return the connections of a model at all levels as text, `"linear_0.output -> relu_0.input"`.
+    """Return the connections of a model as text, `"linear_0.output -> relu_0.input"`.
 
     Args:
         graph: The model.
-        paths: Path to write for each block, so that renamed blocks do not count.
+        paths: Path to write for each block that both sides have, so that renamed blocks do not count. Connections
+            inside other blocks are left out.
     """
     found: dict[str, None] = {}
 
@@ -324,8 +325,9 @@ def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, N
         for edge in level.edges:
             found[f"{text(edge.source, prefix)} -> {text(edge.target, prefix)}"] = None
         for node in level.nodes:
-            if node.block.graph is not None:
-                walk(node.block.graph, join_path(prefix, node.name))
+            path = join_path(prefix, node.name)
+            if node.block.graph is not None and path in paths:
+                walk(node.block.graph, path)
 
     walk(graph, "")
     return found

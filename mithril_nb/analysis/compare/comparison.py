@@ -68,7 +68,7 @@ class Comparison(Shown):
 
     @property
     def quick_stages(self) -> tuple[str, ...]:
-        """The stages of both sides that need no compiler or are computed already, without machine code."""
+        """The stages of both sides that need only a trace or are computed already, without machine code."""
         sides = self.before, self.after
         quick = [name for name in self.stages if all(side.is_quick(name) for side in sides)]
         return tuple(name for name in quick if not has_machine_code([name]))
@@ -93,7 +93,8 @@ class Comparison(Shown):
         """The connections that differ; empty unless both sides are models."""
         if self.before.graph is None or self.after.graph is None:
             return Connections()
-        left, right = connections_of(self.before.graph, self.paths), connections_of(self.after.graph, {})
+        left = connections_of(self.before.graph, self.paths)
+        right = connections_of(self.after.graph, {path: path for path in self.paths.values()})
         return Connections(
             tuple(one for one in right if one not in left), tuple(one for one in left if one not in right)
         )
@@ -189,7 +190,8 @@ class Comparison(Shown):
         for one in found.removed:
             count(one, "removed", self.paths)
         for _, one in found.changed:
-            count(one, "changed")
+            if one.line not in found.rewired:  # other operands make another connection, not another block
+                count(one, "changed")
         what = "equations" if self.first_stage == "jaxpr" else "instructions"
         return {
             path: (what, "", ", ".join(f"{number} {mark}" for mark, number in some.items()))
@@ -201,7 +203,7 @@ class Comparison(Shown):
         """Return the comparison as plain data.
 
         Args:
-            *stages: Names of the stages to include; by default those that need no compiler.
+            *stages: Names of the stages to include; by default `quick_stages`.
 
         Returns:
             `before`, `after`, `blocks`, `connections`, `stages` (by name, see `StageComparison.to_dict`), and `cost`

@@ -20,7 +20,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.inspection.saved import SavedInspection, is_saved_inspection, read_json, saved_inspection
 from mithril_nb.models import Model, load
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.stage_kinds import needs_compile
+from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.targets import inspect
 
 NEEDS = "a model, an inspection, a stage, the path of a saved file, or anything that ml.inspect accepts"
@@ -53,7 +53,7 @@ class Side:
         return f"{self.name!r}: {f'stages {listed(self.names)}' if self.names else 'a model without shapes'}"
 
     def is_quick(self, name: str) -> bool:
-        """Return whether a stage needs no compilation, or is computed already."""
+        """Return whether a stage needs only a trace, or is computed already."""
         return self._is_quick(name)
 
     def stage(self, name: str) -> Stage:
@@ -145,5 +145,5 @@ def _side_of_program(value: Inspection | SavedInspection | Stage) -> Side:
         sources=SOURCES if value.given is None else value.given.sources,
         _stage=value.stage,
         _cost=value.cost,
-        _is_quick=lambda name: not needs_compile([name]) or value.has_stage(name),
+        _is_quick=lambda name: STAGE_KINDS[name].needs == "trace" or value.has_stage(name),
     )

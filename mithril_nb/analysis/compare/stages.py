@@ -57,12 +57,14 @@ class StageComparison(Shown):
         after: The stage on the right.
         rows: The aligned lines.
         moved: Line after for each removed line that was added elsewhere unchanged.
+        rewired: Lines after of changed rows that differ only in their operands.
     """
 
     before: Stage
     after: Stage
     rows: tuple[Row, ...] = field(repr=False)
     moved: Mapping[int, int] = field(repr=False, default_factory=dict[int, int])
+    rewired: frozenset[int] = field(repr=False, default=frozenset())
 
     @property
     def name(self) -> str:
@@ -208,11 +210,16 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
     if before.unavailable is not None or after.unavailable is not None:
         return StageComparison(before, after, ())
     # Ties are broken in the same way in both directions, so that the comparison of b and a mirrors that of a and b.
+    left, right = (lines_without_names(side.text, side.name) for side in (before, after))
     if after.text < before.text:
-        rows, moved = _compared(after, before, {to: at for at, to in paths.items()})
-        flipped = tuple(Row(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows)
-        return StageComparison(before, after, _removed_first(flipped), {to: at for at, to in sorted(moved.items())})
-    return StageComparison(before, after, *_compared(before, after, paths))
+        rows, moved = _compared((after, before), (right, left), {to: at for at, to in paths.items()})
+        rows = _removed_first([Row(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows])
+        moved = {to: at for at, to in sorted(moved.items())}
+    else:
+        rows, moved = _compared((before, after), (left, right), paths)
+    changed = [(row.before, row.after) for row in rows if row.mark == "changed" and row.before and row.after]
+    rewired = frozenset(to for at, to in changed if left[at - 1].text == right[to - 1].text)
+    return StageComparison(before, after, rows, moved, rewired)
 
 
 _FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
@@ -226,9 +233,10 @@ def _removed_first(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(found)
 
 
-def _compared(before: Stage, after: Stage, paths: Mapping[str, str]) -> tuple[tuple[Row, ...], dict[int, int]]:
-    left = lines_without_names(before.text, before.name)
-    right = lines_without_names(after.text, after.name)
+def _compared(
+    sides: tuple[Stage, Stage], lines: tuple[list[Line], list[Line]], paths: Mapping[str, str]
+) -> tuple[tuple[Row, ...], dict[int, int]]:
+    (before, after), (left, right) = sides, lines
     keys = _keys(before, len(left), {path: path for path in paths}, "left")
     others = _keys(after, len(right), {to: at for at, to in paths.items()}, "right")
     pairs = _pairs(before, after, (left, right), (keys, others))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
 
 _SIGNS = {**MARKS, "renamed": "→", "moved": "→"}
-_MOST_LISTED = 200
+_MOST_LISTED, _MOST_DETAILS = 200, 5
 _MOST_ROWS = 24
 """Longer tables of costs sum up the blocks whose cost does not change."""
 _SECTIONS = ("listing", "summary", "cost", "comparison")
@@ -114,9 +114,10 @@ def _path(one: BlockChange) -> str:
 def _details(one: BlockChange) -> str:
     parts = [f"and {one.inside} blocks inside"] if one.inside > 1 else ["and 1 block inside"] if one.inside else []
     parts = [one.mark, *parts] if one.mark in ("renamed", "moved") else parts
-    for name, before, after in one.details:
+    for name, before, after in one.details[:_MOST_DETAILS]:
         texts = [_cut(text) for text in (before, after)]
         parts.append(f"{one_line(name)}: {texts[0]} → {texts[1]}" if before else f"{one_line(name)}: {texts[1]}")
+    parts += [f"and {len(one.details) - _MOST_DETAILS} more"] if len(one.details) > _MOST_DETAILS else []
     return ", ".join(parts)
 
 
@@ -218,7 +219,7 @@ def _marks_of_nodes(found: Comparison, graph: StageGraph, marks: Mapping[str, st
     assert found.first_stage is not None
     stage = found.stage(found.first_stage)
     own = {one.id for one in (stage.removed if is_left else stage.added)}
-    changed = {pair[0 if is_left else 1].id for pair in stage.changed}
+    changed = {pair[0 if is_left else 1].id for pair in stage.changed if pair[1].line not in stage.rewired}
     only = "removed" if is_left else "added"
     result: dict[str, str] = {}
     for node in graph.nodes.values():

@@ -94,6 +94,18 @@ def test_a_program_equals_itself(model: Model):
 
 
 @few
+@given(models(depth=1, most=3, hostile=False))
+def test_one_more_block_is_the_only_difference_of_the_program(model: Model):
+    more = ml.models.from_dict(model.to_dict())
+    more += Relu(name="last")
+    try:
+        found = ml.compare(model, more, shapes={port.name: [2, 4] for port in model.graph.inputs})
+    except MithrilError:
+        return
+    assert [(one.mark, one.path) for one in found.blocks] == [("added", "last")]
+
+
+@few
 @given(models(depth=1, most=3, hostile=False), models(depth=1, most=3, hostile=False))
 def test_the_other_way_mirrors(a: Model, b: Model):
     names = dict.fromkeys(port.name for model in (a, b) for port in model.graph.inputs)
