@@ -122,29 +122,31 @@ class Comparison(Shown):
             self._stages[name] = compare_stages(self.before.stage(name), self.after.stage(name), self.paths)
         return self._stages[name]
 
-    @cached_property
+    @property
     def cost(self) -> CostComparison | None:
         """The change of the cost by block, which adds up to the change of the whole; `None` if not available.
 
         Both sides are counted in the same way: `"analytic"` if possible, else `"lowered"` or `"compiled"`. Renamed
         blocks have one row with their path on the right.
         """
-        source = next((name for name in self.before.sources if name in self.after.sources), None)
-        if source is None:
-            return None
-        try:
-            return compared(self.before.cost(source), self.after.cost(source), self.paths)
-        except StageUnavailableError:
-            return None
+        return self._counted[0]
 
     @property
     def cost_unavailable(self) -> str:
         """The reason why `cost` is `None`; else `""`."""
-        if self.cost is not None:
-            return ""
-        if not self.before.names or not self.after.names:
-            return "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
-        return "the two programs have no way of counting in common"
+        return self._counted[1]
+
+    @cached_property
+    def _counted(self) -> tuple[CostComparison | None, str]:
+        if not (self.before.names and self.after.names):
+            return None, "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
+        source = next((name for name in self.before.sources if name in self.after.sources), None)
+        if source is None:
+            return None, "the costs of the two sides are not counted in the same way"
+        try:
+            return compared(self.before.cost(source), self.after.cost(source), self.paths), ""
+        except StageUnavailableError as error:
+            return None, f"costs are not available: {error.diagnostics[0].summary}"
 
     @property
     def is_same(self) -> bool:
@@ -256,6 +258,8 @@ class Comparison(Shown):
             >>> ml.compare(Linear(3), Linear(4)).summary
             '1 block changed'
         """
+        if self.first_stage is None and not self.has_models:
+            return "no stage is available on both sides"
         counts = Counter(one.mark for one in self.blocks)
         parts: list[str] = []
         for mark, number in counts.items():

@@ -177,6 +177,19 @@ def test_saved_files_compare_like_their_programs(tmp_path: Path):
     assert ml.compare(tmp_path / "model.json", model).is_same
 
 
+def test_a_side_that_cannot_be_traced_states_its_reason():
+    def broken(x: Any) -> Any:
+        raise ValueError("not today")
+
+    found = ml.compare(jnp.sin, broken, jnp.ones(4))
+    assert found.summary == "no stage is available on both sides"
+    assert "ValueError: not today" in (found.stage("jaxpr").unavailable or "")
+    assert found.cost is None
+    assert found.cost_unavailable.startswith("costs are not available: ")
+    assert "not today" in found.to_html()
+    assert str(found)
+
+
 def test_the_steps_of_a_transform_can_be_compared():
     step = ml.step_through(jnp.sin, jnp.ones(3), through=("vmap",))[1]
     stage = ml.compare(step.before, step.after).stage("jaxpr")
