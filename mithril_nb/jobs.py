@@ -1,4 +1,4 @@
-"""Background work: a queue whose thread runs jobs in order, where a new job replaces older ones of its key."""
+"""Background work: a queue whose thread runs jobs in order. A new job replaces older ones of the same kind."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class JobQueue:
 
         Args:
             job: The job.
-            key: Kind of the job. It replaces a waiting job of its kind, and a running one is no longer wanted.
+            key: Kind of the job. The new job replaces a waiting job of the same kind, and marks a running one as no
+                longer wanted: the function that it receives then returns False.
         """
         with self._wake:
             self.is_ended = False

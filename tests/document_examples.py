@@ -77,7 +77,7 @@ INSTEAD = {
     "compile()": "ml.compile(model)",
     "initial_state()": "pm.initial_state()",
     "forward_with_state(params, inputs, state, key=key, training=True)": "pm.forward_with_state(params, inputs, {})",
-    "layout(moved=...)": "layout(model.graph, moved=...)",
+    "model_layout(moved=...)": "model_layout(model.graph, moved=...)",
     'mithril_nb.op("name")(...)': 'mithril_nb.op("relu")()',
     "ml.inspect(f, (4, 64))": "ml.inspect(f, (4, 64)).cost()",
     "ml.from_flax(module, variables)": "ml.from_flax(flax_module, variables)",
@@ -144,7 +144,7 @@ LOCAL = {
     "mithril_nb.train": {"model": "pm", "seed": "0", "labels": "0", "logits": "w", "argmax": "numpy.argmax"},
     "mithril_nb.train.run.events": {"rows": "run.history.rows"},
     "mithril_nb.viz": {
-        "layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').layout",
+        "model_layout": "importlib.import_module('mithril_nb.viz.diagrams.logical').model_layout",
         "graph": "inspection.graph('jaxpr')",
     },
     "mithril_nb.analysis.whatif": {"floordiv": "operator.floordiv", "width": "8", "heads": "2", "depth": "2"},

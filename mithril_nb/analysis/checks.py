@@ -24,7 +24,7 @@ from mithril_nb.targets.entry_point import OPTIONS, called_as, check_options
 from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
-"""The upper bound of a figure, or a pair of lower and upper bound; `None` for no bound."""
+"""The upper bound of a cost, or a pair of lower and upper bound; `None` for no bound."""
 
 UNKNOWN = ("fail", "ignore", "warn")
 """Actions if the known cost keeps a bound and the cost of some equations is unknown."""
@@ -39,16 +39,16 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class _Measured:
-    """One figure of a program.
+    """One cost of a program.
 
     Attributes:
         value: The sum of the known costs; `None` if all are unknown.
-        source: Source of the figure.
+        source: Source of the cost.
         unknown: Costs that are missing in it, with the reasons.
-        blocks: The figure of each block.
+        blocks: The cost of each block.
         advice: Advice that makes it known; `""` if there is none.
         numbers: Example numbers of the symbolic sizes that it depends on.
-        formula: The figure as a formula of these sizes; `""` if unknown.
+        formula: The cost as a formula of these sizes; `""` if unknown.
         is_known_at: True if numbers for these sizes make all of it known.
         is_of_rows: True if it is a sum over equations or instructions, and only some of these are unknown.
     """
@@ -80,7 +80,7 @@ def assert_cost(
 
     Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest, each of which may be
     `None`. If the cost of some equations is unknown, the sum of the others is compared: above the bound it fails, else
-    a warning names the unknown equations. A figure fails if it is unknown for another reason: a symbolic size,
+    a warning names the unknown equations. A bound fails if its cost is unknown for another reason: a symbolic size,
     parameters in an unknown argument, or a peak that was not compiled.
 
     Args:
@@ -100,7 +100,7 @@ def assert_cost(
         **options: Other arguments of `ml.inspect`.
 
     Raises:
-        CostBoundError: A figure is outside its bounds, or unknown as described above. It is an `AssertionError`.
+        CostBoundError: A cost is outside its bounds, or unknown as described above. It is an `AssertionError`.
         UnknownOptionError: `unknown` has another value; a bound is missing, misspelled or invalid; or arguments are
             given for an inspection, which already has them.
         StageUnavailableError: The program cannot be traced, or not lowered or compiled if a bound needs that.
@@ -115,7 +115,7 @@ def assert_cost(
         >>> test_the_model_stays_small()
         >>> ml.assert_cost(jax.nn.relu, jax.ShapeDtypeStruct((1000,), "float32"), flops=500)
         Traceback (most recent call last):
-        mithril_nb.errors.CostBoundError: program 'relu' needs more FLOPs than it may.
+        mithril_nb.errors.CostBoundError: program 'relu' needs more FLOPs than allowed.
             flops    1,000 (analytic)
             bound    at most 500
             over by  500 (100.0 %)
@@ -168,7 +168,7 @@ def assert_cost(
 
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
-    """Return the lower and the upper bound of a figure."""
+    """Return the lower and the upper bound of a cost."""
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
     ends = [end for end in pair if end is not None]
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
@@ -206,7 +206,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
 
 
 def _is_known_at(cost: Cost, name: str) -> bool:
-    """Return whether a figure is fully known with example numbers for its symbolic sizes."""
+    """Return whether a cost is fully known with example numbers for its symbolic sizes."""
     try:
         numbered = cost.at(**_numbers(cost))
     except MithrilError:  # the program rejects these sizes
@@ -220,7 +220,7 @@ def _numbers(cost: Cost) -> Mapping[str, int]:
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
-    """Return the rows for which a figure is unknown, with the reasons."""
+    """Return the rows for which a cost is unknown, with the reasons."""
     groups: dict[tuple[str, str], int] = {}
     for row in cost.rows if name != "params" else ():
         if getattr(row, name) is None:
@@ -232,7 +232,7 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
 def _problem(
     inspection: Inspection, name: str, found: _Measured, low: float | None, high: float | None, unknown: str
 ) -> Diagnostic | None:
-    """Return the violation of a figure's bounds, if any; warn if it is undecided and `unknown` is `"warn"`."""
+    """Return the violation of a cost's bounds, if any; warn if it is undecided and `unknown` is `"warn"`."""
     value, (verb, noun) = found.value, _WORDS[name]
     is_over = value is not None and high is not None and value > high
     is_under = value is not None and low is not None and value < low and not found.unknown
@@ -248,7 +248,7 @@ def _problem(
         return None
     end = high if is_over else low if is_under else None
     if value is not None and end is not None:
-        summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than it {'may' if is_over else 'should'}."
+        summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
         advice = f"{name}={value:_}  # if that is intended; {_shown(name, found.source)} shows every block"
     else:
@@ -275,11 +275,11 @@ def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) 
 
 
 def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
-    """Return the error for a figure that cannot be compared because of symbolic sizes."""
+    """Return the error for a cost that cannot be compared because of symbolic sizes."""
     names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
     advice = f"a number for {' and '.join(found.numbers)}"
-    if found.formula and not found.is_known_at:  # a lower bound of the figure cannot be checked
+    if found.formula and not found.is_known_at:  # a lower bound of the cost cannot be checked
         advice = f"leave out {name}=; {_shown(name, found.source)} shows every block"
     elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
@@ -316,7 +316,7 @@ def _bound_text(low: float | None, high: float | None) -> str:
 
 
 def _most_expensive(blocks: Mapping[str, int]) -> str:
-    """Return the blocks with the largest part of a figure, as a table."""
+    """Return the blocks with the largest part of a cost, as a table."""
     whole = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
     rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]

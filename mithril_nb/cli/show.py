@@ -78,8 +78,10 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
         )
     if is_part and (is_other or options.stage in OTHERS):
         option = "--block" if options.block else "--role"
+        views = (("--graph", options.graph), ("--passes", options.passes), ("--pass", options.number is not None))
+        view = next((name for name, is_given in views if is_given), f"--stage {options.stage}")
         raise UnknownOptionError(
-            f"{option} selects lines of a stage.",
+            f"{option} selects lines of a stage, so it cannot be combined with {view}.",
             (("stages", ", ".join(STAGE_KINDS)),),
             f"--stage hlo {option} {options.block or options.role}",
         )

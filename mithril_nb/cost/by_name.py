@@ -26,7 +26,7 @@ class ByName(dict[str, Value]):
     def __init__(
         self,
         known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
-        of: str = "these figures",
+        of: str = "these costs",
         called: str = "",
     ):
         super().__init__(known)
@@ -58,7 +58,7 @@ class ByBlock(ByName[Value]):
         known = [one for one in self if one]  # `""` means not attributed
         if isinstance(path, str) and _is_around(path, known):
             raise UnknownBlockError(
-                f"{self._of} have no figures for block {path!r} itself, only for blocks inside it.",
+                f"{self._of} have no entry for block {path!r} itself, only for blocks inside it.",
                 (("blocks", _named(known)),),
                 f'cost.subtree("{path}")  # adds them up',
             )

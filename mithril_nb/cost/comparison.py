@@ -33,7 +33,7 @@ class Change:
 
     @property
     def delta(self) -> Figures:
-        """After minus before; `None` for figures that are partly unknown."""
+        """After minus before; `None` for costs that are partly unknown."""
 
         def of(field: str, unknown: int) -> Any:
             before, after = getattr(self.before, field), getattr(self.after, field)
@@ -150,7 +150,7 @@ class CostComparison(Shown):
     def notes(self) -> tuple[str, ...]:
         """Notes below the tables."""
         more = len(self.fusions) - _MOST_FUSIONS
-        same = ("nothing changes: every figure here is the same before and after",) if self._is_same else ()
+        same = ("nothing changes: every number here is the same before and after",) if self._is_same else ()
         return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap, *self.devices
 
     @property
@@ -160,7 +160,7 @@ class CostComparison(Shown):
 
     @property
     def _is_same(self) -> bool:
-        """True if all figures are the same, and known."""
+        """True if all costs are the same, and known."""
         every = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
         unknown = total.unknown or total.unknown_bytes or total.unknown_communication
@@ -168,14 +168,18 @@ class CostComparison(Shown):
 
     @property
     def _overlap(self) -> tuple[str, ...]:
-        """Note on why the fusions of a program together save more bytes than the program does."""
+        """Note on why fusion and the whole compilation do not save the same number of bytes."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
-        if program != other or source not in _UNFUSED or saved is None or delta is None or not 0 < -delta < saved:
+        if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:
             return ()
+        fusion, others, every = (
+            f"{'save' if change < 0 else 'add'}{ending} {abs(change):,} bytes"
+            for change, ending in ((-saved, "s"), (saved + delta, ""), (delta, "s"))
+        )
         return (
-            f"fusion saves {saved:,} bytes compared with running the same instructions one by one; unfused, the "
-            f"program after would access {saved + delta:,} bytes more than before, so in total it saves {-delta:,}",
+            f"Fusion {fusion} compared with running the compiled instructions one by one. Other changes by the "
+            f"compiler {others}. Together, compilation {every}.",
         )
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ class Cost(CostTotals, Shown):
         source: `"analytic"`, `"lowered"`, `"compiled"` or `"measured"`.
         rows: Every equation or instruction, in the order of its stage.
         params: Number of parameters by block; `None` if it is unknown which inputs are parameters.
-        notes: Notes on unknown figures and on counting conventions, with reasons.
+        notes: Notes on unknown costs and on counting conventions, with reasons.
         xla: XLA's own figures for the program, loops counted once; `None` for `"analytic"`.
         once: The sum of the rows with loops counted once, for comparison with `xla`.
         fusions: The bytes that each fusion of a compiled program saves.
@@ -119,7 +119,7 @@ class Cost(CostTotals, Shown):
         """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is the cost without a line.
 
         They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
-        `print` shows the source with the figures next to it.
+        `print` shows the source with the costs next to it.
         """
         return figures_by_line(self)
 
@@ -127,13 +127,13 @@ class Cost(CostTotals, Shown):
         """Return where this count and another differ, by primitive or opcode, with loops counted once in both.
 
         Args:
-            other: Costs of another stage of the same program; only for `"analytic"` costs. By default XLA's own figure
+            other: Costs of another stage of the same program; only for `"analytic"` costs. By default XLA's own count
                 for this stage, which only `"lowered"` and `"compiled"` have.
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: Unknown figure; XLA has none for this way of counting; `other` is not a
-                `Cost`; or `other` is given for costs of instructions.
+            UnknownOptionError: `of` is unknown; XLA has no count for this source; `other` is not a `Cost`; or `other`
+                is given for costs of instructions.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -145,7 +145,7 @@ class Cost(CostTotals, Shown):
         known = ("flops", "transcendentals", "bytes_accessed")
         if of not in known:
             raise UnknownOptionError(
-                f"costs of {self.program!r} do not differ in {of!r}.",
+                f"cannot compare the costs of {self.program!r} by {of!r}.",
                 (("known", ", ".join(known)),),
                 f'of="{nearest(of, known) or "flops"}"',
             )
@@ -155,13 +155,13 @@ class Cost(CostTotals, Shown):
                 return between(self, other, of)
             against = self.source if other.source == "analytic" else other.source
             raise UnknownOptionError(
-                f"the {self.source} costs of {self.program!r} have no difference by primitive to other costs.",
+                f"cannot compare the {self.source} costs of {self.program!r} with other costs by primitive.",
                 (("by primitive", "analytic"), ("given", f"{self.source}, {other.source}")),
                 f'inspection.cost("analytic").difference(inspection.cost("{against}"))',
             )
         if self.xla is None:
             raise UnknownOptionError(
-                f"XLA has no figure to compare with the {self.source} costs of {self.program!r}.",
+                f"XLA has no count to compare with the {self.source} costs of {self.program!r}.",
                 (("has one for", "lowered, compiled"),),
                 'inspection.cost().difference(inspection.cost("lowered"))',
             )

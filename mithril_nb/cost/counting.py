@@ -367,12 +367,12 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 
 
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
-    """Return notes on figures that count one of several devices: compiled programs and bodies of shard_map."""
+    """Return notes on costs that count one of several devices: compiled programs and bodies of shard_map."""
     if source != "compiled":
         is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
-    return (f"{ONE_OF}{count} devices: figures are what each of them computes",) if count > 1 else ()
+    return (f"{ONE_OF}{count} devices: each has these costs",) if count > 1 else ()
 
 
 def _trips(inspection: ProgramStages) -> dict[str, int | None]:

@@ -17,7 +17,7 @@ _ROUNDING = 1e-6
 """XLA sums in float32, so in large programs its sum is off by this relative error or more."""
 
 _OTHERWISE = {
-    "conditional": "XLA counts its operands, and the maximum over branches of each figure; we count one branch",
+    "conditional": "XLA counts its operands, and for each kind of cost the maximum over branches; we count one branch",
     "custom-call": "XLA counts -1 for each, its code for unknown; we leave them out (no rule)",
 }
 """Where XLA's HloCostAnalysis differs from our rules, by opcode."""
@@ -36,7 +36,8 @@ class DifferenceRow:
     """One primitive or opcode.
 
     Attributes:
-        opcode: The primitive of the equations; for instructions without an equation, and against XLA, their opcode.
+        opcode: The primitive of the equations. For instructions without an equation, and in a comparison with XLA,
+            the opcode.
         count: Number of our equations or instructions.
         ours: Our count; `None` if entirely unknown.
         theirs: The other count; `None` if it is not itemised by opcode.
@@ -58,7 +59,7 @@ class Difference(Shown):
         program: Name of the program.
         ours: Source of our count: `"analytic"`.
         theirs: Source of the other count: `"lowered"`, or `"XLA compiled"`.
-        field: The figure: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
+        field: The kind of cost: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
         our_total: Our total.
         their_total: The other total; `None` if not available.
         rows: Rows by primitive or opcode, in the order of the program.
@@ -118,9 +119,9 @@ class Difference(Shown):
 
 
 def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
-    """Return the difference between our count of instructions and XLA's own figure for their module.
+    """Return the difference between our count of instructions and XLA's own count for their module.
 
-    XLA gives one figure for the module, so the difference can only come from the rows with a reason.
+    XLA gives one number for the module, so the difference can only come from the rows with a reason.
     """
     key = "bytes" if field == "bytes_accessed" else field
     groups: dict[str, list[CostRow]] = {}

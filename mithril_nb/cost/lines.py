@@ -1,4 +1,4 @@
-"""Costs by line of Python, as figures and as source code with figures next to it."""
+"""Costs by line of Python, as numbers and as source code with the numbers next to it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MOST_NAMED = 8
 class ByLine(Shown, ByName[Figures]):
     """Figures by line of Python: `"net.py:12"`; `""` is for work without a user line.
 
-    `print` shows the source of each function with the figures next to its lines.
+    `print` shows the source of each function with the costs next to its lines.
 
     Args:
-        known: The figures, in the order of the files and lines.
-        cost: The costs that the figures come from.
+        known: The costs of each line, in the order of the files and lines.
+        cost: The costs of the whole program.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -51,10 +51,10 @@ class ByLine(Shown, ByName[Figures]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the figures as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
+        """Return the costs as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
 
-        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of the
-        figures that depend on `symbols`, the symbolic sizes, each with an example number. `code` has for each
+        Each of `lines` has `source`, `file`, `line`, the costs, `share` and `share_bound`, and `formulas` of the
+        costs that depend on `symbols`, the symbolic sizes, each with an example number. `code` has for each
         function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
         """
         symbolic, lines_of = self._cost.symbolic, self._cost.lines.of

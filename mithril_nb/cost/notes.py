@@ -68,7 +68,7 @@ _MOST_EXPENSIVE_BRANCH = (
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    """Return notes on unknown figures with the reason, or one note if no result needs any equation."""
+    """Return notes on unknown costs with the reason, or one note if no result needs any equation."""
     groups: dict[tuple[str, str, str], int] = {}
     every = tuple(rows)
     if every and all(row.repeats == 0 for row in every):
@@ -111,8 +111,8 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
         if one.used_by:
             groups.setdefault(one.used_by, []).append(one)
     return tuple(
-        f"params of {found[0].name}{f' and {len(found) - 1} more' if len(found) > 1 else ''} are unattributed: "
-        f"{', '.join(blocks)} use them"
+        f"unattributed params: {found[0].name}{f' and {len(found) - 1} more' if len(found) > 1 else ''}, because "
+        f"{len(blocks)} blocks share {'it' if len(found) == 1 else 'them'}: {', '.join(blocks[:-1])} and {blocks[-1]}"
         for blocks, found in groups.items()
     )
 

@@ -22,7 +22,7 @@ TICKS_PER_S = 1 << 40
 @quick_to_make
 @dataclass(frozen=True)
 class Figures:
-    """Costs of a part of a program in one run; `None` if a figure is entirely unknown.
+    """Costs of a part of a program in one run; a cost is `None` if it is entirely unknown.
 
     Attributes:
         flops: Arithmetic operations.

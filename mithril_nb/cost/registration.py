@@ -22,7 +22,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
 Figures = float | Mapping[str, float]
-"""Return value of a rule: FLOPs, or several figures by name; they are rounded to integers."""
+"""Return value of a rule: FLOPs, or several costs by name; they are rounded to integers."""
 
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
 _EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
@@ -103,7 +103,7 @@ def _warn_of_misspelt(name: str) -> None:
 
 def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
     def find(equation: Equation) -> Formula | str | None:
-        """Return the formula of the figures that the user's rule returns."""
+        """Return the formula of the costs that the user's rule returns."""
         found = _figures(name, rule, equation)
         if found is None:
             return None
@@ -125,7 +125,7 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:
-    """Return the figures that the user's rule returns for an equation, by name.
+    """Return the costs that the user's rule returns for an equation, by name.
 
     Raises:
         UnknownOptionError: The rule raises, or returns something else.
@@ -155,9 +155,8 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     wrong = [key for key in figures if key not in _FIGURES]
     if wrong:
         raise UnknownOptionError(
-            f"the rule registered with ml.register_cost for {name!r} returns an unknown figure: "
-            f"{short_repr(wrong[0])}.",
-            (("figures", ", ".join(_FIGURES)),),
+            f"the rule registered with ml.register_cost for {name!r} returns an unknown cost: {short_repr(wrong[0])}.",
+            (("costs", ", ".join(_FIGURES)),),
             f'ml.register_cost({name!r}, lambda equation: {{"{nearest(wrong[0], _FIGURES) or "flops"}": 1_000}})',
         )
     bad = [value for value in figures.values() if not _is_count(value)]

@@ -136,7 +136,7 @@ class SymbolicProgram:
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
-        """The cost of one run of an equation of each kind; figures that depend on symbolic sizes are polynomials."""
+        """The cost of one run of an equation of each kind; costs that depend on symbolic sizes are polynomials."""
         put = Numbers(self.sizes)
         return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
 
@@ -169,13 +169,16 @@ class SymbolicProgram:
         return added, unknown
 
     def formulas_of(self, path: str) -> dict[str, str]:
-        """Return the total cost of a block as formulas by figure, for figures that depend on symbolic sizes."""
+        """Return a formula for each total cost of a block that depends on symbolic sizes, by the name of the cost.
+
+        The costs are `"flops"`, `"bytes_accessed"`, ..., and `"params"`.
+        """
         fields = (*_FIELDS, "params") if self.symbols else ()
         return {field: text for field in fields if (text := _open(*self.polynomial(path, field, None)))}
 
     @cached_property
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
-        """Formulas of self costs by block and figure, for figures that depend on symbolic sizes.
+        """Formulas of the self costs that depend on symbolic sizes, by block and name of the cost.
 
         `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
         """
@@ -192,7 +195,7 @@ class SymbolicProgram:
         return found
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
-        """Return formulas by group and figure, for figures that depend on symbolic sizes; `None` is the total."""
+        """Return formulas of the costs that depend on symbolic sizes, by group and name; group `None` is the total."""
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
             kind = place, self._branches.get(one.id, COUNTS)
@@ -229,7 +232,7 @@ class SymbolicProgram:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes on unknown figures of a program with symbolic sizes."""
+        """Notes on unknown costs of a program with symbolic sizes."""
         numbers = ", ".join(f"{name}={number}" for name, number in self.example.items())
         symbolic = (
             f"costs that depend on {', '.join(self.symbols)} have no number: see cost.at({numbers}), cost.formula()"
@@ -303,7 +306,7 @@ class SymbolicProgram:
         paths, figures, roles = ["", *with_outer(blocks)], [*_FIELDS, "params"], ["forward", "backward", "update"]
         names = {
             "block": (path, paths, nearest_path(path, paths) or ""),
-            "figure": (field, figures, nearest(field, figures) or "flops"),
+            "cost": (field, figures, nearest(field, figures) or "flops"),
             "role": (role, [None, "", *roles], nearest(role, roles)),
         }
         right = {

@@ -25,7 +25,7 @@ _INTEGERS = (
 
 
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
-    """Return costs as a table; integers stay integers, and unknown figures are `<NA>`.
+    """Return costs as a table; integers stay integers, and unknown costs are `<NA>`.
 
     Args:
         cost: The costs as data (`Cost.to_dict()`).
@@ -67,12 +67,12 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         ]
         found = pandas.DataFrame(lines).set_index("block")
     whole = {name: "Int64" for name in found.columns if name in (*_INTEGERS, "forward", "backward", "update")}
-    # Int64 and Float64 are pandas' nullable dtypes: int64 would turn unknown figures into floats.
+    # Int64 and Float64 are pandas' nullable dtypes: int64 would turn unknown costs into floats.
     return found.astype({**whole, "time_s": "Float64"})
 
 
 def _sent(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return figures of communication; the data leaves out zeros."""
+    """Return the bytes of communication; 0 where the data leaves them out."""
     return {name: figures.get(name, 0) for name in names}
 
 

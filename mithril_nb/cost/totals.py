@@ -87,7 +87,7 @@ class CostTotals:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The names of symbolic sizes; figures that depend on them are `None`, see `at`."""
+        """The names of symbolic sizes; costs that depend on them are `None`, see `at`."""
         return () if self.symbolic is None else self.symbolic.symbols
 
     @cached_property
@@ -164,7 +164,7 @@ class CostTotals:
 
         Args:
             path: The block.
-            default: The figures to return for a block that no row comes from, such as a block that only passes its
+            default: The costs to return for a block that no row comes from, such as a block that only passes its
                 input on.
 
         Raises:

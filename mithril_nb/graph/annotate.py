@@ -1,4 +1,4 @@
-"""Edits of the annotations of connections: name, shape, dtype, trainability, exposure as an output."""
+"""Edits of the annotations of connections: name, shape, dtype, trainability, and model outputs."""
 
 from __future__ import annotations
 

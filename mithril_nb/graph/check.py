@@ -122,7 +122,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
             raise UnconnectedPortError(
                 f"the port '{end}'{_location(prefix)} is not connected.",
                 (("inputs", listed(f"'{one}'" for one in sorted(inputs))),),
-                "connect an input or an output of a block to it.",
+                "connect an output of a block, or an input of the model, to it.",
                 block=join_path(prefix, end.node) if end.node else prefix,
                 port=end.port,
             )

@@ -59,7 +59,7 @@ class Inspection(ProgramStages):
         Args:
             source: `"analytic"` counts equations with the rules of this package, multiplies loop bodies by the number
                 of iterations, and needs no compiler. `"lowered"` and `"compiled"` count instructions as XLA does,
-                before and after its passes, and include XLA's own figure. Default: `"analytic"`, or for a program
+                before and after its passes, and include XLA's own count. Default: `"analytic"`, or for a program
                 without a jaxpr, such as a file of StableHLO or HLO, `"lowered"` or `"compiled"`.
 
         Returns:

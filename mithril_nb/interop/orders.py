@@ -139,7 +139,10 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
 
 
 def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_given: bool) -> Order:
-    """Return the order of an output from those of an op's inputs. `is_given`: it depends on a layer with arrays."""
+    """Return the order of an output from the orders of the op's inputs.
+
+    `is_given` is True if the output depends on a layer with arrays.
+    """
     name = op.block.op
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)
     if lost is not None:

@@ -17,7 +17,10 @@ from mithril_nb.models.shape_inference.flat import flat
 
 
 class AnnotationMethods:
-    """Set shapes, dtypes, initializers, names, trainability and exposure. Each call applies all changes, or none."""
+    """Set shapes, dtypes, initializers and names; choose what is trainable and what is an output of the model.
+
+    Each call applies all changes, or none.
+    """
 
     graph: LogicalGraph
     _block: Block

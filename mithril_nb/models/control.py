@@ -372,7 +372,7 @@ def _checked_number(kind: type, name: str, value: Any) -> int:
 
 
 def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
-    """Return an unknown spec, for an output after an earlier mismatch; raise if the output is not an array."""
+    """Return an unknown spec for an output that an earlier mismatch leaves open; raise if it is not an array."""
     if isinstance(spec, StaticSpec):
         raise MismatchError(
             block.inputs[-1].name,

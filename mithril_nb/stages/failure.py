@@ -128,8 +128,8 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
     )
 
 
-def unknown_name(program: str, what: Literal["stage", "figures"], name: str, known: Iterable[str]) -> MithrilError:
-    """Build the error raised for an unknown name of a stage or of XLA's figures.
+def unknown_name(program: str, what: Literal["stage", "analysis"], name: str, known: Iterable[str]) -> MithrilError:
+    """Build the error raised for an unknown name of a stage or of an analysis by XLA.
 
     Args:
         program: Name of the program.

@@ -55,7 +55,7 @@ class Draft:
     near_places: tuple[str, ...] = ()
 
     def take_lines(self, others: Sequence[Draft]) -> None:
-        """Take the source lines of others: their equations and locations, or those near them."""
+        """Use the source lines of other drafts: of their equations and locations, or of those near them."""
         self.near = tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
         self.near_places = tuple(dict.fromkeys(place for one in others for place in one.places or one.near_places))
 

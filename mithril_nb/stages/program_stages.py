@@ -212,11 +212,11 @@ class ProgramStages(Shown):
             of: `"lowered"` or `"compiled"` for the costs of either, `"memory"` for what the compiled program needs.
 
         Raises:
-            UnknownOptionError: No figures have this name.
+            UnknownOptionError: No analysis has this name.
             Exception: The error of JAX or XLA, if it cannot lower or compile the program, or gives no figures.
         """
         if of not in self._figures:
-            raise unknown_name(self.name, "figures", of, self._figures)
+            raise unknown_name(self.name, "analysis", of, self._figures)
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:

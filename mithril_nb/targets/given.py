@@ -99,7 +99,7 @@ def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
 def _function(
     call: Callable[..., Any], name: str, names: Sequence[str], named: Sequence[str] = ()
 ) -> Callable[..., Any]:
-    """Return a function with the original's signature, as far as the trace contains it."""
+    """Wrap `call` in a function that has the signature of the traced function, as far as the trace records it."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)

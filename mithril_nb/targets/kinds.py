@@ -72,8 +72,8 @@ class TargetKind:
         name: Plural noun for messages.
         accepts: Returns whether a call has a target of this kind. It must be fast, and must not import a library.
         build: Inspects the target of a call.
-        is_traced: False for programs that have left Python: `params=` then only names inputs, and no arguments or
-            compiler options are separated from the target before `build`.
+        is_traced: False for programs that JAX has lowered or compiled already. Then `params=` only names inputs, and
+            `build` receives the call unchanged.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Mithril models as targets: their inputs, their programs, and shapes to advise."""
+"""Mithril models as targets: their inputs, their programs, and the shapes that error messages suggest."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def _towards(corner: Point, end: Point) -> Point:
 
 
 def curve_path(points: Sequence[Point]) -> str:
-    """Return a cubic Bézier curve as an SVG path; three control points follow the start for each piece."""
+    """Return a cubic Bézier curve as an SVG path. `points` are its start, then three control points for each piece."""
     return line_path(points[:1]) + "C" + " ".join(f"{number(x)} {number(y)}" for x, y in points[1:])
 
 

@@ -87,7 +87,7 @@ ShapeError: the input 'input' does not fit 'batch_norm.input'.
 ShapeError: the input 'input' does not fit 'rms_norm.input'.
     given  () float32
     input  at least one axis      rank 0
-    Try: give the input a last axis to normalize.
+    Try: give the input at least one axis; the last one is normalized.
 
 >>> Residual(Model())
 UnknownOptionError: cannot build Residual around Model(): it has no input.
@@ -289,7 +289,7 @@ ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
 >>> compiled(SplitHeads((4,)), input=[2, 3, 10])
 ShapeError: the input 'input' does not fit 'split_heads.input'.
     given  (2, 3, 10) float32
-    input  a last axis that 4 heads divide      10 = 4 * 2 + 2
+    input  a last axis whose size is divisible by 4, the number of heads      10 = 4 * 2 + 2
     Try: Linear(12)  # before it, or other numbers of heads
 
 >>> compiled(PositionalEncoding(8, 4), input=[2, 5, 8])

@@ -216,7 +216,7 @@ ShapeError: the input 'input' does not fit 'transpose.input'.
 >>> compiled(Flatten(2, 1), input=[2, 1, 3])
 ShapeError: the input 'input' does not fit 'flatten.input'.
     given  (2, 1, 3) float32
-    input  start_dim=2 at or before end_dim=1      axis 2 > axis 1
+    input  start_dim at or before end_dim      start_dim=2 is axis 2, end_dim=1 is axis 1
     Try: Flatten(start_dim=1, end_dim=2)
 
 >>> compiled(Pad(((1, 1), (0, 0), (2, 2))), input=[2, 3])

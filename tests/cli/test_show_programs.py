@@ -134,7 +134,7 @@ def test_passes_and_their_changes(run_cli):
     number, name, *_ = out.splitlines()[1].split()
     code, diff, _ = run_cli("show", "mine:step", "--pass", number)
     assert code == 0
-    assert diff.startswith(f"{number}. {name} (")
+    assert diff.startswith(f"pass {number}, {name} (pipeline ")
     assert "\n@@ " in diff
     listed = json.loads(run_cli("show", "mine:step", "--passes", "--json")[1])
     assert [one["number"] for one in listed] == list(range(len(listed)))
@@ -315,7 +315,7 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
-            "UnknownOptionError: --block selects lines of a stage.\n"
+            "UnknownOptionError: --block selects lines of a stage, so it cannot be combined with --stage cost.\n"
             "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
             "    Try: --stage hlo --block double\n",
         ),

@@ -75,7 +75,7 @@ UnknownOptionError: compile takes no argument 'fast'.
 ml.compile(UNFED)
 UnconnectedPortError: the port 'r.input' is not connected.
     inputs  none
-    Try: connect an input or an output of a block to it.
+    Try: connect an output of a block, or an input of the model, to it.
 
 ml.compile(Linear(3, input_size=5), shapes={"input": [2, 4]})
 ShapeError: the input 'input' does not fit 'linear.input'.
@@ -234,7 +234,7 @@ mlp.evaluate(params, {"input": X[0, 0]})
 ShapeError: the input 'input' does not fit 'linear_0.input'.
     given  () float32
     input  at least one axis      rank 0
-    Try: give the input a last axis to map.
+    Try: give the input at least one axis; the last one is multiplied by the weight.
 
 add.evaluate({}, {"left": X, "right": X[:2]})
 ShapeError: the input 'right' does not fit 'add.right'.

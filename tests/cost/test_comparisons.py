@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import jax
@@ -94,7 +94,7 @@ def test_messages(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference(of="time")
     assert str(error.value) == (
-        "costs of 'step' do not differ in 'time'.\n"
+        "cannot compare the costs of 'step' by 'time'.\n"
         "    known  flops, transcendentals, bytes_accessed\n"
         '    Try: of="flops"'
     )
@@ -105,7 +105,7 @@ def test_messages(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference()
     assert str(error.value) == (
-        "XLA has no figure to compare with the analytic costs of 'step'.\n"
+        "XLA has no count to compare with the analytic costs of 'step'.\n"
         "    has one for  lowered, compiled\n"
         '    Try: inspection.cost().difference(inspection.cost("lowered"))'
     )
@@ -160,8 +160,8 @@ def test_fusions_that_save_more_than_the_total_have_a_note() -> None:
     assert saved > less > 0
     (note,) = found.notes
     assert note == (
-        f"fusion saves {saved:,} bytes compared with running the same instructions one by one; unfused, the program "
-        f"after would access {saved - less:,} bytes more than before, so in total it saves {less:,}"
+        f"Fusion saves {saved:,} bytes compared with running the compiled instructions one by one. Other changes by "
+        f"the compiler add {saved - less:,} bytes. Together, compilation saves {less:,} bytes."
     )
     assert str(found).endswith(f"\n{note}")
     assert note in bundle(found)["text/html"]
@@ -170,12 +170,33 @@ def test_fusions_that_save_more_than_the_total_have_a_note() -> None:
     assert program.cost("compiled").compare(other).notes == ()
 
 
+def test_the_note_on_fusion_is_right_for_every_sign() -> None:
+    program = inspect(lambda x: jnp.tanh(x * 2 + 1), spec(40, 50))
+    found = program.cost("lowered").compare(program.cost("compiled"))
+    saved, after = found.saved_by_fusion, found.total.after.bytes_accessed
+    assert saved is not None
+    assert after is not None
+
+    def sentences(delta: int) -> list[str]:
+        before = replace(found.total.before, bytes_accessed=after - delta)
+        return [*replace(found, total=Change(before, found.total.after)).notes]
+
+    start = (
+        f"Fusion saves {saved:,} bytes compared with running the compiled instructions one by one. Other changes by "
+    )
+    start += "the compiler "
+    assert sentences(5) == [f"{start}add {saved + 5:,} bytes. Together, compilation adds 5 bytes."]
+    assert sentences(-5) == [f"{start}add {saved - 5:,} bytes. Together, compilation saves 5 bytes."]
+    assert sentences(-saved - 7) == [f"{start}save 7 bytes. Together, compilation saves {saved + 7:,} bytes."]
+    assert sentences(-saved) == []
+
+
 def test_bytes_outside_of_fusions_are_exact() -> None:
     program = inspect(lambda x: (jnp.tanh(x) * 2 + 1, x), spec(64, 64))
     cost = program.cost("compiled")
     (note,) = program.cost("lowered").compare(cost).notes
     (copy,) = (row for row in cost.rows if row.opcode == "copy")
-    assert f" {copy.bytes_accessed:,} bytes more than before" in note
+    assert f"the compiler add {copy.bytes_accessed:,} bytes." in note
 
 
 def test_a_fusion_in_a_loop_saves_in_each_iteration() -> None:
@@ -200,7 +221,7 @@ def test_only_equations_have_a_difference_by_primitive() -> None:
         with pytest.raises(UnknownOptionError) as caught:
             program.cost(source).difference(program.cost(other))
         assert str(caught.value) == (
-            f"the {source} costs of 'layer' have no difference by primitive to other costs.\n"
+            f"cannot compare the {source} costs of 'layer' with other costs by primitive.\n"
             "    by primitive  analytic\n"
             f"    given         {source}, {other}\n"
             f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'

@@ -114,7 +114,7 @@ def test_before_and_after_stand_side_by_side() -> None:
 
 def test_a_comparison_of_equal_costs_has_a_note(step) -> None:
     _, program = step
-    same = "nothing changes: every figure here is the same before and after"
+    same = "nothing changes: every number here is the same before and after"
     both = program.cost().compare(program.cost())
     assert both.notes == (same,)
     assert str(both).endswith(same)
@@ -126,7 +126,7 @@ def test_a_comparison_of_equal_costs_has_a_note(step) -> None:
 
 def test_a_setting_without_effect_has_a_note() -> None:
     ask = ml.what_if(Model() + Linear(16) + Relu() + Linear(4), shapes={"input": [8, 32]})
-    same = "nothing changes: every figure here is the same before and after"
+    same = "nothing changes: every number here is the same before and after"
     remat = ask(remat=True)
     told = f"{same}; remat acts on the backward pass, and this program has none"
     assert told in str(remat).splitlines()

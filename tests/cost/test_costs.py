@@ -221,7 +221,7 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
         ("net.up", "costs of 'program' have no block 'net.up'.", 'cost.by_block["net/up"]'),
         (
             "net",
-            "costs of 'program' have no figures for block 'net' itself, only for blocks inside it.",
+            "costs of 'program' have no entry for block 'net' itself, only for blocks inside it.",
             'cost.subtree("net")  # adds them up',
         ),
     ],
@@ -445,7 +445,7 @@ for source in ("analytic", "lowered", "compiled"):
     cost = program.cost(source)
     print(cost.total.flops, *cost.notes[:-1])
 print(str(program.cost("lowered").compare(program.cost("compiled"))).splitlines()[-1])
-print("one of 8 devices: figures are what each of them computes" in str(program.cost("compiled")))
+print("one of 8 devices: each has these costs" in str(program.cost("compiled")))
 double = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"))
 cost = inspect(double, x, params=()).cost()
 print(cost.total.flops, *cost.notes[:-1])
@@ -466,14 +466,10 @@ def test_notes_name_figures_for_one_of_several_devices() -> None:
     assert flops == f"1024 payload_bytes and wire_bytes of 1 {unknown}"
     assert lowered.startswith("1024 payload_bytes and wire_bytes of ")
     assert lowered.endswith(unknown)
-    assert devices == "128 one of 8 devices: figures are what each of them computes"
-    assert (
-        compared == "after: one of 8 devices: figures are what each of them computes; the other side counts all devices"
-    )
+    assert devices == "128 one of 8 devices: each has these costs"
+    assert compared == "after: one of 8 devices: each has these costs; the other side counts all devices"
     assert is_printed == "True"
-    assert difference == (
-        "compiled: one of 8 devices: figures are what each of them computes; the other side counts all devices"
-    )
+    assert difference == ("compiled: one of 8 devices: each has these costs; the other side counts all devices")
     assert on_one == ["() ()", "() ()", "()"]
     count, _, told = mapped.partition(" ")
     assert told == "shard_map: equations inside are counted for one device, others for all devices together"

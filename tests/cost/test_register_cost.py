@@ -202,8 +202,8 @@ RETURNED = {
     "less than nothing": (lambda equation: -1, not_a_count("-1", "int")),
     "another figure": (
         lambda equation: {"flop": 1},
-        "the rule registered with ml.register_cost for 'smooth' returns an unknown figure: 'flop'.\n"
-        "    figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes\n"
+        "the rule registered with ml.register_cost for 'smooth' returns an unknown cost: 'flop'.\n"
+        "    costs  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes\n"
         "    Try: ml.register_cost('smooth', lambda equation: {\"flops\": 1_000})",
     ),
     "an error": (

@@ -141,7 +141,7 @@ def test_operations_without_a_formula_are_listed() -> None:
     assert branches.formula().endswith("dot_general: which branch costs more depends on sizes)")
 
 
-FIGURES = "figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes, params"
+FIGURES = "costs  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes, params"
 
 
 @pytest.mark.parametrize(
@@ -150,10 +150,10 @@ FIGURES = "figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_
         (("net",), "block 'net'", "blocks  mix, scores", '"", "flops"'),
         (("score",), "block 'score'", "blocks  mix, scores", '"scores", "flops"'),
         ((["mix"],), "block ['mix']", "blocks  mix, scores", '"", "flops"'),
-        (("", "time_s"), "figure 'time_s'", FIGURES, '"", "flops"'),
-        (("mix", "bytes"), "figure 'bytes'", FIGURES,
+        (("", "time_s"), "cost 'time_s'", FIGURES, '"", "flops"'),
+        (("mix", "bytes"), "cost 'bytes'", FIGURES,
             '"mix", "bytes_accessed"'),
-        (("", ["flops"]), "figure ['flops']", FIGURES,
+        (("", ["flops"]), "cost ['flops']", FIGURES,
             '"", "flops"'),
         (("", "flops", "loss"), "role 'loss'", "roles  forward, backward, update", '"", "flops"'),
         (("mixed", "param", "forwards"), "block 'mixed'", "blocks  mix, scores", '"mix", "params", "forward"'),

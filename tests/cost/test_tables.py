@@ -1,4 +1,4 @@
-"""Costs as pandas tables: exact integers; unknown figures are missing, never 0."""
+"""Costs as pandas tables: exact integers; unknown costs are missing, never 0."""
 
 from __future__ import annotations
 

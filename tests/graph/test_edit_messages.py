@@ -282,7 +282,7 @@ CASES = {
         """
         UnconnectedPortError: the port 'r.input' is not connected.
             inputs  'x'
-            Try: connect an input or an output of a block to it.
+            Try: connect an output of a block, or an input of the model, to it.
         """,
     ),
     "check an output of nothing": (
@@ -290,7 +290,7 @@ CASES = {
         """
         UnconnectedPortError: the port 'y' is not connected.
             inputs  'x'
-            Try: connect an input or an output of a block to it.
+            Try: connect an output of a block, or an input of the model, to it.
         """,
     ),
     "check inside": (
@@ -298,7 +298,7 @@ CASES = {
         """
         UnconnectedPortError: the port 'r.input' inside 'r' is not connected.
             inputs  'x'
-            Try: connect an input or an output of a block to it.
+            Try: connect an output of a block, or an input of the model, to it.
         """,
     ),
     "check a cycle": (

@@ -119,7 +119,7 @@ CASES = {
         ShapeError: the blocks 'linear_0' and 'linear_1' share 'w' in two shapes.
             linear_0.weight  (7, 4) float32
             linear_1.weight  (7, 5) float32
-            Try: give both blocks the same sizes, or the parameters two names.
+            Try: give both blocks the same sizes, or give their parameters different names.
         """,
     ),
     "no image": (
@@ -164,7 +164,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'linear.input'.
             given  () float32
             input  at least one axis      rank 0
-            Try: give the input a last axis to map.
+            Try: give the input at least one axis; the last one is multiplied by the weight.
         """,
     ),
     "a number for Flatten": (
@@ -182,7 +182,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'layer_norm.input'.
             given  () float32
             input  at least one axis      rank 0
-            Try: give the input a last axis to normalize.
+            Try: give the input at least one axis; the last one is normalized.
         """,
     ),
     "floating numbers for an Embedding": (

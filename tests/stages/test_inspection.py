@@ -273,7 +273,7 @@ def test_unknown_figures_are_rejected() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         inspect(jnp.sin, jnp.zeros(3)).analysis("x")
     assert str(caught.value) == (
-        "program 'sin' has no figures 'x'.\n"
+        "program 'sin' has no analysis 'x'.\n"
         "    known  lowered, compiled, memory\n"
         '    Try: inspection.analysis("compiled")'
     )

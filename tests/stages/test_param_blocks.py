@@ -52,7 +52,7 @@ def test_parameters_belong_to_the_block_that_uses_them(fn: Callable[..., Any]) -
         "net/hidden": 8 * 16 + 16, "net/out": 16 * 4,
     }  # fmt: skip
     assert (cost.unattributed.params, cost.total.params) == (4, 8 * 16 + 16 + 16 * 4 + 4)
-    assert "params of params['tied'] are unattributed: head, net/out use them" in cost.notes
+    assert "unattributed params: params['tied'], because 2 blocks share it: head and net/out" in cost.notes
 
 
 def test_blocks_within_one_block_share_a_parameter() -> None:

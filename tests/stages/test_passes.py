@@ -204,7 +204,7 @@ def test_the_text_of_a_diff() -> None:
         "-  %a = f32[4] parameter(0)\n"
         "-  %b = f32[4] negate(%a)\n"
     )
-    assert str(one) == "0. algsimp (pipeline)"
+    assert str(one) == "pass 0, algsimp (pipeline pipeline)"
 
 
 def test_pass_that_only_reorders_is_labelled() -> None:

@@ -67,7 +67,7 @@ def test_vmap_batches_dependent_equations() -> None:
     found = {(primitive, source): mark for primitive, mark, source in marks(step)}
     assert found["exp", "0"] == "kept"
     assert found["mul", "1"] == "changed"
-    assert {one.note for one in step.equations if one.mark == "changed"} == {"a batch axis of 8"}
+    assert {one.note for one in step.equations if one.mark == "changed"} == {"adds a batch axis of 8"}
     assert step.explanation.startswith("adds a batch axis of 8 to 1 of 2 equations; 1 does not depend on it and stays")
     agree(steps)
 

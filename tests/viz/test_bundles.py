@@ -19,7 +19,7 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages.records import Stage
 from mithril_nb.viz import html_parts
-from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.logical import model_layout
 
 MARKUP = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write")
 
@@ -51,7 +51,7 @@ def test_a_stage_is_a_listing():
 
 
 def test_a_diagram_has_a_text(nested):
-    bundle = render(layout(nested))
+    bundle = render(model_layout(nested))
     assert bundle["text/plain"].startswith("diagram of 4 blocks, ")
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.logical import model_layout
 from mithril_nb.viz.diagrams.scene import Scene, port_text
 from mithril_nb.viz.diagrams.svg import edge_points
 from mithril_nb.viz.svg import point_along
@@ -90,11 +90,11 @@ def check(diagram: Scene) -> None:
 @given(graphs(), st.booleans())
 def test_any_graph_is_laid_out_without_overlap(drawn, opened):
     expanded = {path for path, node in drawn.walk() if node.block.graph} if opened else frozenset()
-    check(layout(drawn, expanded=expanded))
+    check(model_layout(drawn, expanded=expanded))
 
 
 def test_an_expanded_group_encloses_its_blocks_and_wires(nested, notes):
-    diagram = layout(nested, annotations=notes, expanded={"mlp_0"})
+    diagram = model_layout(nested, annotations=notes, expanded={"mlp_0"})
     check(diagram)
     frame = next(node for node in diagram.nodes if node.path == "mlp_0")
     assert frame.group
@@ -109,7 +109,7 @@ def test_an_expanded_group_encloses_its_blocks_and_wires(nested, notes):
 
 
 def test_no_wire_crosses_the_title_of_a_group(nested):
-    diagram = layout(nested, expanded={"mlp_0"})
+    diagram = model_layout(nested, expanded={"mlp_0"})
     frame = next(node for node in diagram.nodes if node.path == "mlp_0")
     ports = (*frame.inputs, *frame.outputs)
     assert min(port.y for port in ports) > 22
@@ -118,7 +118,7 @@ def test_no_wire_crosses_the_title_of_a_group(nested):
 
 
 def test_a_moved_block_stays_and_its_wires_follow(nested):
-    diagram = layout(nested, moved={"norm": (400, 300), "mlp_0/relu_0": (10, 200)}, expanded={"mlp_0"})
+    diagram = model_layout(nested, moved={"norm": (400, 300), "mlp_0/relu_0": (10, 200)}, expanded={"mlp_0"})
     norm = next(node for node in diagram.nodes if node.path == "norm")
     assert (norm.x, norm.y) == (400, 300)
     into = next(edge for edge in diagram.edges if edge.target == "norm.input")
@@ -128,18 +128,18 @@ def test_a_moved_block_stays_and_its_wires_follow(nested):
 
 
 def test_a_position_in_a_group_is_relative_to_its_frame(nested):
-    diagram = layout(nested, expanded={"mlp_0"})
+    diagram = model_layout(nested, expanded={"mlp_0"})
     frame = next(node for node in diagram.nodes if node.path == "mlp_0")
     assert diagram.within("mlp_0/relu_0", frame.x + 40, frame.y + 90) == (40, 90)
     assert diagram.within("norm", 7, 8) == (7, 8)
-    again = layout(nested, expanded={"mlp_0"}, moved={"mlp_0/relu_0": (40, 90)})
+    again = model_layout(nested, expanded={"mlp_0"}, moved={"mlp_0/relu_0": (40, 90)})
     frame = next(node for node in again.nodes if node.path == "mlp_0")
     relu = next(node for node in again.nodes if node.path == "mlp_0/relu_0")
     assert (relu.x - frame.x, relu.y - frame.y) == (40, 90)
 
 
 def test_diagram_data_matches_the_front_end_schema(nested, notes):
-    data = layout(nested, annotations=notes, edge_problems={("skip.output", "head.input"): 0}).to_dict()
+    data = model_layout(nested, annotations=notes, edge_problems={("skip.output", "head.input"): 0}).to_dict()
     head = next(node for node in data["nodes"] if node["path"] == "head")
     assert head == {
         "path": "head", "name": "head", "kind": "Linear", "hue": 3,
@@ -160,7 +160,7 @@ def test_diagram_data_matches_the_front_end_schema(nested, notes):
 def test_an_edge_to_a_missing_block_raises():
     broken = LogicalGraph((), (Edge(Endpoint("ghost", "output"), Endpoint("", "y")),), (), (Port("y"),))
     with pytest.raises(ValueError, match=r"^the graph has no block 'ghost', where the edge at 'ghost.output' ends\.$"):
-        layout(broken)
+        model_layout(broken)
 
 
 def test_a_long_chain_wraps_into_rows_in_reading_order():
@@ -168,7 +168,7 @@ def test_a_long_chain_wraps_into_rows_in_reading_order():
     nodes = tuple(Node(f"op_{at}", op) for at in range(400))
     ends = [(Endpoint("", "x"), "op_0"), *((Endpoint(f"op_{at}", "out"), f"op_{at + 1}") for at in range(399))]
     edges = tuple(Edge(source, Endpoint(target, "in")) for source, target in ends)
-    diagram = layout(LogicalGraph(nodes, edges, (Port("x"),), ()))
+    diagram = model_layout(LogicalGraph(nodes, edges, (Port("x"),), ()))
     assert 1 < diagram.width / diagram.height < 3.5
     places = [(node.y, node.x) for node in diagram.nodes if node.path]
     assert places == sorted(places)

@@ -170,7 +170,7 @@ def test_a_peak_without_a_timeline_lists_its_kinds() -> None:
 
 def test_an_estimate_names_the_equation() -> None:
     text = memory_text({**small(), "source": "analytic"})
-    assert text.splitlines()[1].startswith("peak 13.3 MB at equation fusion.4, place 5 of 12")
+    assert text.splitlines()[1].startswith("peak 13.3 MB at equation fusion.4, position 5 of 12")
 
 
 def test_narrow_and_wide_pictures_keep_within_their_width() -> None:

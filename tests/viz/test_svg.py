@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
 from mithril_nb.viz.diagrams.labels import NodeAnnotation
-from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.logical import model_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -19,9 +19,9 @@ TAGS = {"svg", "title", "style", "rect", "g", "path", "text", "circle"}
 
 
 def test_golden_closed_and_open(golden, nested, notes):
-    golden("nested.svg", scene_svg(layout(nested, annotations=notes, edge_shapes={"input": "(32, 64)"})))
+    golden("nested.svg", scene_svg(model_layout(nested, annotations=notes, edge_shapes={"input": "(32, 64)"})))
     problem = Diagnostic("cannot connect 'skip.output' to 'head.input'.", (("output", "(32, 64)"),), "Linear(64)")
-    opened = layout(
+    opened = model_layout(
         nested,
         annotations=notes,
         edge_shapes={"input": "(32, 64)"},
@@ -37,7 +37,7 @@ def test_any_text_is_escaped(name, kind, shape):
     block = Block(kind, (), (Port("input"),), (Port(shape or "out"),), op="x")
     graph = LogicalGraph((Node(name or "n", block),), (), (Port(name),), ())
     problems = [Diagnostic(shape, ((name, kind),), kind)]
-    text = scene_svg(layout(graph, annotations={"n": NodeAnnotation(name, shape, 0.5, 0)}), problems, title=name)
+    text = scene_svg(model_layout(graph, annotations={"n": NodeAnnotation(name, shape, 0.5, 0)}), problems, title=name)
     root = ElementTree.fromstring(text)
     assert {element.tag.removeprefix(SVG) for element in root.iter()} <= TAGS
     for element in root.iter():
@@ -47,13 +47,13 @@ def test_any_text_is_escaped(name, kind, shape):
 def test_a_script_in_a_name_is_shown_not_run():
     name = "<script>alert('x')</script>"
     graph = LogicalGraph((Node(name, Block("Op", (), (), (), op="op")),))
-    text = scene_svg(layout(graph))
+    text = scene_svg(model_layout(graph))
     assert "<script" not in text
     assert "&lt;script&gt;" in text
 
 
 def test_the_picture_is_accessible_to_screen_readers(nested, notes):
-    root = ElementTree.fromstring(scene_svg(layout(nested, annotations=notes)))
+    root = ElementTree.fromstring(scene_svg(model_layout(nested, annotations=notes)))
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
     titles = [title.text for title in root.iter(f"{SVG}title")]
@@ -68,7 +68,7 @@ def test_pictures_can_be_drawn_from_many_threads(nested):
         for at in range(8)
     ]
     graphs = [LogicalGraph(graph.nodes) for graph in graphs]
-    threads = [threading.Thread(target=lambda g=g: texts.append(scene_svg(layout(g)))) for g in graphs]
+    threads = [threading.Thread(target=lambda g=g: texts.append(scene_svg(model_layout(g)))) for g in graphs]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -78,5 +78,5 @@ def test_pictures_can_be_drawn_from_many_threads(nested):
 
 
 def test_an_empty_graph_is_drawn():
-    root = ElementTree.fromstring(scene_svg(layout(LogicalGraph())))
+    root = ElementTree.fromstring(scene_svg(model_layout(LogicalGraph())))
     assert root.findtext(f"{SVG}title") == "logical graph: 0 blocks"

@@ -45,12 +45,12 @@ STEP = TransformStep(
     (
         MarkedEquation("0", "kept", "0", ("jvp",), origin="tagged"),
         MarkedEquation("1", "new", "0", ("jvp",), "jvp of sin", origin="tagged"),
-        MarkedEquation("2", "changed", "2", ("jvp",), "a batch axis of 8", True, "inferred"),
+        MarkedEquation("2", "changed", "2", ("jvp",), "adds a batch axis of 8", True, "inferred"),
     ),
     (
         MarkedEquation("0", "kept"),
         MarkedEquation("1", "gone"),
-        MarkedEquation("2", "changed", note="a batch axis of 8"),
+        MarkedEquation("2", "changed", note="adds a batch axis of 8"),
     ),
     "keeps 1 of 3.",
 )
@@ -66,8 +66,8 @@ def test_the_text_has_a_sign_and_a_source_on_each_line():
         "         a:f32[3]  # x\n"
         "       let\n"
         "         b:f32[3] = sin a\n"
-        "   +     c:f32[3] = cos a  # jvp of sin, from 0\n"
-        "   ~     d:f32[8] = reduce_sum b  # a batch axis of 8, from 2, inferred\n"
+        "   +     c:f32[3] = cos a  # jvp of sin, from equation 0\n"
+        "   ~     d:f32[8] = reduce_sum b  # adds a batch axis of 8 to equation 2, inferred\n"
         "       in (d) }\n"
         "   - removed: 1\n"
         "\n"
@@ -87,11 +87,11 @@ def test_related_lines_share_an_id(parsed):
     ]  # fmt: skip
     assert [row["title"] for row in rows] == [
         "unchanged",
-        "removed: to nothing",
-        "changed: a batch axis of 8, to 2",
+        "removed",
+        "changed: adds a batch axis of 8, to equation 2",
         "unchanged",
-        "new: jvp of sin, from 0",
-        "changed: a batch axis of 8, from 2, inferred",
+        "new: jvp of sin, from equation 0",
+        "changed: adds a batch axis of 8 to equation 2, inferred",
     ]
     # Ids are unique within a step: each step is linked separately.
     assert sum(attributes.get("class") == "mnb-linked step" for _, attributes in page.elements) == 2
@@ -147,5 +147,6 @@ def test_values_are_shown_in_a_notebook(parsed):
     parsed(shown["text/html"])
     assert shown["text/plain"].splitlines()[0].startswith("0. trace: traces '<lambda>' once with shapes")
     assert shown["text/plain"].splitlines()[-1] == "not reached: jit"
+    assert "# adds a batch axis of 8 to equation 0 of step 0\n" in shown["text/plain"]
     assert "not reached: jit" in shown["text/html"]
     assert bundle(steps[1])["text/plain"].startswith("vmap: adds a batch axis of 8 to 2 of 2 equations.")

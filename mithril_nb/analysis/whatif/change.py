@@ -140,7 +140,7 @@ class Change(Shown):
 
     @property
     def delta(self) -> Figures:
-        """Total after minus total before; `None` for unknown figures."""
+        """Total after minus total before; `None` for unknown costs."""
         return self.comparison.total.delta
 
     @property
@@ -162,7 +162,7 @@ class Change(Shown):
 
         Waits until both programs are traced, and compiled as far as XLA's memory plan needs. If one of them has too
         many equations for that, both are estimates from the equations (`source` is `"analytic"`); `compiled` has XLA's
-        figures.
+        own values.
         """
         return self.memory.result()
 
@@ -182,14 +182,14 @@ class Change(Shown):
         """The change of the compiled programs; the first access starts the compiler in the background.
 
         `change.compiled.is_done` is true when it is ready; `change.compiled.result(timeout=60)` waits for it. The
-        figures are per device.
+        costs are per device.
         """
         assert self._compiled is not None, "this is already a change of compiled programs"
         return self._compiled.start()
 
     @cached_property
     def exact(self) -> Future[Change]:
-        """The change with exact figures; if this one is an estimate, they are computed in the background."""
+        """The change with exact costs; if this one is an estimate, they are computed in the background."""
         if self._exact is None:
             return Future.of(self)
         return self._exact()

@@ -86,7 +86,7 @@ class Repeated:
 
     @cached_property
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
-        """The template of each block, if it is an instance of one, and its number in the template."""
+        """Template and number of each block; `(None, 0)` for a block that is not an instance of a template."""
         first, templates = self._found
         places = range(first, first + self._depth)
         instances = {one.format(place): (one, place) for one in templates for place in places}
@@ -320,7 +320,7 @@ def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dic
 
 
 def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], points: Sequence[Settings]) -> str:
-    """Return why a deeper program differs from the prediction by the two shallow ones, at changed sizes."""
+    """Return why a deeper program with changed sizes differs from the prediction made from the two shallow ones."""
     assert learned.depth is not None
     for point in points[:1]:
         settings = {**learned.base, **point}

@@ -23,10 +23,10 @@ from mithril_nb.graph.spec import Dim
 from mithril_nb.targets.entry_point import called_as
 
 SOURCES = ("analytic", "compiled", "measured")
-"""Sources of the figures of a sweep."""
+"""Sources of the costs of a sweep."""
 FIELDS = ("flops", "bytes_accessed", "transcendentals", "params", "peak_bytes", "time_s")
 _NOT_RUN = 'the program is not run; source="measured" runs it'
-ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" has XLA\'s'
+ESTIMATE = 'peak_bytes: estimated from the equations; source="compiled" shows XLA\'s own value'
 _NOT_ASKED = Peak(None, "not computed; peak=True computes it")
 
 
@@ -42,8 +42,8 @@ class Point:
         params: Number of parameters.
         peak_bytes: Peak memory in bytes; with `source="compiled"`, of one device.
         time_s: Seconds of one run.
-        way: Origin of the figures, as in `Change.way`; `""` if there are none.
-        reasons: The reason for each unknown figure.
+        way: Origin of the costs, as in `Change.way`; `""` if there are none.
+        reasons: The reason for each unknown cost.
         at_least: Figures that are lower bounds, because some costs of the program are unknown.
     """
 
@@ -100,7 +100,7 @@ class Sweep(Shown):
         }
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame` with a row for each point; unknown figures are missing.
+        """Return a `pandas.DataFrame` with a row for each point; unknown costs are missing.
 
         Raises:
             UnavailableBackendError: pandas is not installed.
@@ -226,7 +226,7 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str) -> Point:
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:
-    """Return the notes on a figure as its reason; all notes if none names it."""
+    """Return the notes on a cost as its reason; all notes if none names it."""
     own = [note.removeprefix(f"{figure}: ") for note in notes if figure in note.partition(":")[0]]
     return "; ".join(own or notes) or "no reason given"
 
@@ -236,14 +236,14 @@ def _known_somewhere(points: Sequence[Point]) -> list[str]:
 
 
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
-    """Return the reasons for figures that are unknown at all points; other unknowns are shown at their points."""
+    """Return the reasons for costs that are unknown at all points; other unknowns are shown at their points."""
     known = _known_somewhere(points)
     found: dict[str, list[str]] = {}
     for point in points:
         for name, reason in point.reasons.items():
             if name not in known and name not in found.setdefault(reason, []):
                 found[reason].append(name)
-    # A point that failed has the same reason for all figures; it does not explain why other points lack one.
+    # A point that failed has the same reason for all costs; it does not explain why other points lack one.
     only = {reason for point in points if len(point.reasons) == len(FIELDS) for reason in point.reasons.values()}
     return tuple(
         f"{', '.join(names)}: {reason}" for reason, names in found.items() if names and not (known and reason in only)

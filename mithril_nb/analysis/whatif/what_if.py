@@ -284,7 +284,7 @@ def peak_compiled(inspection: Inspection) -> Peak:
 def _as_peak(memory: Callable[[], Any]) -> Peak:
     try:
         found = memory()
-    except Exception as error:  # an unknown peak must not prevent other figures
+    except Exception as error:  # an unknown peak must not prevent other costs
         return Peak(None, reason_of(error))
     reason = "; ".join(getattr(found, "notes", ())) or "no reason given"
     return Peak(found.peak_bytes, source=found.source) if found.peak_bytes is not None else Peak(None, reason)

@@ -276,7 +276,7 @@ def _python_bool(value: str) -> str:
 
 
 def _try(name: str, value: str, flag: str) -> None:
-    """Compile a trivial program with the flag, because XLA has no list of its flags."""
+    """Check that XLA accepts a flag by compiling a trivial program with it; XLA has no list of its flags."""
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except jax.errors.JaxRuntimeError as error:

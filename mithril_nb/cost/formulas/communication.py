@@ -18,7 +18,7 @@ Distrib. Comput. 69 (2009), which shows that no algorithm sends less; NVIDIA, nc
 the same factors for all of them. If devices send different amounts, the largest counts; fractions of a byte are rounded
 up.
 
-Both figures are for one device, like the costs of a `shard_map` body and of a compiled program. A group of one device
+Both numbers are for one device, like the costs of a `shard_map` body and of a compiled program. A group of one device
 sends nothing. Both are unknown if the group or a size is unknown, and for a ragged all-to-all, where they depend on
 values.
 """
@@ -73,7 +73,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
 
 
 def sends_no_more(one: Sent, other: Sent) -> bool:
-    """Return whether both figures of `one` are known to be at most those of `other`.
+    """Return whether both numbers of `one` are known to be at most those of `other`.
 
     Examples:
         >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))
@@ -94,7 +94,7 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     """Return the payload and the wire bytes of one device for one run of an equation.
 
     `sent` counts collectives inside `shard_map`. Other equations send nothing, except equations on sharded arrays that
-    XLA partitions, where both figures are unknown.
+    XLA partitions, where both numbers are unknown.
 
     Raises:
         UndecidedError: A size is neither a number nor a polynomial.

@@ -88,10 +88,10 @@ without_arithmetic("prng_random_bits", "prng_seed", "prng_split", "prng_join", n
 
 @rule("rng_bit_generator", flops="25·n", xla="0", note=_PHILOX)
 def generated_bits(equation: Equation) -> Formula:
-    """A block of 98 operations for four words: `25·n`, twice for 64 bits; XLA counts `n` transcendentals.
+    """A block of four words takes 98 operations: `25·n`, or `50·n` for 64 bits. XLA counts `n` transcendentals.
 
-    The algorithm is Philox on a CPU and a GPU unless Threefry is requested. Threefry takes 117 operations for two
-    words, and 7 to count, split and join them, as in the HLO that XLA expands it to: `62·n`, twice for 64 bits.
+    The algorithm is Philox on a CPU and a GPU unless Threefry is requested. In the HLO of Threefry, two words take 117
+    operations, and counting, splitting and joining them takes 7: `62·n`, or `124·n` for 64 bits.
     """
     bits = equation.outputs[1]
     is_long = "64" in bits.dtype

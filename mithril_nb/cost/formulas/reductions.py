@@ -134,7 +134,7 @@ without_arithmetic("dynamic_slice", note="moves data", moved=_slice_bytes)
 without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_bytes)
 
 
-@rule("gather", flops="0", note="4·indices - rows + n to fill if out of bounds", moved=_slice_bytes)
+@rule("gather", flops="0", note="4·indices - rows + n if an index out of bounds gives a fill value", moved=_slice_bytes)
 def gather(equation: Equation) -> Formula:
     """Reading takes no arithmetic; in fill mode each index is checked and each element selected.
 
@@ -147,7 +147,7 @@ def gather(equation: Equation) -> Formula:
     depth = length(places, -1) if places.shape else 1
     rows = 0 if depth == 0 else times(length(places, axis) for axis in range(len(places.shape) - 1))
     letters = {"indices": count(places), "rows": rows, "n": items(equation)}
-    return Formula("4·indices - rows + n", letters, note="filled if out of bounds")
+    return Formula("4·indices - rows + n", letters, note="an index out of bounds gives a fill value")
 
 
 @rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)

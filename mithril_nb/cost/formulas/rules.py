@@ -207,7 +207,7 @@ class Counted:
         return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
     def why_unknown(self, figure: str) -> str:
-        """Return why a figure is unknown: `"flops"`, `"payload_bytes"`, ..."""
+        """Return why a cost is unknown: `"flops"`, `"payload_bytes"`, ..."""
         return NOT_SENT if figure in ("payload_bytes", "wire_bytes") else self.formula
 
 

@@ -97,7 +97,10 @@ def all_reduce(equation: Equation) -> Letters | Formula:
     flops="in - out", note="ring", xla="0",
 )  # fmt: skip
 def reduce_scatter(equation: Equation) -> Letters:
-    """Each device adds all parts but its own, in a ring: `in - out`; same source as `all_reduce`. XLA counts 0."""
+    """In a ring, each device adds all parts except its own: `in - out`. XLA counts 0.
+
+    The source is that of `all_reduce`.
+    """
     return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 

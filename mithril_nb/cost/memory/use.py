@@ -81,7 +81,7 @@ class MemoryUse(Shown):
         lives: The live ranges, in the order in which they begin.
         blocks: Paths of all blocks of the program, in its order, including those that hold no memory.
         xla: The result of `memory_analysis()`; `None` if the program is not compiled, or it is not available.
-        notes: Notes on unknown figures, with reasons.
+        notes: Notes on unknown sizes, with reasons.
     """
 
     program: str

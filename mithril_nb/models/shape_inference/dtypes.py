@@ -49,7 +49,7 @@ def _two(one: str, other: str) -> str:
 
 
 def _signed(bits: int) -> str:
-    """Return the dtype that holds unsigned integers of this many bits and negative ones."""
+    """Return the dtype of an unsigned dtype of `bits` bits mixed with a signed dtype that is no wider."""
     return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
 
 

@@ -202,7 +202,7 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
 
     Args:
         model: The model.
-        outputs: Its outputs that an activation outside reads.
+        outputs: Names of the model's outputs that are read by an activation outside the model.
 
     Returns:
         Outputs of ops, and inputs of the model.

@@ -269,7 +269,7 @@ class _Work:
                         (f"{first.path}.{first.port}", str(first.spec)),
                         (f"{new.path}.{new.port}", str(new.spec)),
                     ),
-                    "give both blocks the same sizes, or the parameters two names.",
+                    "give both blocks the same sizes, or give their parameters different names.",
                     block=new.path,
                     port=new.port,
                     code="ShapeError",

@@ -7,7 +7,7 @@ step looks like its model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -15,12 +15,15 @@ from typing import Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.records import LOSS, OPTIMIZER, ROLES, Role, quick_to_make
+from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, quick_to_make
 
 Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
 ROOT = ""
 # With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
+# A first picture with fewer nodes than this says too little: opening another one may scale it down to this scale.
+_FEW_NODES = 9
+_SMALLEST = 0.7
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})
 MOST = 25
 """Maximum number of nodes that are easy to read on one level; a level with more is folded further."""
@@ -61,20 +64,20 @@ class GraphNode:
 
 
 @dataclass(frozen=True)
-class GraphEdge:
-    """All data that flows from one visible node to another.
+class GraphLink:
+    """All data that flows from one node to another.
 
     Attributes:
         source: Key of the node that produces the data.
         target: Key of the node that uses it.
-        roles: The roles of its users, in the order of a step.
-        shape: The shape of the data; for several shapes the largest, and the number of others.
+        roles: The roles of its users.
+        specs: The specs of the data.
     """
 
     source: str
     target: str
-    roles: tuple[Role, ...]
-    shape: str
+    roles: frozenset[Role]
+    specs: tuple[TensorSpec, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class StageGraph(Shown):
         flows: Producer, user and spec for each pair of instructions with data flow.
         roles: Role of each instruction that has one.
         equations: Ids of the equations of each instruction.
-        hidden: Key of the visible node for each key that a fold hides.
+        hidden: For each key that a fold hides, the key of the node that is shown instead.
     """
 
     stage: str
@@ -159,32 +162,38 @@ class StageGraph(Shown):
                 waiting.extend(reversed(self.level(node.key)))
         return tuple(found)
 
-    def edges(self, opened: Collection[str] = ()) -> tuple[GraphEdge, ...]:
-        """Return the data that flows between visible nodes, bundled, in program order."""
-        visible = {node.key for node in self.visible(opened)}
+    @cached_property
+    def links(self) -> tuple[GraphLink, ...]:
+        """The data that flows between the nodes if all are open, bundled, in program order."""
         seen: dict[str, str] = {}
         bundles: dict[tuple[str, str], tuple[set[Role], dict[TensorSpec, None]]] = {}
         for source, target, spec in self.flows:
-            tail, head = (self._shown(self.home[end], visible, seen) for end in (source, target))
-            # Data for an open node flows on to the nodes inside it, which have separate flows.
-            if tail == head or head in opened or not tail or not head or self._inside(tail, head):
-                continue
-            if self._is_carried(self.home[source], self.home[target]):
+            before, after = self.home[source], self.home[target]
+            tail, head = self._shown(before, seen), self._shown(after, seen)
+            if tail == head or not tail or not head or self._is_carried(before, after):
                 continue
             roles, specs = bundles.setdefault((tail, head), (set(), {}))
             if target in self.roles:
                 roles.add(self.roles[target])
             if spec is not None:
                 specs[spec] = None
-        return tuple(
-            GraphEdge(tail, head, tuple(role for role in ROLES if role in roles), shapes_text(specs))
-            for (tail, head), (roles, specs) in bundles.items()
-        )
+        return tuple(GraphLink(*ends, frozenset(roles), tuple(specs)) for ends, (roles, specs) in bundles.items())
 
-    def first_view(self, most: int = MOST, shares: Mapping[str, float] | None = None) -> frozenset[str]:
+    def first_view(
+        self,
+        most: int = MOST,
+        shares: Mapping[str, float] | None = None,
+        fits: Callable[[Collection[str], float], bool] = lambda opened, scale: True,
+    ) -> frozenset[str]:
         """Return the nodes to open so that the first picture has at most `most` nodes, and shows as much as possible.
 
         The most expensive node opens first: by its share of the cost if known, else by its number of instructions.
+
+        Args:
+            most: Maximum number of nodes.
+            shares: Share of the cost by block path.
+            fits: Returns whether a picture with the nodes of some keys open fits into its frame at this scale. A
+                picture of few nodes may be scaled down, because it would otherwise show too little.
         """
         opened: set[str] = set()
         count = len(self.level())
@@ -192,9 +201,12 @@ class StageGraph(Shown):
         while waiting:
             waiting.sort(key=lambda node: (-self._weight(node, shares or {}), -sum(node.counts), node.key))
             node = waiting.pop(0)
-            if count + len(node.children) <= most and self._shows_more(node, len(self.level())):
+            after = count + len(node.children)
+            if after > most or not self._shows_more(node, len(self.level())):
+                continue
+            if fits({*opened, node.key}, _SMALLEST if count < _FEW_NODES else 1.0):
                 opened.add(node.key)
-                count += len(node.children)
+                count = after
                 waiting.extend(child for child in self.level(node.key) if child.children)
         return frozenset(opened)
 
@@ -209,16 +221,14 @@ class StageGraph(Shown):
             return False
         return top < _FEW or node.kind in ("loop", "cond", "branch") or any(one.kind in _STRUCTURE for one in inside)
 
-    def _shown(self, key: str, visible: set[str], seen: dict[str, str]) -> str:
-        """Return the visible node that contains a node, or `""`."""
+    def _shown(self, key: str, seen: dict[str, str]) -> str:
+        """Return the node that represents a node in the picture with all nodes open, or `""`."""
         if key not in seen:
-            visible_key = self.hidden.get(key, key)
-            if visible_key != key:
-                seen[key] = self._shown(visible_key, visible, seen)
+            if key in self.hidden:
+                seen[key] = self._shown(self.hidden[key], seen)
             else:
-                outer = self._shown(self.nodes[key].parent, visible, seen) if key else ""
-                shown_parent = not key or not self.nodes[key].parent or outer == self.nodes[key].parent
-                seen[key] = key if key in visible and shown_parent else outer
+                outer = self._shown(self.nodes[key].parent, seen) if key else ""
+                seen[key] = key if not key or outer == self.nodes[key].parent else outer
         return seen[key]
 
     def _is_carried(self, source: str, target: str) -> bool:
@@ -242,13 +252,6 @@ class StageGraph(Shown):
     def _fold_cache(self) -> dict[str, dict[str, str]]:
         return {}
 
-    def _inside(self, outer: str, inner: str) -> bool:
-        while inner:
-            inner = self.nodes[inner].parent
-            if inner == outer and outer:
-                return True
-        return False
-
 
 def short_shape(spec: TensorSpec) -> str:
     """Return a spec in few characters; float32 is omitted.
@@ -259,6 +262,11 @@ def short_shape(spec: TensorSpec) -> str:
     """
     sizes = "×".join(map(str, spec.shape)) or "scalar"
     return sizes if spec.dtype == "float32" else f"{sizes} {spec.dtype}"
+
+
+def size_of_shape(spec: TensorSpec) -> tuple[int, str]:
+    """Return a key that sorts specs by their number of elements."""
+    return prod(dim for dim in spec.shape if isinstance(dim, int)), str(spec)
 
 
 def shapes_text(specs: Iterable[TensorSpec]) -> str:
@@ -273,5 +281,5 @@ def shapes_text(specs: Iterable[TensorSpec]) -> str:
         return ""
     if len(found) == 1:
         return short_shape(found[0])
-    largest = max(found, key=lambda spec: (prod(dim for dim in spec.shape if isinstance(dim, int)), str(spec)))
+    largest = max(found, key=size_of_shape)
     return f"{short_shape(largest)} +{len(found) - 1}"

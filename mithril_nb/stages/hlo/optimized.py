@@ -175,7 +175,7 @@ class _Module:
             draft.origin = "tagged" if draft.shares else None
 
     def _hand_down_places(self) -> None:
-        """Give instructions without a location the locations of the callers of their computation."""
+        """If an instruction has no location, give it the locations of the callers of its computation."""
         for computation in self._order:
             callers = [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
             found = {place: None for caller, _ in callers for place in self._drafts[caller.name].places}
@@ -184,7 +184,7 @@ class _Module:
                 draft.places = draft.places or tuple(found)
 
     def _moved_by(self, line: HloLine) -> tuple[str, ...]:
-        """Return the operands that an instruction moves; none if it cuts out a slice: its users determine the block."""
+        """Return the operands that an instruction moves; `()` for a slice, whose block depends on its users."""
         if line.opcode == "dynamic-slice":
             return ()
         if line.opcode == "dynamic-update-slice":
@@ -323,7 +323,7 @@ class _Module:
             draft.origin = "tagged" if draft.shares else None
 
     def _written_by(self, call: HloLine) -> tuple[str, ...]:
-        """Return the operand written by a function that a loop calls to stack a result; none if it writes none."""
+        """Return the operand that a call in a loop writes into a stacked result, in a tuple; `()` if it writes none."""
         written = next((one for one in self._body(call) if one.opcode == "dynamic-update-slice"), None)
         candidates: set[str] = set()
         while written is not None and written.opcode != "parameter" and written.name not in candidates:

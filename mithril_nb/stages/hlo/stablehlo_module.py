@@ -1,7 +1,7 @@
-"""Link the ops of a StableHLO module to equations from MLIR's objects, without printing the module.
+"""Link the ops of a StableHLO module to equations. Read MLIR's objects directly instead of printing the module.
 
-The id of an op is the name of its result, as MLIR prints it, or for an op without a result its line in the printed
-text. So this file counts lines as MLIR prints them. Cases it cannot decide are left to `read_stablehlo`.
+The id of an op is the name of its result, as MLIR prints it. If an op has no result, its id is its line number in the
+printed text, so this file counts lines as MLIR prints them. Cases it cannot decide are left to `read_stablehlo`.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def _infer(
     """Give ops without a block the equations of their operands or users, where these have them.
 
     Args:
-        links: The known equations of each op; is completed.
+        links: The known equations of each op; updated in place.
         left: The ops without a block, each with its position in `links`.
         equations_of: Returns the equations in the location of an op.
     """

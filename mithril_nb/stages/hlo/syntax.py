@@ -177,7 +177,7 @@ def integer_in(line: str) -> int | None:
 
 
 def layout_in(line: str) -> tuple[int, ...]:
-    """Return the minor-to-major axes of a result that is one array; empty if the layout is left out: it is row-major.
+    """Return the minor-to-major axes of a result that is one array; empty if no layout is given: row-major.
 
     Examples:
         >>> layout_in("  %y = f32[8,4]{0,1} transpose(%x)")

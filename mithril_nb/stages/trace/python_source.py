@@ -116,7 +116,7 @@ def source_of_model(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
 
-    The functions that created equations outside all blocks follow, such as those of a loss.
+    Below it comes the source of the functions that created equations outside all blocks, such as a loss function.
 
     Args:
         text: The Python.

@@ -187,7 +187,7 @@ class _Jvp(Transform):
 
 
 class _Linearize(_Jvp):
-    """Linearization: the value, and the linear map at a point applied to a tangent, which is an additional argument."""
+    """Linearization at a point: the value, and the linear map applied to a tangent, which is an additional argument."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
@@ -334,7 +334,7 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
 
 
 def entry_of(transform: Transform) -> str:
-    """Return the Python expression for a transform as an entry of a chain."""
+    """Return a transform as Python source, in the form of an entry of `through=`."""
     name, amount = transform.name, transform.amount
     if transform.options:
         options = ", ".join(f"{key}={value!r}" for key, value in transform.options)

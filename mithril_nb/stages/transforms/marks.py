@@ -296,7 +296,7 @@ def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
         return ""
     # `out_axes` may put the new axis of each result elsewhere; name it only if all agree.
     size, place = min(added, key=lambda pair: pair[1])
-    return f"a batch axis of {size}" + (f" at {place}" if len(added) == 1 and place else "")
+    return f"adds a batch axis of {size}" + (f" at position {place}" if len(added) == 1 and place else "")
 
 
 def _tokens(atoms: Sequence[Any], made: Mapping[Any, Token]) -> tuple[Token, ...]:

@@ -187,8 +187,8 @@ class Compilation:
     def begin(self) -> None:
         """Compile `optimized` in a thread, and write its files; return just before XLA starts.
 
-        A caller that continued earlier would slow down the Python work until then. Errors are raised when `optimized`
-        is read. If the user already makes XLA write files elsewhere, that is left unchanged.
+        If it returned earlier, the caller would slow down the Python work that comes before XLA. Errors are raised when
+        `optimized` is read. If the user already makes XLA write files elsewhere, that is left unchanged.
         """
         self._wants_files = self._wants_files or not self._user_dumps
         with suppress(RuntimeError):  # The process may have reached its thread limit; then compile on first use.
@@ -378,7 +378,7 @@ class Compilation:
 
 
 def _recovered_names(text: str, histories: Once[Histories]) -> Mapping[str, str]:
-    """Return the op names of the products without one, as far as the passes show them."""
+    """Return op names for the matrix products that have none, as far as the passes show them."""
     names = nameless(text)
     try:
         return original_names(histories.get(), names) if names else {}

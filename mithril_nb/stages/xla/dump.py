@@ -80,7 +80,7 @@ class Dump:
 
         Args:
             compile: Compiles with the options it receives.
-            options: XLA options. With `xla_dump_to` the files are written there, and none here.
+            options: XLA options. If `xla_dump_to` is one of them, XLA writes the files to that folder instead.
 
         Returns:
             The result of `compile`.

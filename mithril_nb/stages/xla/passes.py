@@ -48,7 +48,7 @@ class Pass(Shown):
     _to: str = field(repr=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.number}. {self.name} ({self.pipeline})"
+        return f"pass {self.number}, {self.name} (pipeline {self.pipeline})"
 
     @property
     def before(self) -> str:

@@ -288,7 +288,7 @@ class Run(Shown):
         return self._observers.stream(lambda: self._is_driven, FLUSH_S)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the run's current figures as JSON-serializable data. Never waits for a step.
+        """Return the run's current numbers as JSON-serializable data. Never waits for a step.
 
         Loss and accuracy are means over the current epoch, because values of single batches vary too much to read.
         """

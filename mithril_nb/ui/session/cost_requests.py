@@ -32,7 +32,7 @@ class Look:
     """Drawing options of a picture.
 
     Attributes:
-        figure: Figure of the costs to show.
+        figure: Name of the cost to show, such as `"flops"`.
         width: Width in px.
         hues: Hue of each block that has its own, by path.
         opened: Paths of further blocks to draw as their parts.
@@ -186,7 +186,7 @@ class CostRequests(RequestHandler):
         """Send the equations or instructions behind a row of the table.
 
         Raises:
-            UnknownOptionError: The source or the figure is unknown.
+            UnknownOptionError: `source` or `figure` is unknown.
         """
         check_choice("source", source, SOURCES)
         check_choice("figure", figure, FIGURES)
@@ -216,12 +216,12 @@ class CostRequests(RequestHandler):
             key: The client's key of the request.
             view: `"treemap"`, `"roofline"`, `"memory"` or `"beside"`.
             sources: The source of the costs, or two sources to compare.
-            figure: Figure to draw.
+            figure: Name of the cost to draw, such as `"flops"`.
             width: Width in px.
             opened: Paths of blocks to draw as their parts.
 
         Raises:
-            UnknownOptionError: The picture, source or figure is unknown.
+            UnknownOptionError: The picture, `source` or `figure` is unknown.
         """
         for source in sources:
             check_choice("source", source, SOURCES)

@@ -25,7 +25,7 @@ MOST_ROWS = 20
 def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
     """Return a table of costs by block, as data.
 
-    The figures of a row are those of the block itself, so they add up to the total. A block that contains others also
+    The costs in a row are those of the block itself, so they add up to the total. A block that contains others also
     has its total cost as `total`, even if it costs nothing itself.
 
     Args:
@@ -76,7 +76,7 @@ def _row(
 
 
 def _nonzero_figures(figures: Figures) -> dict[str, Any]:
-    """Return the known figures that are not 0. Most roles of most blocks have none."""
+    """Return the known costs that are not 0. Most roles of most blocks have none."""
     return {name: value for name in (*FIGURES, *COMMUNICATION) if (value := getattr(figures, name))}
 
 
@@ -89,9 +89,9 @@ def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, 
     }
     return {
         **{name: getattr(figures, name) for name in FIGURES},
-        # Omit communication figures of 0, because most programs do not communicate.
+        # Omit communication of 0 bytes, because most programs do not communicate.
         **{name: value for name in COMMUNICATION if (value := getattr(figures, name)) != 0},
-        # With symbolic sizes, figures are formulas and the remaining numbers are exact.
+        # With symbolic sizes, costs are formulas and the remaining numbers are exact.
         "unknown": {name: count for name, count in unknown.items() if count and not formulas},
         **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),
     }
@@ -103,7 +103,7 @@ def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
     Args:
         cost: The costs.
         block: Path of the block. Its inner blocks are not included.
-        figure: Figure that sorts them, one of `FIGURES`.
+        figure: Name of the cost that sorts them, one of `FIGURES`.
     """
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"
@@ -243,7 +243,7 @@ def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
 
 
 def format_size(value: int | str) -> str:
-    """Format the value of a letter: a number in groups of three digits, or the name of a size."""
+    """Format the value of a letter in a cost formula: a number with thousands separators, or a symbolic size."""
     return f"{value:,}" if isinstance(value, int) else value
 
 

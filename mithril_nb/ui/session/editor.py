@@ -259,7 +259,7 @@ class DesignEditor(Publisher):
 
     @command()
     def decline_edits(self) -> None:
-        """Keep the code's design. The offered edits stay in the file; an older version is offered next."""
+        """Keep the code's design. The offered edits stay in the file. An older version, if any, is offered next."""
         with self._lock:
             if self._autosave:
                 self._autosave.decline()

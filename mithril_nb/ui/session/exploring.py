@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ from mithril_nb.analysis.whatif import what_if
 from mithril_nb.cost import Cost, cost_of
 from mithril_nb.inspection import Inspection
 from mithril_nb.jobs import JobQueue
-from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.program_stages import first_stage
 from mithril_nb.stages.stage_kinds import STAGE_KINDS, kinds_of_stages
@@ -29,135 +27,61 @@ from mithril_nb.ui.session.passes import PassRequests, TransformRequests
 from mithril_nb.ui.session.snapshot import shares_of
 from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
-from mithril_nb.viz.diagrams.scene import Scene
-from mithril_nb.viz.diagrams.stages import stage_layout
-from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
-from mithril_nb.viz.text import block_key
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn graph.
-
-    Attributes:
-        stage: Its stage.
-        svg: The picture.
-        nodes: The visible nodes.
-    """
-
-    stage: str
-    svg: str
-    nodes: tuple[Node, ...]
-
-    def reply(self) -> Reply:
-        """Return the picture for a front end."""
-        return Reply({"stage": self.stage}, {"svg": self.svg, "nodes": [asdict(node) for node in self.nodes]})
-
-
-@dataclass(frozen=True)
-class Node:
-    """A visible node.
-
-    Attributes:
-        key: Its key in the graph.
-        mark: Value of `data-node` in the picture.
-        name: Its name.
-        blocks: Paths of the blocks that it represents; empty if it has `equations`.
-        equations: Ids of its equations, if it does not represent blocks.
-        opens: True if it contains nodes.
-        opened: True if these are shown.
-    """
-
-    key: str
-    mark: str
-    name: str
-    blocks: tuple[str, ...]
-    equations: tuple[str, ...]
-    opens: bool
-    opened: bool
 
 
 class GraphView:
-    """State of the displayed graph. Several threads may use it.
+    """State of the displayed graph: its stage, and the open nodes of each stage. Several threads may use it.
+
+    The front end lays out the graph. The kernel sends it once, and records which nodes the user opens.
 
     Args:
         inspection: The program.
 
     Attributes:
         stage: Name of the displayed stage.
-        latest: The latest picture.
     """
 
     def __init__(self, inspection: Inspection):
         self._inspection = inspection
         self.stage = first_stage(inspection)
-        self.latest: Picture | None = None
         self._lock = threading.RLock()
-        self._opened: dict[str, frozenset[str]] = {}
-        self._shares: Mapping[str, float] = {}
-        self._requested = 1
-        self._drawn = 0
-
-    @property
-    def is_news(self) -> bool:
-        """True if the picture is outdated."""
-        return self._drawn != self._requested
-
-    @property
-    def is_ready(self) -> bool:
-        """True if the graph of the stage was drawn before, so that drawing it again is fast."""
-        return self.stage in self._opened
+        self._opened: dict[str, set[str]] = {}
+        self._sent: dict[str, Reply] = {}
 
     def show(self, stage: str) -> None:
         """Show another stage."""
+        self.stage = stage
+
+    def open(self, key: str, is_open: bool = True) -> None:
+        """Record that a node was opened or closed. Ignored if the graph does not exist, or has no such node."""
         with self._lock:
-            if stage != self.stage:
-                self.stage = stage
-                self._requested += 1
+            stage = self.stage
+            if stage in self._opened and key in self._inspection.graph(stage).nodes:
+                (self._opened[stage].add if is_open else self._opened[stage].discard)(key)
 
-    def open(self, key: str) -> None:
-        """Show the inside of a node. Ignored if the graph was never drawn."""
+    def graph(self, hues: Mapping[str, int]) -> Reply:
+        """Return the current graph for a front end, with its open nodes. The first time, it chooses them."""
         with self._lock:
-            if self.stage in self._opened:
-                self._opened[self.stage] |= {key}
-                self._requested += 1
+            stage = self.stage
+            if stage not in self._sent:
+                graph = self._inspection.graph(stage)
+                nested = nested_stage(graph, hues=hues)
+                self._opened[stage] = set(opened_at_first(graph, nested))
+                self._sent[stage] = Reply({"stage": stage}, nested.to_dict())
+            data = {**self._sent[stage].data, "opened": sorted(self._opened[stage])}
+            return Reply({"stage": stage}, data)
 
-    def close(self, key: str) -> None:
-        """Hide the inside of a node. Ignored if the graph was never drawn."""
-        with self._lock:
-            if self.stage in self._opened:
-                self._opened[self.stage] -= {key}
-                self._requested += 1
+    def is_there(self) -> bool:
+        """Return whether the graph of the current stage was made before."""
+        return self.stage in self._sent
 
-    def take_shares(self, shares: Mapping[str, float]) -> None:
-        """Show each block's share of the cost."""
-        with self._lock:
-            self._shares = shares
-            self._requested += 1
-
-    def draw(self, hues: Mapping[str, int]) -> Picture:
-        """Draw the current graph. The first drawing chooses the open nodes."""
-        with self._lock:
-            requested, stage = self._requested, self.stage
-            graph = self._inspection.graph(stage)
-            if stage not in self._opened:
-                self._opened[stage] = graph.first_view()
-            diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=hues)
-            title = f"graph of {stage}"
-            self.latest = Picture(stage, scene_svg(diagram, title=title, embedded=True), _nodes(graph, diagram))
-            self._drawn = requested
-            return self.latest
-
-
-def _nodes(graph: StageGraph, diagram: Scene) -> tuple[Node, ...]:
-    found = []
-    for node in diagram.nodes:
-        members = [] if node.equations else [graph.nodes[key] for key in graph.represented_by(node.key)]
-        blocks = tuple(dict.fromkeys(member.block for member in members if member.block))
-        mark, equations = block_key(node.key), node.equations
-        found.append(Node(node.key, mark, node.name, blocks, equations, node.group, node.expanded))
-    return tuple(found)
+    def shares(self, shares: Mapping[str, float]) -> Reply:
+        """Return the share of each box of the current graph, in the order of its boxes; `None` if unknown."""
+        graph = self._inspection.graph(self.stage)
+        found = [graph.share(node.key, shares) for node in graph.visible(graph.nodes)]
+        return Reply({"stage": self.stage}, found)
 
 
 _FIRST = ("jaxpr", "stablehlo")
@@ -195,6 +119,8 @@ class Exploration(Publisher):
         self._blocks: dict[str, dict[str, Any]] = {}
         self._selection: tuple[str, ...] = ()
         self._graph = GraphView(inspection)
+        self._drawn: set[str] = set()
+        self._shares: Mapping[str, float] | None = None
         self._quick, self._slow = JobQueue("mithril_nb-stages"), JobQueue("mithril_nb-compile")
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(lambda: (1, lambda: inspection), client)
@@ -216,7 +142,7 @@ class Exploration(Publisher):
         self._submit(self._first)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return all data that a front end shows, except texts and pictures."""
+        """Return all data that a front end shows, except texts and graphs."""
         with self._lock:
             cost = self.cost
             return {
@@ -238,9 +164,14 @@ class Exploration(Publisher):
                 "status": figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
             }
 
-    def picture(self) -> Picture | None:
-        """Return the latest picture of the graph; `None` before its stage is computed."""
-        return self._graph.latest
+    def graph(self) -> tuple[tuple[str, Reply], ...]:
+        """Return the messages with the graph and its shares of the cost; empty before its stage is computed."""
+        if not self._graph.is_there():
+            return ()
+        found: list[tuple[str, Reply]] = [("graph", self._graph.graph(self._hues()))]
+        if self._shares is not None:
+            found.append(("graph_shares", self._graph.shares(self._shares)))
+        return tuple(found)
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of a stage that has a text. A failed stage may have a partial text."""
@@ -290,19 +221,18 @@ class Exploration(Publisher):
         self._graph.show(stage)
         self.request_stage(stage)
         self._publish()
+        self._drawn.discard(stage)
         self._quick.submit(self._work)
 
     @command('key="mlp_0"')
     def open_node(self, key: str) -> None:
-        """Show the inside of a node of the graph."""
+        """Record that the inside of a node of the graph is shown, so that it is shown again after a reload."""
         self._graph.open(key)
-        self._draw_now()
 
     @command('key="mlp_0"')
     def close_node(self, key: str) -> None:
-        """Hide the inside of a node of the graph."""
-        self._graph.close(key)
-        self._draw_now()
+        """Record that the inside of a node of the graph is hidden."""
+        self._graph.open(key, is_open=False)
 
     @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
@@ -364,27 +294,26 @@ class Exploration(Publisher):
         return found
 
     def _draw(self) -> None:
-        if self.states[self._graph.stage].version and self._graph.is_news:
-            self._send("graph", self._graph.draw(self._hues()).reply())
+        stage = self._graph.stage
+        if self.states[stage].version and stage not in self._drawn:
+            self._send("graph", self._graph.graph(self._hues()))
+            self._drawn.add(stage)
+            self._draw_shares()
 
-    def _draw_now(self) -> None:
-        """Draw in the caller's thread if the graph exists, which takes some milliseconds."""
-        if self._graph.is_ready:
-            self._draw()
-        else:
-            self._quick.submit(self._work)
+    def _draw_shares(self) -> None:
+        if self._shares is not None and self._graph.is_there():
+            self._send("graph_shares", self._graph.shares(self._shares))
 
     def _figure(self) -> None:
         """Compute the costs, and add them to the graph."""
-        if self.states[self._first].state != "ready":
+        if self.states[self._first].state != "ready" or self.cost is not None:
             return
-        if self.cost is None:
-            cost = cost_of(self.inspection)
-            with self._lock:
-                self.cost = cost
-            self._graph.take_shares(shares_of(cost, self._blocks))
-            self._publish()
-        self._draw()
+        cost = cost_of(self.inspection)
+        with self._lock:
+            self.cost = cost
+            self._shares = shares_of(cost, self._blocks)
+        self._publish()
+        self._draw_shares()
 
     def _hues(self) -> dict[str, int]:
         return {path: block["hue"] for path, block in self._blocks.items()}

@@ -26,7 +26,7 @@ from mithril_nb.ui.session.commands import notice_of
 from mithril_nb.ui.session.design import PROGRAMS
 from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
-from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.logical import model_layout
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.palette import HUES
 
@@ -101,7 +101,7 @@ def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float])
     found = annotate(
         analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
     )
-    return layout(
+    return model_layout(
         analysis.design.graph,
         annotations=found.nodes,
         edge_shapes=found.edge_shapes,

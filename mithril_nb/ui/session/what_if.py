@@ -118,8 +118,8 @@ class WhatIfRequests(RequestHandler):
 
     Args:
         subject: Returns the inspected program.
-        client: Receives `"what_if"` with the changes, the figures before and after, and a picture: at once, again with
-            the peak memory, and again with exact figures instead of an estimate. On request, it also receives the
+        client: Receives `"what_if"` with the changes, the costs before and after, and a picture: at once, again with
+            the peak memory, and again with exact costs instead of an estimate. On request, it also receives the
             compiled figures.
     """
 
@@ -156,12 +156,12 @@ class WhatIfRequests(RequestHandler):
         Args:
             key: The client's key of the request.
             changes: The new settings: path of a block or `""`, name, value.
-            figure: Figure in the picture.
+            figure: Name of the cost in the picture, such as `"flops"`.
             compile: True to compile both programs, which may take long.
             width: Width of the picture in px.
 
         Raises:
-            UnknownOptionError: The figure is unknown, or the changes have a wrong form.
+            UnknownOptionError: `figure` is unknown, or the changes have a wrong form.
         """
         check_choice("figure", figure, FIGURES)
         request = _Request(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))

@@ -57,9 +57,8 @@ class Explorer(SessionWidget):
         super()._send_initial_data()
         if self.session.transforms.steps is not None:
             self.send(*transforms_message(self.session.transforms.steps))
-        picture = self.session.picture()
-        if picture is not None:
-            self._on_change("graph", picture.reply())
+        for kind, reply in self.session.graph():
+            self._on_change(kind, reply)
 
     @shown_in_widget
     def _on_change(self, kind: str, value: Any) -> None:

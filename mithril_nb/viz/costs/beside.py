@@ -317,7 +317,7 @@ def _unchanged(changed: Changed) -> tuple[str, ...]:
     total = changed["total"]["before"]
     if not is_same or total.get("flops") is None or total.get("unknown") or total.get("unknown_bytes"):
         return ()
-    found = "nothing changes: every figure here is the same before and after"
+    found = "nothing changes: every number here is the same before and after"
     backward = (changed.get("by_role") or {}).get("backward", {"before": {}})["before"]
     if "remat" in changed.get("settings", {}) and backward.get("flops") == backward.get("bytes_accessed") == 0:
         found += "; remat acts on the backward pass, and this program has none"
@@ -341,7 +341,7 @@ def _of_peak(changed: Changed) -> tuple[str, ...]:
     """Return a note if the peak is an estimate, and the reason if it is unknown."""
     sides = (changed.get("peak_bytes") or {}).values()
     if any(side.get("source") == "analytic" for side in sides):
-        return ("peak_bytes: estimated from the equations; change.compiled has XLA's",)
+        return ("peak_bytes: estimated from the equations; change.compiled shows XLA's own value",)
     reasons = dict.fromkeys(str(side["reason"]) for side in sides if side.get("bytes") is None and side.get("reason"))
     return tuple(one if one.startswith("peak_bytes") else f"peak_bytes: {one}" for one in reasons)
 

@@ -23,7 +23,7 @@ _COUNTS = {
     "payload_bytes": "unknown_communication",
     "wire_bytes": "unknown_communication",
 }
-"""Key of the number of unknown rows, by figure."""
+"""Key of the number of unknown rows, by field."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 

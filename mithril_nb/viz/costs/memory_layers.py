@@ -170,14 +170,14 @@ def memory_text(data: Data) -> str:
         ...     "timeline": [{"id": "x", "bytes": 8}, {"id": "sin", "bytes": 8}], "at_peak": {"net": 8},
         ...     "kinds": {"arguments": 8, "outputs": 0}, "lives": [life], "blocks": ["net"], "xla": None, "notes": []}))
         f: memory, compiled
-        peak 8 B at x, place 1 of 2: arguments 8 B
+        peak 8 B at x, instruction 1 of 2: arguments 8 B
         over time  ██
         <BLANKLINE>
         block  at peak  share
         net        8 B  100 %  ████████████████████
         <BLANKLINE>
-        largest values at the peak  bytes  kind       block  places
-        x                             8 B  arguments  net     1 – 2
+        largest values at the peak  bytes  kind       block  live during instructions
+        x                             8 B  arguments  net                       1 – 2
     """
     lines = [f"{one_line(data['program'])}: memory, {data['source']}", peak_text(data)]
     if data["timeline"]:
@@ -199,10 +199,15 @@ def peak_text(data: Data) -> str:
     where = ""
     if data["peak_at"] is not None and data["timeline"]:
         name = one_line(data["timeline"][data["peak_at"]]["id"])
-        of = f"place {data['peak_at'] + 1:,} of {len(data['timeline']):,}"
+        of = f"{_step(data)} {data['peak_at'] + 1:,} of {len(data['timeline']):,}"
         kind = "equation " if data["source"] == "analytic" else ""
         where = f" at {kind}{name}, {of}" if name else f" at {of}"
     return f"peak {nbytes(data['peak_bytes'])}{where}{': ' if kinds else ''}{kinds}"
+
+
+def _step(data: Data) -> str:
+    """Return the name of a step of the timeline: an estimate numbers its equations by position, not by id."""
+    return "position" if data["source"] == "analytic" else "instruction"
 
 
 def _bars(data: Data) -> str:
@@ -233,7 +238,9 @@ def _blocks(data: Data) -> str:
         if size:
             rows.append((name, *_share(size, peak)))
     text = columns(rows, right={1, 2})
-    return f"{text}\nnot listed: {hidden} blocks with less than {percent(_LEAST_LISTED)} each" if hidden else text
+    if hidden:
+        text += f"\nnot listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(_LEAST_LISTED)}"
+    return text
 
 
 def _share(size: float, peak: int) -> tuple[str, str, str]:
@@ -244,7 +251,9 @@ def _values(data: Data) -> str:
     at = data["peak_at"]
     there = [one for one in data["lives"] if one["first"] <= at <= one["last"] and one["kind"] != "unfilled"]
     there.sort(key=lambda one: -one["size_bytes"])
-    rows: list[tuple[str, ...]] = [("largest values at the peak", "bytes", "kind", "block", "places")]
+    rows: list[tuple[str, ...]] = [
+        ("largest values at the peak", "bytes", "kind", "block", f"live during {_step(data)}s")
+    ]
     rows += [
         (
             one_line(one["id"]),

@@ -165,7 +165,10 @@ def _node(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None:
 def _row(
     sheet: SvgCanvas, left: float, right: float, y: float, one: str, other: str, ink: str, size: float, bold: bool
 ) -> None:
-    """Write two texts into one row; the second only if the first keeps most of the room."""
+    """Write two texts into one row.
+
+    If they do not both fit, the second is shortened in a bold row, and left out otherwise.
+    """
     room = right - left
     first = text_width(one, size, bold=bold)
     if other and first + 8 + text_width(other, SMALL) > room:
@@ -183,7 +186,7 @@ def _frame(sheet: SvgCanvas, box: Box, kind: Field, total: float | None) -> None
 
 
 def _title(sheet: SvgCanvas, box: Box, kind: Field, total: float | None, lines: Sequence[Sequence[Point]]) -> None:
-    """Write name and figure of a frame between wires, or over the wires if they do not fit."""
+    """Write the name and the cost of a frame between wires, or over the wires if they do not fit."""
     shown = box.shown(kind, total) if box.is_block else ""
     both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.node.share)}"
     whole, y = times(one_line(box.node.name), box.node.repeat), box.node.y + 17
@@ -207,7 +210,7 @@ def _title(sheet: SvgCanvas, box: Box, kind: Field, total: float | None, lines: 
 def _places(
     rect: SceneNode, texts: tuple[str, str], lines: Sequence[Sequence[Point]]
 ) -> tuple[str, float, float] | None:
-    """Return the figure and the positions of name and figure of a frame; `None` if they do not fit between wires."""
+    """Return the cost of a frame, and the positions of name and cost; `None` if they do not fit between wires."""
     name, figure = texts
     widths = text_width(name, NAME_SIZE, bold=True), text_width(figure, NORMAL)
     free = _free(rect, lines)

@@ -105,7 +105,7 @@ def _lines(profile: Any) -> Iterator[_Line]:
 
 
 def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
-    """Return the figures that omit unknown costs."""
+    """Return the names of the costs that omit unknown parts."""
     return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
 
 

@@ -66,8 +66,8 @@ def validate_peaks(given: Any) -> Mapping[str, Any]:
         given: A mapping, or a `Machine`, whose `to_dict` returns one.
 
     Raises:
-        UnknownOptionError: It is neither, it has a rate that is not a number above 0, or an unknown name while a rate
-            is missing.
+        UnknownOptionError: `given` is neither of these; a rate is not a number above 0; or a name is unknown while a
+            rate is missing.
 
     Examples:
         >>> validate_peaks({"flops_per_s": {"float32": 1e12}})

@@ -377,7 +377,10 @@ def _worst(row: Sequence[float], scale: float, side: float) -> float:
 
 
 def _cells_of_row(row: Sequence[float], within: Rect, share: float) -> tuple[list[Rect], Rect]:
-    """Return the parts of a row along the shorter side, which takes `share` of the area, and the remaining area."""
+    """Lay a row along the shorter side of a rectangle; the row takes `share` of the area.
+
+    Return its cells and the remaining rectangle.
+    """
     upright = within.w >= within.h
     side, length = (within.h, within.w) if upright else (within.w, within.h)
     total = sum(row)

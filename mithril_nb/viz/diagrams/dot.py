@@ -48,7 +48,7 @@ def to_dot(
 
 
 class _Writer:
-    """Writer of DOT, level by level, with the DOT node of each end of an edge."""
+    """Writes DOT level by level. It keeps the DOT node of each end of an edge."""
 
     def __init__(self, annotations: Mapping[str, NodeAnnotation], edge_shapes: Mapping[str, str]):
         self.annotations = annotations

@@ -12,7 +12,7 @@ from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.diagrams.labels import PLAIN, Annotations, NodeAnnotation, annotate
-from mithril_nb.viz.diagrams.logical import layout
+from mithril_nb.viz.diagrams.logical import model_layout
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.text import one_line
 from mithril_nb.viz.units import percent
@@ -82,7 +82,7 @@ def picture(
             paths = [join_path("", name) for name in chain]
             known = [share for path in paths if (share := nodes[path].share) is not None]
             nodes[paths[0]] = replace(nodes[paths[0]], repeat=len(chain), share=sum(known) if known else None)
-    diagram = layout(
+    diagram = model_layout(
         drawn,
         annotations=nodes,
         edge_shapes=notes.edge_shapes,

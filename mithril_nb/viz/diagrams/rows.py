@@ -1,4 +1,4 @@
-"""Place parts in rows read like text, and route nets through the lanes and channels between them.
+"""Place parts in rows, read like text, and route nets through the lanes and channels between them.
 
 Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire leaves
 its part into the channel on its right and reaches its target from the channel on the left. It never crosses a part.
@@ -6,10 +6,10 @@ its part into the channel on its right and reaches its target from the channel o
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import accumulate
 
 from mithril_nb.viz.svg import Point
@@ -17,7 +17,7 @@ from mithril_nb.viz.svg import Point
 ROW_GAP = 18
 TRACK = 8
 CHANNEL, LANE = 36, 22
-_ASPECT = 2.0
+_ASPECT = 1.7
 _FEW_LOOSE = 3
 
 Interval = tuple[float, float]
@@ -68,6 +68,7 @@ class _Tracks:
 
     intervals: dict[tuple[str, str], Interval] = field(default_factory=dict)
     places: dict[tuple[str, str], int] = field(default_factory=dict)
+    count: int = 0
 
     def add(self, net: tuple[str, str], one: float, other: float) -> None:
         low, high = min(one, other), max(one, other)
@@ -77,14 +78,17 @@ class _Tracks:
 
     def settle(self) -> int:
         """Assign a track to each net; return the number of tracks."""
-        ends: list[float] = []
-        for net, (low, high) in sorted(self.intervals.items(), key=lambda item: (item[1], item[0])):
-            free = next((at for at, end in enumerate(ends) if end < low), len(ends))
-            if free == len(ends):
-                ends.append(high)
-            ends[free] = high
-            self.places[net] = free
-        return len(ends)
+        busy: list[tuple[float, int]] = []
+        free: list[int] = []
+        for net, (low, high) in sorted(self.intervals.items(), key=lambda item: item[1]):
+            while busy and busy[0][0] < low:
+                heappush(free, heappop(busy)[1])
+            if not free:
+                free.append(self.count)
+                self.count += 1
+            self.places[net] = heappop(free)
+            heappush(busy, (high, self.places[net]))
+        return self.count
 
 
 def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence[str] = ()) -> Placed:
@@ -267,8 +271,7 @@ class _Lines:
 
     def _track_x(self, row: int, at: int, net: tuple[str, str]) -> float:
         tracks = self._channels[row][at]
-        used = max(tracks.places.values()) + 1
-        spare = self._channel_w[row][at] - TRACK * (used - 1)
+        spare = self._channel_w[row][at] - TRACK * (tracks.count - 1)
         return self._channel_x[row][at] + spare / 2 + TRACK * tracks.places[net]
 
     def _route(self, way: Way, lanes: tuple[int, ...]) -> tuple[Point, ...]:
@@ -335,7 +338,7 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
         columns[rank[key]].append(key)
     for column in columns:
         goal = {
-            key: sum(height[one] for one in before[key]) / len(before[key]) if before[key] else math.inf
+            key: sum(height[one] for one in before[key]) / len(before[key]) if before[key] else float("inf")
             for key in column
         }
         column.sort(key=lambda key: (parts[key].is_input, goal[key], place[key]))
@@ -345,12 +348,12 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Cut the columns into rows so that the picture is about twice as wide as high."""
+    """Cut the columns into rows so that the picture has about the proportions of a screen."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 
     def cut(limit: float) -> tuple[float, list[list[list[str]]]]:
-        """Return rows of at most this width, and the logarithm of their aspect ratio over the wanted one."""
+        """Return rows of at most this width, and their aspect ratio over the wanted one."""
         lines: list[list[list[str]]] = []
         sizes: list[tuple[float, float]] = []
         for column, width, height in zip(columns, widths, heights, strict=True):
@@ -361,13 +364,13 @@ def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[l
             sizes[-1] = sizes[-1][0] + width, max(sizes[-1][1], height)
         whole = max(width for width, _ in sizes)
         high = sum(height + LANE for _, height in sizes)
-        return math.log(whole / high / _ASPECT), lines
+        return whole / high / _ASPECT, lines
 
-    # A larger limit gives a wider picture, so the best limit is at the change of the sign.
+    # A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
     limits = sorted({*accumulate(widths), max(widths)})
-    at = bisect_left(limits, 0.0, key=lambda limit: cut(limit)[0])
+    at = bisect_left(limits, 1.0, key=lambda limit: cut(limit)[0])
     nearest = [cut(limit) for limit in limits[max(0, at - 1) : at + 1]]
-    return min(nearest, key=lambda found: abs(found[0]))[1]
+    return min(nearest, key=lambda found: max(found[0], 1 / found[0]))[1]
 
 
 def _line_height(line: Sequence[Sequence[str]], parts: Mapping[str, Part]) -> float:

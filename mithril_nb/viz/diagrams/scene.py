@@ -51,7 +51,8 @@ class SceneNode:
         share: Its share of the cost, 0 to 1, or `None` if unknown.
         problem: Index into the list of problems, or `None`.
         counts: Number of instructions inside it by role, then those without a role; `()` in a model.
-        equations: Ids of its equations, for links; empty if its block identifies them all.
+        blocks: Paths of the blocks that it represents, if it is more than the block at `path`.
+        equations: Ids of its equations, for links; empty if its blocks identify them all.
         inputs: Its input ports.
         outputs: Its output ports.
         mark: `"added"`, `"removed"` or `"changed"` if it differs from another graph, else `""`.
@@ -75,6 +76,7 @@ class SceneNode:
     share: float | None = None
     problem: int | None = None
     counts: tuple[int, ...] = ()
+    blocks: tuple[str, ...] = ()
     equations: tuple[str, ...] = field(default=(), repr=False)
     inputs: tuple[ScenePort, ...] = ()
     outputs: tuple[ScenePort, ...] = ()
@@ -205,6 +207,7 @@ class Level:
         edges: Its edges, and those of the levels inside.
         ins: Positions of the data that enters it, along its border.
         outs: Positions of the data that leaves it, along its border.
+        borders: Whether each of its own edges, the first of `edges`, starts at its border and ends at it.
     """
 
     w: float
@@ -213,6 +216,7 @@ class Level:
     edges: list[SceneEdge] = field(default_factory=list)
     ins: dict[str, float] = field(default_factory=dict)
     outs: dict[str, float] = field(default_factory=dict)
+    borders: list[tuple[bool, bool]] = field(default_factory=list)
 
     def shifted_nodes(self, dx: float, dy: float) -> list[SceneNode]:
         """Return its nodes, moved right and down."""

@@ -288,7 +288,7 @@ def stage_data(stage: Stage) -> dict[str, Any]:
 
 
 def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
-    """Return the data of the equations that stages of a program name; empty if the program cannot be traced."""
+    """Return the data of the equations that stages of a program refer to; empty if it cannot be traced."""
     from mithril_nb.stages.program_stages import known_equations
 
     groups = {one.equations for stage in stages if stage.unavailable is None for one in stage.instructions}

@@ -5,7 +5,7 @@ Related lines have the same id, so the script of the listings highlights them to
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.viz.html_parts import link_script, output_html, problems_html
@@ -27,7 +27,10 @@ def steps_text(steps: Any) -> str:
     Args:
         steps: A `TransformSteps`, or a list of its steps.
     """
-    parts = [_step_text(title, step) for title, step in _titled(steps)]
+    parts = [
+        _step_text(title, step, f" of step {number - 1}" if number else "")
+        for number, (title, step) in enumerate(_titled(steps))
+    ]
     left = getattr(steps, "left_out", ())
     if left:
         parts.append(f"not reached: {', '.join(map(one_line, left))}")
@@ -57,12 +60,13 @@ def _titled(steps: Any) -> list[tuple[str, Any]]:
     return [(f"{number}. {step.name}" if len(steps) > 1 else step.name, step) for number, step in enumerate(steps)]
 
 
-def _step_text(title: str, step: Any) -> str:
+def _step_text(title: str, step: Any, of: str) -> str:
+    """Return a step as text; `of` names the step before, which the ids of the sources belong to."""
     lines = [f"{one_line(title)}: {step.explanation}".rstrip(": ")]
     if step.problem is not None:
         lines += [f"   {line}" for line in str(step.problem).split("\n")]
     if step.after is not None:
-        shown = _lines(step.after, step.equations, {}, is_marked=step.before is not None)
+        shown = _lines(step.after, step.equations, {}, is_marked=step.before is not None, of=of)
         lines += [f"   {sign} {text}{f'  # {note}' if note else ''}" for sign, text, note, _, _ in shown]
     gone = [one.id for one in step.equations_before if one.mark == "gone"]
     if gone:
@@ -71,7 +75,7 @@ def _step_text(title: str, step: Any) -> str:
 
 
 def _lines(
-    stage: Stage, marks: Any, results: Mapping[str, str], is_marked: bool
+    stage: Stage, marks: Any, results: Mapping[str, str], is_marked: bool, of: str = ""
 ) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield for each line its sign, its text, a note, its mark, and the ids that link it."""
     by_id = {one.id: one for one in marks}
@@ -82,9 +86,13 @@ def _lines(
         if one is None or not is_marked:
             yield " ", text, "", "", ""
             continue
-        source = f"from {one.source}" if one.source is not None else results.get(one.id, "")
+        note, source = one.note, results.get(one.id, "")
+        if one.source is not None:
+            source = f"equation {one.source}{of}"
+            # "adds a batch axis of 8 to equation 3", but "jvp of sin, from equation 3"
+            note, source = (f"{note} to {source}", "") if one.is_batched else (note, f"from {source}")
         origin = "inferred" if one.origin == "inferred" else ""
-        note = ", ".join(part for part in (one.note, source, origin) if part and one.mark != "kept")
+        note = ", ".join(part for part in (note, source, origin) if part and one.mark != "kept")
         yield SIGNS[one.mark], text, note, one.mark, one.source or (one.id if results else "")
     if len(lines) > MOST_LINES:
         yield " ", f"... {len(lines) - MOST_LINES:,} more lines", "", "", ""
@@ -94,11 +102,11 @@ def _section(title: str, step: Any) -> str:
     problem = problems_html([step.problem] if step.problem is not None else [])
     panes = ""
     if step.before is not None:
-        results: dict[str, str] = {}
+        results: dict[str, list[str]] = {}
         for one in step.equations:
             if one.source is not None:
-                results[one.source] = f"{results[one.source]}, {one.id}" if one.source in results else f"to {one.id}"
-        links = {one.id: results.get(one.id, "to nothing") for one in step.equations_before}
+                results.setdefault(one.source, []).append(one.id)
+        links = {one.id: _format_results(results.get(one.id, ())) for one in step.equations_before}
         panes += _pane("before", step.before, _lines(step.before, step.equations_before, links, is_marked=True))
     if step.after is not None:
         panes += _pane("after", step.after, _lines(step.after, step.equations, {}, is_marked=step.before is not None))
@@ -107,6 +115,10 @@ def _section(title: str, step: Any) -> str:
         f'<section class="mnb-linked step"><h4>{escaped(title)}</h4>{explanation}{problem}'
         f'<div class="panes">{panes}</div></section>'
     )
+
+
+def _format_results(ids: Sequence[str]) -> str:
+    return f"to equation{'s' if len(ids) > 1 else ''} {', '.join(ids)}" if ids else ""
 
 
 def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, str]]) -> str:

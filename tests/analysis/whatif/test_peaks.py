@@ -102,7 +102,7 @@ def test_large_programs_have_estimated_peaks(monkeypatch: pytest.MonkeyPatch) ->
     change = what_if(perceptron)(batch=16)
     estimated = change.peaks
     assert {peak.source for peak in estimated} == {"analytic"}
-    assert "peak_bytes: estimated from the equations; change.compiled has XLA's" in str(change)
+    assert "peak_bytes: estimated from the equations; change.compiled shows XLA's own value" in str(change)
     planned = change.compiled.result().peaks
     assert {peak.source for peak in planned} == {"compiled"}
     assert [one.bytes for one in estimated] == pytest.approx([one.bytes for one in planned], rel=0.1)
@@ -117,8 +117,8 @@ def test_memory_is_computed_in_the_background() -> None:
 
 def test_a_sweep_marks_its_peaks_as_estimates() -> None:
     found = ml.sweep(lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32"), batch=[8, 16])
-    assert found.notes[0] == """peak_bytes: estimated from the equations; source="compiled" has XLA's"""
-    assert """peak_bytes: estimated from the equations; source="compiled" has XLA's""" in str(found)
+    assert found.notes[0] == """peak_bytes: estimated from the equations; source="compiled" shows XLA's own value"""
+    assert """peak_bytes: estimated from the equations; source="compiled" shows XLA's own value""" in str(found)
     compiled = ml.sweep(
         lambda x: jnp.tanh(x) @ x.T, jax.ShapeDtypeStruct((8, 4), "float32"), batch=[8, 16], source="compiled"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +22,7 @@ from mithril_nb.targets import inspect
 from mithril_nb.ui.session import passes
 from mithril_nb.ui.session.commands import Client, Reply, problem_of
 from mithril_nb.ui.session.cost_tables import cost_table
-from mithril_nb.ui.session.exploring import Exploration, GraphView, Picture
+from mithril_nb.ui.session.exploring import Exploration, GraphView
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
 
 
@@ -98,51 +97,58 @@ def test_program_without_jaxpr_has_available_costs(given: Any, source: str, miss
     assert exploration.errors == []
 
 
-def test_graph_is_cached_in_the_inspection(monkeypatch) -> None:
+def graph_of(exploration) -> dict:
+    """Return the graph as the front end receives it, with the key of each box and whether it is open."""
+    return dict(exploration.graph())["graph"].data
+
+
+def test_graph_is_made_once(monkeypatch) -> None:
     inspection, asked = inspect(layers, [spec(5, 5)] * 3, spec(2, 5)), []
     graph = inspection.graph
     monkeypatch.setattr(inspection, "graph", lambda stage: asked.append(stage) or graph(stage))
     view = GraphView(inspection)
-    assert not view.is_ready
-    view.draw({})
-    assert view.is_ready
+    assert not view.is_there()
+    assert view.graph({}).data == view.graph({}).data
+    assert view.is_there()
     assert asked == ["jaxpr"]
 
 
-def test_graph_nodes_have_blocks_or_equations(program) -> None:
-    picture = program[0].picture()
-    assert isinstance(picture, Picture)
-    root = ElementTree.fromstring(picture.svg)
-    drawn = [element.attrib["data-node"] for element in root.iter() if "data-node" in element.attrib]
-    assert sorted(node.mark for node in picture.nodes) == sorted(drawn)
-    layer = next(node for node in picture.nodes if node.name.startswith("layer_0"))
-    assert layer.blocks[0] == "layer_0"
-    assert all(node.blocks or node.equations for node in picture.nodes)
+def test_boxes_have_a_block_or_equations(program) -> None:
+    boxes = graph_of(program[0])["boxes"]
+    layer = next(at for at, name in enumerate(boxes["name"]) if name.startswith("layer_0"))
+    assert boxes["path"][layer] == "layer_0"
+    assert all(path or ids for path, ids in zip(boxes["path"], boxes["equations"], strict=True))
 
 
-def test_nodes_open_and_close(program) -> None:
-    exploration, _ = program
-    first = exploration.picture()
-    node = next(node for node in first.nodes if node.opens and node.opened)
-    assert exploration.run_command("close_node", {"key": node.key}) is None
-    closed = exploration.picture()
-    assert len(closed.nodes) < len(first.nodes)
-    assert not next(one for one in closed.nodes if one.key == node.key).opened
-    assert exploration.run_command("open_node", {"key": node.key}) is None
-    assert exploration.picture() == first
+def test_shares_of_the_cost_follow_the_graph(program) -> None:
+    graph, shares = (reply.data for _, reply in program[0].graph())
+    assert len(shares) == len(graph["boxes"]["key"])
+    known = [share for share, parent in zip(shares, graph["boxes"]["parent"], strict=True) if share and parent < 0]
+    assert sum(known) == pytest.approx(1)
+
+
+def test_open_nodes_are_remembered(program) -> None:
+    exploration, told = program
+    first = graph_of(exploration)["opened"]
+    told.clear()
+    assert exploration.run_command("close_node", {"key": first[0]}) is None
+    assert graph_of(exploration)["opened"] == first[1:]
+    assert exploration.run_command("open_node", {"key": first[0]}) is None
+    assert exploration.run_command("open_node", {"key": "no such node"}) is None
+    assert graph_of(exploration)["opened"] == first
+    assert told == []  # the front end has opened it already
 
 
 def test_early_click_keeps_the_first_view() -> None:
     view = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
-    view.draw({})
+    view.graph({})
     view.show("stablehlo")
     view.open("layer_1")
-    view.close("layer_2")
-    clicked = view.draw({})
+    clicked = view.graph({})
     other = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
     other.show("stablehlo")
-    assert clicked == other.draw({})
-    assert any(node.opened for node in clicked.nodes)
+    assert clicked == other.graph({})
+    assert clicked.data["opened"]
 
 
 def test_failed_commands_are_reported(program) -> None:
@@ -198,7 +204,7 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     assert history["became"].startswith("kept as ") or any("by" in what for what, _, _ in history["events"])
     # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["optimize_s"] > 0
-    assert exploration.picture().stage == "hlo"
+    assert dict(exploration.graph())["graph"].head == {"stage": "hlo"}
     assert exploration.errors == []
 
 
@@ -347,4 +353,4 @@ def test_untraceable_program_shows_the_traced_part() -> None:
     assert "sin" in exploration.inspection.stage("jaxpr").text
     assert exploration.snapshot()["stages"]["jaxpr"]["message"]
     assert exploration.errors == []
-    assert exploration.picture() is not None
+    assert graph_of(exploration)["boxes"]

@@ -176,7 +176,7 @@ def test_transforms_have_a_mark_on_each_equation() -> None:
     assert told[:2] == [("dot_general", "0", "kept", ["0"], "", False), ("sin", "1", "kept", ["1"], "", False)]
     assert ("cos", "2", "new", ["1"]) in [one[:4] for one in told]
     assert next(others for _, id, _, others, _, _ in grad["before"]["marks"] if id == "1") == ["1", "2", "5"]
-    assert next(mark[4] for mark in vmap["before"]["marks"]) == "a batch axis of 2"
+    assert next(mark[4] for mark in vmap["before"]["marks"]) == "adds a batch axis of 2"
     assert page.explorer.snapshot["transforms"]["state"] == "empty"
     data, _ = page.explorer._repr_mimebundle_()
     assert 'class="cost"' in data["text/html"], "with no kernel the costs are a table"

@@ -69,7 +69,12 @@ class PolynomialFeatures(Operator):
         """Map `(*lead, d)` to `(*lead, C(d + degree, degree) - 1)`."""
         shape, degree = inputs["input"].shape, options["degree"]
         if not shape:
-            raise MismatchError("input", "at least one axis", "give the input a last axis of features.", "rank 0")
+            raise MismatchError(
+                "input",
+                "at least one axis",
+                "give the input at least one axis; the last one holds the features.",
+                "rank 0",
+            )
         if shape == (LEADING,) or not isinstance(degree, int):
             return Inferred({"output": (LEADING,)})
         width = shape[-1]

@@ -147,7 +147,7 @@ class SplitHeads(Operator):
         if isinstance(width, int) and width % total:
             raise MismatchError(
                 "input",
-                f"a last axis that {total} heads divide",
+                f"a last axis whose size is divisible by {total}, the number of heads",
                 f"Linear({-(-width // total) * total})  # before it, or other numbers of heads",
                 f"{width} = {total} * {width // total} + {width % total}",
             )

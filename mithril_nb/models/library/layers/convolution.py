@@ -304,8 +304,8 @@ class ConvTranspose1d(_Transposed):
         kernel_size: Length of the window.
         in_channels: Channels of the input; by default taken from the input.
         stride: Upsampling factor.
-        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
-            meaning of the `Conv1d` whose gradient it is, are removed from the output.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach. Numbers are the
+            padding of the `Conv1d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
         groups: Number of groups of channels, each with separate windows.
@@ -330,8 +330,8 @@ class ConvTranspose2d(_Transposed):
         kernel_size: Height and width of the window; one number for both.
         in_channels: Channels of the input; by default taken from the input.
         stride: Upsampling factor.
-        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
-            meaning of the `Conv2d` whose gradient it is, are removed from the output.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach. Numbers are the
+            padding of the `Conv2d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
         groups: Number of groups of channels, each with separate windows.
@@ -356,8 +356,8 @@ class ConvTranspose3d(_Transposed):
         kernel_size: Depth, height and width of the window; one number for all.
         in_channels: Channels of the input; by default taken from the input.
         stride: Upsampling factor.
-        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach; numbers, with the
-            meaning of the `Conv3d` whose gradient it is, are removed from the output.
+        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach. Numbers are the
+            padding of the `Conv3d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
         dilation: Step from one item of the window to the next.
         groups: Number of groups of channels, each with separate windows.

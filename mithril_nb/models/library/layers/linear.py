@@ -61,7 +61,12 @@ class Linear(Operator):
         """Map `(*lead, in)` to `(*lead, dimension)`."""
         shape, size = inputs["input"].shape, options["input_size"]
         if not shape:
-            raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
+            raise MismatchError(
+                "input",
+                "at least one axis",
+                "give the input at least one axis; the last one is multiplied by the weight.",
+                "rank 0",
+            )
         if options["dimension"] is None:
             return Inferred({"output": _mapped(inputs)})
         width = whole(options["dimension"])

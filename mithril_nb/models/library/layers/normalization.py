@@ -46,7 +46,9 @@ class _LastAxis(_Norm):
         """Keep the shape; scale and shift have the size of the last axis."""
         shape = inputs["input"].shape
         if not shape:
-            raise MismatchError("input", "at least one axis", "give the input a last axis to normalize.", "rank 0")
+            raise MismatchError(
+                "input", "at least one axis", "give the input at least one axis; the last one is normalized.", "rank 0"
+            )
         last: Dim = "features" if shape[-1] == LEADING else shape[-1]
         return Inferred({"output": shape}, {port: (last,) for port in cls.param_ports(options)})
 

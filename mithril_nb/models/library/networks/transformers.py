@@ -280,7 +280,12 @@ class Unembedding(Operator):
         shape, rows = inputs["input"].shape, options["num_embeddings"]
         assert isinstance(rows, int)
         if not shape:
-            raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
+            raise MismatchError(
+                "input",
+                "at least one axis",
+                "give the input at least one axis; the last one is mapped to the scores.",
+                "rank 0",
+            )
         last: Dim = "input_size" if shape[-1] == LEADING else shape[-1]
         return Inferred({"output": (*(shape if shape == (LEADING,) else shape[:-1]), rows)}, {"weight": (rows, last)})
 

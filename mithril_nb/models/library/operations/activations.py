@@ -326,7 +326,7 @@ class Glu(_Elementwise):
 
     Args:
         activation: Activation of the gate: `"sigmoid"` for GLU, `"silu"` for SwiGLU, `"gelu"` for GeGLU, `"relu"` for
-            ReGLU, `"tanh"` for the gate of WaveNet's halves.
+            ReGLU, `"tanh"` for a gate from -1 to 1.
         axis: The axis to split in two.
 
     Examples:

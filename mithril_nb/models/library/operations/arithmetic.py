@@ -349,7 +349,7 @@ MatMul = MatrixMultiply
 
 
 def _is_matrix(shape: tuple[Dim, ...]) -> bool:
-    """Return whether an array has at least two axes with a known name or size in the last two."""
+    """Return whether an array has at least two axes, and the last two have a known name or size."""
     return len(shape) >= 2 and shape[-2] != LEADING
 
 

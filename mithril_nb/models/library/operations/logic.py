@@ -157,7 +157,7 @@ class LogicalAnd(_Logical):
 
 
 class LogicalOr(_Logical):
-    """True where at least one item is true.
+    """True where at least one of the two items is true.
 
     Examples:
         >>> LogicalOr()

@@ -278,7 +278,12 @@ class Trapezoid(Operator):
         for port, spec in inputs.items():
             check_kind(port, spec, NUMBERS)
             if not spec.shape:
-                raise MismatchError(port, "at least one axis", "give it a last axis to integrate along.", "rank 0")
+                raise MismatchError(
+                    port,
+                    "at least one axis",
+                    "give it at least one axis; the integral runs along the last one.",
+                    "rank 0",
+                )
         y, x = inputs["y"], inputs["x"]
         n, m = y.shape[-1], x.shape[-1]
         if isinstance(n, int) and isinstance(m, int) and n != m:

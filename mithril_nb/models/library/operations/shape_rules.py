@@ -182,9 +182,9 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
     if first > last:
         raise MismatchError(
             "input",
-            f"start_dim={start} at or before end_dim={end}",
+            "start_dim at or before end_dim",
             f"Flatten(start_dim={end}, end_dim={start})",
-            f"axis {first} > axis {last}",
+            f"start_dim={start} is axis {first}, end_dim={end} is axis {last}",
         )
     return first, last + 1
 

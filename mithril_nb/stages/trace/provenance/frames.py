@@ -116,7 +116,10 @@ class _Reader:
         return outer + _names(codes)
 
     def complete(self) -> None:
-        """Find the paths of equations without outer frames: the common part of the paths around their function."""
+        """Find the paths of equations whose traceback lacks the outer frames.
+
+        The path around such an equation is the common start of the paths around its outermost function.
+        """
         while self._cut:
             cut, self._cut = self._cut, []
             for site, codes, outer in cut:

@@ -213,5 +213,9 @@ def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
 
 
 def _last(marks: list[bool], count: int) -> list[bool]:
-    """Return the marks of the inputs of a body: the last operands, after a predicate or another body's constants."""
+    """Return the marks of a body's inputs.
+
+    These are the last `count` operands of the equation; a predicate or the constants of another body may come before
+    them.
+    """
     return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

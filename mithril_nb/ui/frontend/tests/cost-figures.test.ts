@@ -30,7 +30,7 @@ describe("costs", () => {
     expect(lines[1]!.by.analytic).toMatchObject({ flops: 0, params: 0, time_s: null });
   });
   test("leave out unknown parameters unless they are selected", () => {
-    const open: Cost = { ...of("analytic", [{ params: null }], { params: null }), notes: ["params: none is called so", "params of w are unattributed", "flops of 1 × sort"] };
+    const open: Cost = { ...of("analytic", [{ params: null }], { params: null }), notes: ["params: none is called so", "unattributed params: w, because 2 blocks share it: head and tokens", "flops of 1 × sort"] };
     expect(costColumns([open], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "share"]);
     expect(notesOf(open, "flops")).toEqual(open.notes.slice(1));
     expect(costColumns([open], "params").map(({ key }) => key)).toContain("params");

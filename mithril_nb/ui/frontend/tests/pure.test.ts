@@ -3,7 +3,8 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
-import { type PortRef, arrowOf, component, middle, pathOf, portsOf, readingOrder, connectionProblem, withInnerProblems } from "../src/editor/graph";
+import { type PortRef, portsOf, readingOrder, connectionProblem, draggedTo, withInnerProblems } from "../src/editor/graph";
+import { component } from "../src/graph/scene";
 import { readShape } from "../src/shell/header";
 import { RULES, tokens } from "../src/code/tokens";
 import { columnsOf } from "../dev/fake-model";
@@ -73,15 +74,12 @@ describe("the graph", () => {
     expect(marked.nodes.filter((node) => node.problem === 0).map((node) => node.path)).toEqual(["mlp_0"]);
     expect(marked.edges.filter((edge) => edge.problem === 0).map((edge) => edge.id)).toEqual(["gelu_0.output -> mlp_0.input"]);
   });
-  test("draws curves through control points, and lines with rounded corners", () => {
-    expect(pathOf({ points: [[0, 0], [5, 0], [5, 10], [10, 10]], curve: true })).toBe("M0 0C5 0 5 10 10 10");
-    expect(pathOf({ points: [[0, 0], [20, 0], [20, 6], [40, 6]], curve: false })).toBe("M0 0L15 0Q20 0 20 3L20 3Q20 6 25 6L40 6");
-    expect(pathOf({ points: [[0, 0], [9, 0]], curve: false })).toBe("M0 0L9 0");
-    expect(pathOf({ points: [], curve: false })).toBe("");
-    expect(middle({ points: [[0, 0], [5, 0], [5, 10], [10, 10]], curve: true })).toEqual([5, 5]);
-    expect(middle({ points: [[0, 0], [8, 0], [8, 40], [10, 40]], curve: false })).toEqual([8, 20]);
-    expect(middle({ points: [], curve: true })).toEqual([0, 0]);
-    expect(arrowOf([[0, 0], [10, 0]])).toBe("M10 0L3 3.2L3 -3.2Z");
+  test("a dragged group moves its blocks, and their edges become curves", () => {
+    const node = graph.nodes.find((found) => found.path === "gelu_0")!;
+    const { nodes, lines } = draggedTo(graph, node, node.x + 10, node.y - 5);
+    expect([...nodes]).toEqual([["gelu_0", { x: node.x + 10, y: node.y - 5, w: node.w, h: node.h }]]);
+    expect([...lines.keys()]).toEqual(["linear_0.output -> gelu_0.input", "gelu_0.output -> mlp_0.input"]);
+    expect([...lines.values()].map((line) => [line.curve, line.points.length])).toEqual([[true, 4], [true, 4]]);
   });
 });
 

@@ -237,8 +237,15 @@ describe("the workbench", () => {
   });
 
   test("selects and removes an edge", () => {
-    find('[data-mnb-edge="gelu_0.output -> mlp_0.input"]').dispatchEvent(new MouseEvent("click", { bubbles: true }));
-    expect(el.querySelectorAll(".mnb-edge.mnb-selected")).toHaveLength(1);
+    const board = find(".mnb-board");
+    vi.spyOn(board, "clientWidth", "get").mockReturnValue(800);
+    vi.spyOn(board, "clientHeight", "get").mockReturnValue(400);
+    click('[data-mnb-action="canvas.fit"]');
+    const { points } = session.snapshot.graph.edges.find(({ id }) => id === "gelu_0.output -> mlp_0.input")!;
+    const [, x, y, k] = /translate\((.+)px, (.+)px\) scale\((.+)\)/.exec(find<HTMLElement>(".mnb-scene").style.transform)!.map(Number) as [number, number, number, number];
+    const [sx, sy] = [(points[0]![0] + points[1]![0]) / 2, (points[0]![1] + points[1]![1]) / 2];
+    board.dispatchEvent(new MouseEvent("click", { bubbles: true, clientX: x + k * sx, clientY: y + k * sy + 3 }));
+    expect([...el.querySelectorAll<HTMLElement>(".mnb-edge.mnb-selected")].map((edge) => edge.dataset["mnbEdge"])).toEqual(["gelu_0.output -> mlp_0.input"]);
     key(".mnb-board", "Delete");
     expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);
   });

@@ -40,7 +40,7 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Return at most about `most` round numbers on the axis: powers of ten if it is logarithmic."""
+        """Return round numbers on the axis, about `most` or fewer; powers of ten if it is logarithmic."""
         return _decades(self.low, self.high, most) if self.is_log else _steps(self.low, self.high, most)
 
 

@@ -67,9 +67,10 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
         unavailable: Reasons for missing costs, by source.
 
     Examples:
-        >>> one, other = {"notes": ["params of a"], "total": {}}, {"notes": ["params of a", "1 × cond"], "total": {}}
+        >>> shared = "unattributed params: a"
+        >>> one, other = {"notes": [shared], "total": {}}, {"notes": [shared, "1 × cond"], "total": {}}
         >>> [*notes({"lowered": one, "compiled": other}, {"measured": "it does not run"})]
-        ['params of a', 'compiled: 1 × cond', 'no measured costs: it does not run']
+        ['unattributed params: a', 'compiled: 1 × cond', 'no measured costs: it does not run']
     """
     found: dict[str, list[str]] = {}
     for name, cost in sources.items():
@@ -158,7 +159,7 @@ class Column:
     source: str = ""
 
     def text(self, figures: Mapping[str, Any]) -> str:
-        """Format a figure. Beside unknown costs, 0 is exact: a sum without known values is `None`."""
+        """Format a cost. Beside unknown costs, 0 is exact: a sum without known values is `None`."""
         value = value_of(figures, self.key)
         if isinstance(value, str):
             return short_formula(value)
@@ -202,7 +203,7 @@ class CostTable:
 
     @cached_property
     def columns(self) -> list[Column]:
-        """The columns of figures, those with the same title next to each other."""
+        """The columns of costs, those with the same title next to each other."""
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
@@ -276,7 +277,7 @@ class CostTable:
 
 
 def column_text(column: Column, figures: Mapping[str, Any] | None) -> str:
-    """Format a figure for a text; `""` for a row that the source does not have, or that is not timed."""
+    """Format a cost for a text; `""` for a row that the source does not have, or that is not timed."""
     if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
         return ""
     return column.text(figures)

@@ -1,4 +1,4 @@
-"""Costs by line of Python: the source of each contributing function, with figures beside its lines."""
+"""Costs by line of Python: the source of each contributing function, with the costs beside its lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Data = Mapping[str, Any]
 
 
 def lines_text(data: Data) -> str:
-    """Return costs by line as plain text: the source with figures on the left.
+    """Return costs by line as plain text: the source with the costs on the left.
 
     Args:
         data: The costs by line.
@@ -99,7 +99,7 @@ def _shown(data: Data) -> tuple[Column, ...]:
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
-    """Yield number, text, figures and kind of each row: lines of code, costs without a line, and the total."""
+    """Yield number, text, costs and kind of each row: lines of code, costs without a line, and the total."""
     figures = {(one["file"], one["line"]): one for one in data["lines"]}
     for part in data["code"]:
         yield "", format_lines(part["file"], [part["line"]]), None, "file"
@@ -113,7 +113,7 @@ def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
 
 
 def _cells(figures: Data | None, shown: Sequence[Column]) -> list[str]:
-    """Return the formatted figures of a row, and its share."""
+    """Return the formatted costs of a row, and its share."""
     if figures is None:
         return [""] * (len(shown) + 1)
     cells = [column_text(column, figures) for column in shown]

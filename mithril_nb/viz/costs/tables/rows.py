@@ -23,7 +23,7 @@ _WIDEST = 40
 
 
 def value_of(figures: Mapping[str, Any], key: str) -> Any:
-    """Return a figure: its number, its formula if it depends on symbolic sizes, or `None`.
+    """Return a cost: its number, its formula if it depends on symbolic sizes, or `None`.
 
     Examples:
         >>> value_of({"flops": None, "formulas": {"flops": "2·B"}}, "flops"), value_of({"params": 3}, "params")
@@ -125,7 +125,7 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
     Args:
         sources: Cost of each block by itself, from one or several sources. The first source with a block decides
             which blocks it equals, and its size.
-        figure: Figure by which blocks are large or small.
+        figure: Name of the cost by which blocks are large or small.
         most: Largest number of rows. If there are more, layers of a stack are merged even if a compiler has made them
             slightly different, and groups that would show only a few rows stay closed.
 
@@ -174,7 +174,7 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
 
     Args:
         parts: Cost of each block.
-        total: Cost of the program. If one of its figures is `None`, because it depends on a symbolic size, the sum is
+        total: Cost of the program. If one of its costs is `None`, because it depends on a symbolic size, the sum is
             `None` if one of the parts is.
 
     Examples:

@@ -126,7 +126,7 @@ def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
 
 
 def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Markup:
-    """Return the cell of a figure; its tooltip has all digits, or the whole formula, which screen readers read too."""
+    """Return the cell of a cost; its tooltip has all digits, or the whole formula, which screen readers read too."""
     if value is None:
         return cell("") if is_blank else cell(UNKNOWN, "unknown")
     if isinstance(value, str):

@@ -3,8 +3,8 @@
 import { h } from "../dom/dom";
 import { isSaveKey } from "../dom/focus";
 
-/** Turn a label into a text field. Enter accepts the name; Escape or an empty name keeps the old one. */
-export function editName(slot: HTMLElement, name: string, take: (name: string) => void, back: () => void): void {
+/** Turn a label into a text field. Enter accepts the name; Escape or an empty name keeps the old one. `closed` is called last. */
+export function editName(slot: HTMLElement, name: string, take: (name: string) => void, back: () => void, closed: () => void = () => {}): void {
   if (slot.querySelector("input")) return;
   const input = h("input", { class: "mnb-rename", "aria-label": "New name", spellcheck: "false" });
   input.value = name;
@@ -16,6 +16,7 @@ export function editName(slot: HTMLElement, name: string, take: (name: string) =
     slot.textContent = keep && value ? value : name;
     if (keep && value && value !== name) take(value);
     if (refocus) back();
+    closed();
   };
   input.addEventListener("keydown", (event) => {
     if (isSaveKey(event)) return;

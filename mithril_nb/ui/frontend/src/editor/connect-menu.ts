@@ -1,9 +1,10 @@
 /** Connects blocks by keyboard: a menu of the inputs that accept a block's outputs. */
 
 import { h, uid } from "../dom/dom";
+import { endpointOf } from "../graph/scene";
 import type { GraphNode } from "../kernel/types";
 import type { Store } from "../store/store";
-import { type PortRef, endpointOf, portsOf, connectionProblem } from "./graph";
+import { type PortRef, portsOf, connectionProblem } from "./graph";
 
 interface Choice {
   source: PortRef;
@@ -33,7 +34,7 @@ export class ConnectMenu {
     const { graph } = this.store.snapshot;
     const choices: Choice[] = [];
     for (const port of node.outputs) {
-      const source: PortRef = { node, port, side: "output", endpoint: endpointOf(node, port) };
+      const source: PortRef = { node, port, side: "output", endpoint: endpointOf(node, port.name) };
       for (const target of portsOf(graph)) {
         if (target.side !== "input") continue;
         const connected = graph.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint);

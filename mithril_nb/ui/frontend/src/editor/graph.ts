@@ -1,5 +1,7 @@
-/** Pure functions on the drawn graph: ports, cycles, reading order and edge paths. */
+/** Pure functions on the graph of a model: ports, cycles, reading order, and its scene. */
 
+import { type Line, type Rect, bend } from "../drawing/lines";
+import { type Scene, type SceneNode, endpointOf } from "../graph/scene";
 import type { Diagnostic, Graph, GraphEdge, GraphNode, Port } from "../kernel/types";
 
 export interface PortRef {
@@ -15,15 +17,6 @@ export function keyOf(node: GraphNode): string {
   return node.path || `${node.kind}:${node.name}`;
 }
 
-/** Escape a name for an endpoint: reserved characters become `%XX`, as in the kernel. */
-export function component(name: string): string {
-  return name.replace(/[%/.():[\]]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
-}
-
-export function endpointOf(node: GraphNode, port: Port): string {
-  return node.path ? `${node.path}.${component(port.name)}` : component(node.name);
-}
-
 export function parentOf(path: string): string {
   const slash = path.lastIndexOf("/");
   return slash < 0 ? "" : path.slice(0, slash);
@@ -31,8 +24,8 @@ export function parentOf(path: string): string {
 
 export function portsOf(graph: Graph): PortRef[] {
   return graph.nodes.flatMap((node) => [
-    ...node.inputs.map((port): PortRef => ({ node, port, side: "input", endpoint: endpointOf(node, port) })),
-    ...node.outputs.map((port): PortRef => ({ node, port, side: "output", endpoint: endpointOf(node, port) })),
+    ...node.inputs.map((port): PortRef => ({ node, port, side: "input", endpoint: endpointOf(node, port.name) })),
+    ...node.outputs.map((port): PortRef => ({ node, port, side: "output", endpoint: endpointOf(node, port.name) })),
   ]);
 }
 
@@ -137,51 +130,30 @@ export function readingOrder(graph: Graph): GraphNode[] {
   return [...order];
 }
 
-type Point = readonly [number, number];
-const CORNER = 5;
+/** Return the scene of a model's graph, with the problems inside closed groups. */
+export function sceneOf(graph: Graph, problems: readonly Diagnostic[], title: string): Scene {
+  const marked = withInnerProblems(graph, problems);
+  const nodes = readingOrder(marked).map((node): SceneNode => ({ ...node, key: keyOf(node), parent: parentOf(node.path) }));
+  return { ...marked, title, nodes, is_model: true, roles: [] };
+}
 
-/** Return the SVG path of an edge: a curve through control points, or a line with rounded corners. */
-export function pathOf({ points, curve }: Pick<GraphEdge, "points" | "curve">): string {
-  const [start, ...rest] = points;
-  if (!start) return "";
-  const at = ([x, y]: Point): string => `${x} ${y}`;
-  let d = `M${at(start)}`;
-  if (curve) {
-    for (let i = 0; i < rest.length; i += 3) d += `C${at(rest[i]!)} ${at(rest[i + 1]!)} ${at(rest[i + 2]!)}`;
-    return d;
+/** Return the places of a node that is dragged, of its inner nodes, and of their edges as simple curves. */
+export function draggedTo(graph: Graph, dragged: GraphNode, x: number, y: number): { nodes: Map<string, Rect>; lines: Map<string, Line> } {
+  const nodes = new Map<string, Rect>();
+  const inside = `${dragged.path}/`;
+  for (const node of graph.nodes) {
+    if (keyOf(node) !== keyOf(dragged) && !(dragged.path && node.path.startsWith(inside))) continue;
+    nodes.set(keyOf(node), { x: node.x + x - dragged.x, y: node.y + y - dragged.y, w: node.w, h: node.h });
   }
-  const towards = (corner: Point, end: Point): Point => {
-    const length = Math.hypot(end[0] - corner[0], end[1] - corner[1]);
-    const reach = length ? Math.min(CORNER, length / 2) / length : 0;
-    return [corner[0] + (end[0] - corner[0]) * reach, corner[1] + (end[1] - corner[1]) * reach];
-  };
-  for (let i = 1; i < points.length - 1; i++) d += `L${at(towards(points[i]!, points[i - 1]!))}Q${at(points[i]!)} ${at(towards(points[i]!, points[i + 1]!))}`;
-  return `${d}L${at(points.at(-1)!)}`;
-}
-
-/** Return the SVG path of the arrow at the end of an edge. */
-export function arrowOf(points: readonly Point[]): string {
-  const [end, before] = [points.at(-1), points.at(-2)];
-  if (!end || !before) return "";
-  const length = Math.hypot(end[0] - before[0], end[1] - before[1]) || 1;
-  const [ux, uy] = [(end[0] - before[0]) / length, (end[1] - before[1]) / length];
-  const [x, y] = [end[0] - 7 * ux, end[1] - 7 * uy];
-  return `M${end[0]} ${end[1]}L${x - 3.2 * uy} ${y + 3.2 * ux}L${x + 3.2 * uy} ${y - 3.2 * ux}Z`;
-}
-
-/** Return the SVG path of a curve that leaves to the right and arrives from the left. */
-export function curve(x0: number, y0: number, x1: number, y1: number): string {
-  const bend = Math.max(24, Math.abs(x1 - x0) / 2);
-  return `M${x0} ${y0}C${x0 + bend} ${y0} ${x1 - bend} ${y1} ${x1} ${y1}`;
-}
-
-/** Return a point in the middle of an edge, for labels and icons: on a line, the middle of its longest piece. */
-export function middle({ points, curve }: Pick<GraphEdge, "points" | "curve">): [number, number] {
-  const between = (a: Point, b: Point): [number, number] => [(a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
-  if (points.length < 2) return [points[0]?.[0] ?? 0, points[0]?.[1] ?? 0];
-  if (curve) return between(between(points[0]!, points.at(-1)!), between(points[1]!, points.at(-2)!));
-  let longest = 0;
-  const lengthOf = (i: number): number => Math.hypot(points[i + 1]![0] - points[i]![0], points[i + 1]![1] - points[i]![1]);
-  for (let i = 1; i < points.length - 1; i++) if (lengthOf(i) > lengthOf(longest)) longest = i;
-  return between(points[longest]!, points[longest + 1]!);
+  const ends = new Ends(graph);
+  const lines = new Map<string, Line>();
+  for (const edge of graph.edges) {
+    const [source, target] = [ends.source(edge), ends.target(edge)];
+    if (!source || !target) continue;
+    const [from, to] = [nodes.get(keyOf(source.node)), nodes.get(keyOf(target.node))];
+    if (!from && !to) continue;
+    const [a, b] = [from ?? source.node, to ?? target.node];
+    lines.set(edge.id, bend(a.x + source.port.x, a.y + source.port.y, b.x + target.port.x, b.y + target.port.y));
+  }
+  return { nodes, lines };
 }

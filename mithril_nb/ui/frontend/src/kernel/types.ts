@@ -306,18 +306,6 @@ export interface Equation {
   source: string;
 }
 
-/** A visible node of a graph picture; the kernel sends the picture as SVG. */
-export interface GraphPictureNode {
-  key: string;
-  /** The value of `data-node` in the picture. */
-  mark: string;
-  name: string;
-  blocks: string[];
-  equations: string[];
-  opens: boolean;
-  opened: boolean;
-}
-
 /** Number, name, pipeline; instructions added, removed, rewritten (null if not counted yet). */
 export type PassRow = [number, string, string, number | null, number | null, number | null];
 

@@ -97,7 +97,7 @@ class Side {
     const row = this.rows.find(([at]) => at === line);
     if (row) {
       const [, , mark, others, note, isInferred] = row;
-      const related = others.length ? `${this.title === "before" ? "to" : "from"} ${others.join(", ")}` : "";
+      const related = others.length ? `${this.title === "before" ? "to" : "from"} ${others.length === 1 ? "equation" : "equations"} ${others.join(", ")}` : "";
       text(this.summary, [MARKS[mark]![1], note, related, isInferred ? "inferred" : ""].filter(Boolean).join(" · "));
     } else text(this.summary, countsOf(this.rows));
     this.onPoint(row);

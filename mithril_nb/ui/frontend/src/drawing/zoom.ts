@@ -7,18 +7,20 @@ export interface View {
 }
 
 export interface ZoomOptions {
-  /** Return whether a press on this target pans. */
-  pans: (target: Element) => boolean;
+  /** Return whether a press pans. */
+  pans: (event: PointerEvent) => boolean;
   /** Return whether the wheel zooms instead of scrolling the page. */
   wheels: (event: WheelEvent) => boolean;
   changed: (view: View, byUser: boolean) => void;
 }
 
-const LEAST = 0.1;
+export const LEAST = 0.1;
 const MOST = 3;
 
 export class Zoom {
   view: View = { x: 0, y: 0, k: 1 };
+  /** The smallest scale: large pictures must fit into the frame. */
+  least = LEAST;
   private readonly pointers = new Map<number, { x: number; y: number }>();
 
   constructor(
@@ -43,7 +45,7 @@ export class Zoom {
 
   /** Zoom about a point of the frame, by default the centre. */
   by(factor: number, x = this.frame.clientWidth / 2, y = this.frame.clientHeight / 2): void {
-    const k = Math.min(MOST, Math.max(LEAST, this.view.k * factor));
+    const k = Math.min(MOST, Math.max(this.least, this.view.k * factor));
     const at = this.invert(x, y);
     this.view = { x: x - at.x * k, y: y - at.y * k, k };
     this.options.changed(this.view, true);
@@ -64,7 +66,7 @@ export class Zoom {
   }
 
   private down(event: PointerEvent): void {
-    if (event.button !== 0 || !this.options.pans(event.target as Element)) return;
+    if (event.button !== 0 || !this.options.pans(event)) return;
     this.frame.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, this.place(event));
   }

@@ -1,0 +1,47 @@
+/** The colours of a picture, read from the page's style sheet. */
+
+export const HUES = 8;
+
+/** Name, CSS value and fallback. A workbench defines `--mnb-*`, a saved page the short names. */
+const COLOURS = {
+  ground: ["var(--mnb-bg, var(--ground))", "#ffffff"],
+  surface: ["var(--mnb-panel, var(--surface))", "#f7f8fa"],
+  line: ["var(--mnb-line, var(--line))", "#c5ccd3"],
+  wire: ["var(--mnb-edge, var(--wire))", "#6b7681"],
+  ink: ["var(--mnb-ink, var(--ink))", "#1b2026"],
+  muted: ["var(--mnb-muted, var(--muted))", "#545d68"],
+  accent: ["var(--mnb-accent, var(--accent))", "#6a3df0"],
+  bad: ["var(--mnb-error, var(--bad))", "#b3261e"],
+  good: ["var(--mnb-good, var(--accent))", "#1b6e3c"],
+  cost: ["var(--mnb-cost-1, var(--cost))", "#8a4b08"],
+  track: ["var(--mnb-raised, var(--track))", "#e3e7eb"],
+} as const;
+const FALLBACK_HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7a5195", "#5d6d7e"];
+
+export type Colours = Record<keyof typeof COLOURS, string> & { hues: readonly string[]; family: string };
+
+/** Read the colours that apply inside an element. */
+export function readColours(element: HTMLElement): Colours {
+  // Custom properties keep `color-mix()` unevaluated, so a probe computes each colour.
+  const probe = document.createElement("span");
+  probe.hidden = true;
+  probe.style.setProperty("forced-color-adjust", "none"); // the picture keeps its colours
+  element.append(probe);
+  const style = getComputedStyle(probe);
+  const read = (value: string, fallback: string): string => {
+    probe.style.color = "";
+    probe.style.color = value;
+    return style.color.startsWith("rgb") || style.color.startsWith("color(") ? style.color : fallback;
+  };
+  const found: Record<string, string> = {};
+  for (const [name, [value, fallback]] of Object.entries(COLOURS)) found[name] = read(value, fallback);
+  const hues = FALLBACK_HUES.map((fallback, i) => read(`var(--mnb-hue-${i}, var(--h${i}))`, fallback));
+  const family = style.fontFamily || "system-ui, sans-serif";
+  probe.remove();
+  return { ...found, hues, family } as unknown as Colours;
+}
+
+/** Return the hue of a node. */
+export function hueOf(colours: Colours, hue: number): string {
+  return colours.hues[((hue % HUES) + HUES) % HUES]!;
+}

@@ -1,0 +1,83 @@
+/** Texts on a canvas: one line each, shortened in the middle; widths are measured once. */
+
+const MOST_KEPT = 20_000;
+/** Longer names are cut before they are measured. */
+const LONGEST = 300;
+const BREAKS = /[\t\n\v\f\r\x85\u2028\u2029]+/g;
+const UNPRINTABLE = /[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Return a text as one line, like `one_line` in the kernel: line breaks become `⏎`, unprintable characters escapes. */
+export function oneLine(text: string): string {
+  return text.replace(BREAKS, "⏎").replace(UNPRINTABLE, (found) => {
+    const code = found.charCodeAt(0);
+    return code < 256 ? `\\x${code.toString(16).padStart(2, "0")}` : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+}
+
+/** Return a name with its repeat count, if above 1. */
+export function times(name: string, repeat: number): string {
+  return repeat > 1 ? `${name} ×${repeat}` : name;
+}
+
+export class Lettering {
+  private widths = new Map<string, number>();
+  private cuts = new Map<string, string>();
+
+  constructor(
+    private readonly context: CanvasRenderingContext2D,
+    readonly family: string,
+  ) {}
+
+  /** Return the CSS font of a size in px. */
+  font(size: number, bold = false): string {
+    return `${bold ? "600 " : ""}${size}px ${this.family}`;
+  }
+
+  /** Return the width in px of a text at a size. */
+  width(text: string, size: number, bold = false): number {
+    const key = `${bold ? "b" : ""}${text}`;
+    let width = this.widths.get(key);
+    if (width === undefined) {
+      if (this.widths.size > MOST_KEPT) this.widths.clear();
+      // Measured at one size: widths are proportional to it.
+      this.context.font = this.font(100, bold);
+      width = this.context.measureText(text).width / 100;
+      this.widths.set(key, width);
+    }
+    return width * size;
+  }
+
+  /**
+   * Return one line of a text, shortened to a width by replacing its middle with `…`; "" if not even `…` fits.
+   * The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
+   */
+  fit(text: string, size: number, room: number, bold = false): string {
+    const key = `${bold ? "b" : ""}${Math.round((room / size) * 8)} ${text.length > LONGEST ? text.slice(0, LONGEST) + text.slice(-LONGEST) : text}`;
+    let cut = this.cuts.get(key);
+    if (cut === undefined) {
+      if (this.cuts.size > MOST_KEPT) this.cuts.clear();
+      cut = this.shortened(text, size, room, bold);
+      this.cuts.set(key, cut);
+    }
+    return cut;
+  }
+
+  private shortened(text: string, size: number, room: number, bold: boolean): string {
+    const line = oneLine(text.length > 2 * LONGEST ? `${text.slice(0, LONGEST)}${text.slice(-LONGEST)}` : text);
+    if (text.length <= 2 * LONGEST && this.width(line, size, bold) <= room) return line;
+    const characters = Array.from(line);
+    const kept = (count: number): string => {
+      const tail = Math.floor(count / 3);
+      return `${characters.slice(0, count - tail).join("")}…${tail ? characters.slice(-tail).join("") : ""}`;
+    };
+    let [low, high] = [-1, Math.min(characters.length - 1, LONGEST)];
+    while (low < high) {
+      const count = Math.ceil((low + high) / 2);
+      // Not cached: a search measures a dozen texts that are never drawn.
+      this.context.font = this.font(100, bold);
+      if ((this.context.measureText(kept(count)).width / 100) * size <= room) low = count;
+      else high = count - 1;
+    }
+    return low < 0 ? "" : kept(low);
+  }
+}

@@ -1,0 +1,72 @@
+/** The texts and controls of the canvas' nodes and edges. */
+
+import { ICONS, attr, h, icon } from "../dom/dom";
+import { percent } from "../dom/format";
+import type { Description } from "../graph/items";
+import { times } from "../drawing/lettering";
+import { type SceneEdge, type SceneNode, endpointOf } from "../graph/scene";
+import type { Diagnostic, Port } from "../kernel/types";
+
+export interface PartActions {
+  wire(event: PointerEvent, node: SceneNode, port: Port): void;
+  problem(index: number): void;
+}
+
+/** Return the accessible name and the tooltip of a node. */
+export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): Description {
+  const kind = node.path ? node.kind : node.kind === "input" ? "model input" : "model output";
+  const share = node.path && node.share !== null ? percent(node.share) : "";
+  const problem = node.problem === null ? undefined : problems[node.problem];
+  const words = [node.name, node.repeat > 1 ? `×${node.repeat}` : "", kind, node.label, node.shape, share && `${share} of FLOPs`, problem && `, problem: ${problem.summary}`];
+  const tip = [
+    times(node.path || node.name, node.repeat),
+    [kind, node.label].filter(Boolean).join("  "),
+    node.shape && `output ${node.shape}`,
+    share && `${share} of the program's FLOPs${node.group ? ", including inner blocks" : ""}`,
+    problem?.summary ?? "",
+  ];
+  return { name: words.filter(Boolean).join(" "), tip: tip.filter(Boolean) };
+}
+
+/** Return the tooltip of an edge. */
+export function describeEdge(edge: SceneEdge, problems: readonly Diagnostic[]): string[] {
+  const problem = edge.problem === null ? undefined : problems[edge.problem];
+  return [`${edge.source} → ${edge.target}`, problem ? problem.summary : edge.shape].filter(Boolean);
+}
+
+/** Complete the element of an edge. */
+export function fillEdge(element: HTMLElement, edge: SceneEdge, problems: readonly Diagnostic[]): void {
+  attr(element, "data-mnb-problem", edge.problem === null ? null : (problems[edge.problem]?.code ?? ""));
+  attr(element, "title", describeEdge(edge, problems).join(": "));
+}
+
+/** Add the ports of a node, and a button that shows its problem. */
+export function addParts(parts: HTMLElement, node: SceneNode, problems: readonly Diagnostic[], actions: PartActions): void {
+  const problem = node.problem === null ? undefined : problems[node.problem];
+  if (problem) {
+    const open = (event: Event): void => {
+      event.stopPropagation();
+      actions.problem(node.problem!);
+    };
+    parts.append(h("button", { type: "button", class: "mnb-node-flag", tabindex: -1, title: problem.summary, "aria-label": problem.summary, onclick: open }, icon(ICONS.warning)));
+  }
+  const outputs = node.outputs.map((port) => ({ port, dot: dotOf(node, port, "output") }));
+  const ports = h("div", { class: "mnb-ports" }, ...node.inputs.map((port) => dotOf(node, port, "input")), ...outputs.map(({ dot }) => dot));
+  ports.addEventListener("pointerdown", (event) => {
+    if ((event.target as Element).closest<HTMLElement>("[data-mnb-port]")?.dataset["side"] !== "output") return;
+    event.stopPropagation();
+    event.preventDefault(); // the node keeps the focus
+    // Areas of ports that are close together overlap: take the port that is nearest to the pointer.
+    const distance = ({ dot }: { dot: HTMLElement }): number => {
+      const box = dot.getBoundingClientRect();
+      return Math.hypot(box.x + box.width / 2 - event.clientX, box.y + box.height / 2 - event.clientY);
+    };
+    actions.wire(event, node, outputs.reduce((best, one) => (distance(one) < distance(best) ? one : best)).port);
+  });
+  parts.append(ports);
+}
+
+function dotOf(node: SceneNode, port: Port, side: "input" | "output"): HTMLElement {
+  const title = side === "output" ? `${port.name}: drag to an input to connect` : port.name;
+  return h("div", { class: `mnb-port mnb-port-${side}`, "data-side": side, "data-mnb-port": endpointOf(node, port.name), title, style: `left: ${port.x}px; top: ${port.y}px` }, h("span", { class: "mnb-port-name" }, port.name));
+}

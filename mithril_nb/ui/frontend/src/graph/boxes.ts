@@ -1,0 +1,278 @@
+/** Draws the nodes of a scene, with as much detail as their size on the screen allows. */
+
+import { percent } from "../dom/format";
+import { type Colours, hueOf } from "../drawing/colours";
+import { type Lettering, times } from "../drawing/lettering";
+import type { Rect } from "../drawing/lines";
+import { drawCells, drawChevron, drawRole, drawSign } from "../drawing/signs";
+import type { SceneNode } from "./scene";
+
+/** All texts; the name only; a coloured rectangle; a rectangle too small for a border. */
+export type Detail = "full" | "name" | "box" | "dot";
+
+/** A value shown on a node: a colour, a bar from 0 to 1, a short text. */
+export interface Overlay {
+  colour?: string;
+  bar?: number;
+  text?: string;
+}
+
+export interface Brush {
+  c: CanvasRenderingContext2D;
+  colours: Colours;
+  lettering: Lettering;
+  /** Pixels of the screen per unit of the scene. */
+  k: number;
+  isModel: boolean;
+  /** Whether the nodes have instructions of more than one role. */
+  hasRoles: boolean;
+}
+
+const FULL_ZOOM = 0.62;
+const NAME_PX = { most: 13, least: 9 };
+const LEFT = 14; // from the node's edge to its text; includes the strip of the hue
+const RIGHT = 10;
+const GAP = 12; // between the texts of one row
+const NAME = 13;
+const SMALL = 11;
+const DASHED = new Set(["loop", "cond", "branch", "repeat"]);
+
+export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
+  if (w * k < 4 || h * k < 4) return "dot";
+  if (w * k < 34 || h * k < 11) return "box";
+  return k >= FULL_ZOOM ? "full" : "name";
+}
+
+/** Return the texts of the frame of a program's node: its name, and its note, shape and share. */
+export function frameTexts({ name, repeat, label, shape, share }: SceneNode): [title: string, rest: string] {
+  return [times(name, repeat), [label, shape, share === null ? "" : percent(share)].filter(Boolean).join(" · ")];
+}
+
+/** Draw an open group: its area, its rim and its title. */
+export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): void {
+  const { c, colours, lettering, k, isModel } = brush;
+  const colour = hueOf(colours, node.hue);
+  const isBad = node.problem !== null;
+  c.lineWidth = Math.max(1, 1 / k);
+  if (node.repeat > 1) {
+    c.strokeStyle = colour;
+    c.save();
+    c.globalAlpha *= 0.5;
+    for (const off of [6, 3]) outline(c, x + off, y - off, w - off, h, 6);
+    c.restore();
+    plate(c, x, y, w, h, 6, colours.ground);
+  }
+  c.save();
+  c.globalAlpha *= 0.07;
+  plate(c, x, y, w, h, 6, colour);
+  c.restore();
+  c.strokeStyle = isBad ? colours.bad : colour;
+  c.setLineDash(isBad ? [5, 3] : DASHED.has(node.kind) ? [6, 3] : []);
+  outline(c, x, y, w, h, 6);
+  c.setLineDash([]);
+  const detail = detailOf({ w, h: 24 }, k);
+  if (detail === "full") {
+    const [title, rest] = isModel ? [times(node.name, node.repeat), node.kind] : frameTexts(node);
+    drawChevron(c, colours, x + 11, y + 13.5, true);
+    const left = x + 19;
+    const name = lettering.fit(title, NAME, (w - 30) * (rest ? 0.75 : 1), true);
+    write(brush, left, y + 18, name, NAME, "ink", true);
+    const at = left + lettering.width(name, NAME, true) + 8;
+    write(brush, at, y + 18, lettering.fit(rest, SMALL, x + w - 10 - at), SMALL, "muted");
+  } else if (detail === "name" || (detail === "box" && 24 * k >= 8)) {
+    const size = Math.min(20, 10 / k);
+    write(brush, x + 6, y + 18, lettering.fit(times(node.name, node.repeat), size, w - 12, true), size, "ink", true);
+  }
+  if (isModel && detail === "full") drawPorts(brush, node, x, y);
+  if (isBad) drawSign(c, colours, x + w - 1, y + 1, Math.min(3, Math.max(1, 0.7 / k)));
+}
+
+/** Draw a closed node. */
+export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
+  const detail = detailOf(rect, brush.k);
+  if (detail === "full") {
+    if (node.kind === "input" || (brush.isModel && !node.path)) drawPill(brush, node, rect);
+    else if (brush.isModel) drawBlock(brush, node, rect, overlay);
+    else drawStep(brush, node, rect, overlay);
+  } else if (detail === "name") drawName(brush, node, rect, overlay);
+  else {
+    const { c, colours } = brush;
+    c.fillStyle = rectangleColour(colours, node, overlay);
+    c.fillRect(rect.x, rect.y, rect.w, rect.h);
+  }
+  if (node.problem !== null && detail !== "dot") drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, Math.min(3, Math.max(1, 0.7 / brush.k)));
+}
+
+/** Return the colour of a node that is drawn as a rectangle. */
+export function rectangleColour(colours: Colours, node: SceneNode, overlay: Overlay | undefined): string {
+  if (node.problem !== null) return colours.bad;
+  return overlay?.colour ?? (node.path || node.kind !== "input" ? hueOf(colours, node.hue) : colours.wire);
+}
+
+/** Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports. */
+function drawBlock(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+  const { c, colours, lettering } = brush;
+  if (node.group || node.repeat > 1) {
+    // A second edge behind the box marks a group.
+    box(brush, x + 4, y + 4, w, h);
+  }
+  boxWithStrip(brush, node, x, y, w, h, overlay);
+  const [left, right] = [x + LEFT, x + w - RIGHT];
+  const room = right - left;
+  const bar = overlay?.bar ?? node.share;
+  const [upper, lower] = bar !== null ? [y + 17, y + 34] : [y + 21, y + 39];
+  const kind = times(node.kind, node.repeat);
+  const label = lettering.fit(node.label, SMALL, Math.max(room - lettering.width(kind, SMALL) - GAP, room * 0.6));
+  row(brush, left, right, upper, kind, SMALL, "muted", label, "ink", false);
+  row(brush, left, right, lower, node.name, NAME, "ink", lettering.fit(node.shape, SMALL, room * 0.6), "muted", true);
+  if (bar !== null) {
+    const text = overlay?.bar === undefined ? percent(bar) : (overlay.text ?? percent(bar));
+    const length = room - Math.max(36, lettering.width(text, 9.5) + 4);
+    drawBar(brush, left, y + 42, length, bar, overlay?.bar === undefined ? undefined : overlay.colour);
+    write(brush, right, y + 47, lettering.fit(text, 9.5, room), 9.5, "muted", false, "right");
+  }
+  if (node.group) drawChevron(c, colours, x + 10, y + h / 2, false);
+  drawPorts(brush, node, x, y);
+}
+
+/** Draw an input or output: name and shape, in one row in a model, in two in a program. */
+function drawPill(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): void {
+  const { c, colours, lettering, isModel } = brush;
+  plate(c, x, y, w, h, h / 2, colours.surface);
+  c.strokeStyle = colours.line;
+  c.lineWidth = 1;
+  outline(c, x, y, w, h, h / 2);
+  const middle = x + w / 2;
+  if (!isModel) {
+    // The last key of a name such as `params['head']['kernel']` distinguishes it from others.
+    const last = /\['?([^'\]]+)'?\]$/.exec(node.name)?.[1];
+    const name = last !== undefined && !/^\d+$/.test(last) ? last : node.name;
+    write(brush, middle, y + 14.5, lettering.fit(name, SMALL, w - 24, true), SMALL, "ink", true, "center");
+    write(brush, middle, y + 27, lettering.fit(node.shape, 10, w - 24), 10, "muted", false, "center");
+    return;
+  }
+  const shape = lettering.fit(node.shape, SMALL, (w - 2 * LEFT) * 0.65);
+  if (shape) row(brush, x + LEFT, x + w - LEFT, y + 20, node.name, NAME, "ink", shape, "muted", true);
+  else write(brush, middle, y + 20, lettering.fit(node.name, NAME, w - 2 * LEFT, true), NAME, "ink", true, "center");
+  drawPorts(brush, node, x, y);
+}
+
+/** Draw a node of a program: its name, its note or shape and its share, and a pattern for each role. */
+function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+  const { c, colours, lettering, hasRoles } = brush;
+  // A stack of boxes marks a repeated node.
+  if (node.repeat > 1) for (const off of [6, 3]) box(brush, x + off, y - off, w - off, h);
+  boxWithStrip(brush, node, x, y, w, h, overlay);
+  const [left, right] = [x + LEFT, x + w - RIGHT];
+  const isInstruction = node.kind === "instruction";
+  const counts = (node.counts ?? []).slice(0, -1);
+  const hasCells = hasRoles && !isInstruction && counts.some((count) => count > 0);
+  const first = y + (hasCells ? 22 : h / 2 - 3);
+  const repeat = node.repeat > 1 ? `×${node.repeat}` : "";
+  const room = right - left - (hasRoles && isInstruction ? 18 : 0) - (repeat ? lettering.width(repeat, NAME, true) + 8 : 0);
+  write(brush, left, first, lettering.fit(node.name, NAME, room, true), NAME, "ink", true);
+  write(brush, right, first, repeat, NAME, "ink", true, "right");
+  const share = overlay?.text ?? (node.share === null ? "" : percent(node.share));
+  const below = right - left - (share ? lettering.width(share, SMALL) + 8 : 0);
+  write(brush, left, first + 17, lettering.fit(node.label || node.shape, SMALL, below), SMALL, "muted");
+  write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right");
+  if (overlay?.bar !== undefined) drawBar(brush, left, y + h - 6, right - left, overlay.bar, overlay.colour);
+  if (hasCells) drawCells(c, colours, left, y + h - 8, right - left, counts, node.hue);
+  else if (hasRoles && isInstruction) {
+    const role = counts.findIndex((count) => count > 0);
+    if (role >= 0) drawRole(c, colours, right - 12, y + 8, 12, role, node.hue);
+  }
+  if (node.group) drawChevron(c, colours, x + 10, y + h / 2, false);
+}
+
+/** Draw a node with its name only, in letters that stay readable while the picture is small. */
+function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
+  const { lettering, k } = brush;
+  if (node.repeat > 1 || node.group) box(brush, x + 4, y + (brush.isModel ? 4 : -4), w, h);
+  boxWithStrip(brush, node, x, y, w, h, overlay);
+  const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, NAME * k)) / k;
+  const repeat = node.repeat > 1 ? ` ×${node.repeat}` : "";
+  const [left, room] = [x + 6 + 3 / k, w - 6 - 6 / k];
+  const count = repeat && lettering.width(repeat, size, true) < room * 0.6 ? repeat : "";
+  write(brush, left, y + h / 2 + size * 0.36, `${lettering.fit(node.name, size, room - lettering.width(count, size, true), true)}${count}`, size, "ink", true);
+}
+
+function drawBar({ c, colours }: Brush, x: number, y: number, length: number, value: number, colour: string | undefined): void {
+  plate(c, x, y, length, 4, 2, colours.track);
+  const filled = Math.max(0, Math.min(1, value)) * length;
+  if (filled >= 0.5) plate(c, x, y, filled, 4, Math.min(2, filled / 2), colour ?? colours.cost);
+}
+
+function drawPorts({ c, colours }: Brush, node: SceneNode, x: number, y: number): void {
+  c.fillStyle = colours.ground;
+  c.strokeStyle = colours.wire;
+  c.lineWidth = 1;
+  c.beginPath();
+  for (const ports of [node.inputs, node.outputs]) {
+    for (const port of ports) {
+      c.moveTo(x + port.x + 2.5, y + port.y);
+      c.arc(x + port.x, y + port.y, 2.5, 0, 2 * Math.PI);
+    }
+  }
+  c.fill();
+  c.stroke();
+}
+
+function box({ c, colours, k }: Brush, x: number, y: number, w: number, h: number): void {
+  plate(c, x, y, w, h, 4, colours.surface);
+  c.strokeStyle = colours.line;
+  c.lineWidth = Math.max(1, 0.7 / k);
+  outline(c, x, y, w, h, 4);
+}
+
+/** Draw the box of a node, and the strip in its hue. */
+function boxWithStrip(brush: Brush, node: SceneNode, x: number, y: number, w: number, h: number, overlay: Overlay | undefined): void {
+  const { c, colours, k } = brush;
+  plate(c, x, y, w, h, 4, colours.surface);
+  if (overlay?.colour && overlay.bar === undefined) {
+    c.save();
+    c.globalAlpha *= 0.35; // the text stays readable
+    plate(c, x, y, w, h, 4, overlay.colour);
+    c.restore();
+  }
+  const isBad = node.problem !== null;
+  c.strokeStyle = isBad ? colours.bad : colours.line;
+  c.lineWidth = Math.max(isBad ? 1.5 : 1, 0.7 / k);
+  if (isBad) c.setLineDash([5, 3]);
+  outline(c, x, y, w, h, 4);
+  c.setLineDash([]);
+  if (!node.path && node.kind === "input") return;
+  c.fillStyle = hueOf(colours, node.hue);
+  c.beginPath();
+  c.roundRect(x, y, 6, h, [4, 0, 0, 4]);
+  c.fill();
+}
+
+/** Write two texts into one row; the first is cut to the room that the second leaves. */
+function row(brush: Brush, left: number, right: number, y: number, first: string, size: number, look: "ink" | "muted", second: string, other: "ink" | "muted", bold: boolean): void {
+  const { lettering } = brush;
+  const room = right - left - (second ? lettering.width(second, SMALL) + GAP : 0);
+  write(brush, left, y, lettering.fit(first, size, room, bold), size, look, bold);
+  write(brush, right, y, second, SMALL, other, false, "right");
+}
+
+function write({ c, colours, lettering }: Brush, x: number, y: number, text: string, size: number, look: "ink" | "muted", bold = false, align: CanvasTextAlign = "left"): void {
+  if (!text) return;
+  c.font = lettering.font(size, bold);
+  c.fillStyle = colours[look];
+  c.textAlign = align;
+  c.fillText(text, x, y);
+}
+
+function plate(c: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, radius: number, colour: string): void {
+  c.fillStyle = colour;
+  c.beginPath();
+  c.roundRect(x, y, w, h, radius);
+  c.fill();
+}
+
+function outline(c: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, radius: number): void {
+  c.beginPath();
+  c.roundRect(x, y, w, h, radius);
+  c.stroke();
+}

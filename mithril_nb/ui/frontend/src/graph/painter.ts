@@ -1,0 +1,256 @@
+/** Draws the visible part of a scene into a canvas. */
+
+import type { Colours } from "../drawing/colours";
+import { Grid } from "../drawing/grid";
+import { Lettering } from "../drawing/lettering";
+import { type Line, type Point, type Rect, bend, boxOf, distanceTo, trace } from "../drawing/lines";
+import type { View } from "../drawing/zoom";
+import { type Brush, type Overlay, detailOf, drawBox, drawFrame, rectangleColour } from "./boxes";
+import { Overview } from "./overview";
+import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf } from "./scene";
+import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
+
+/** A connection that is being drawn. */
+export interface Wire {
+  from: Point;
+  to: Point;
+  tone: "plain" | "good" | "bad";
+}
+
+/** The state of a picture, by keys of nodes and ids of edges. */
+export interface PaintState {
+  hovered: ReadonlySet<string>;
+  selected: ReadonlySet<string>;
+  /** Nodes and edges outside of the current question. */
+  dimmed: ReadonlySet<string>;
+  overlay: ReadonlyMap<string, Overlay>;
+  hoveredEdge: string | null;
+  selectedEdge: string | null;
+  wire: Wire | null;
+}
+
+export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), overlay: new Map(), hoveredEdge: null, selectedEdge: null, wire: null };
+
+/** Nodes and edges drawn elsewhere than in the scene: dragged, or moving to their new place. */
+export interface Moved {
+  nodes: ReadonlyMap<string, Rect & { opacity?: number }>;
+  lines: ReadonlyMap<string, Line & { opacity?: number }>;
+}
+
+export const STILL: Moved = { nodes: new Map(), lines: new Map() };
+
+/** From this zoom on, each edge shows its shape. */
+const CHIP_ZOOM = 1.25;
+const LABEL_ZOOM = 0.62;
+/** With more boxes in view, they are taken from the overview. */
+const MOST_BOXES = 12_000;
+const MOST_DISTANT_EDGES = 6_000;
+const DIM = 0.22;
+
+export class Painter {
+  index = new SceneIndex(EMPTY);
+  bounds: Rect = { x: 0, y: 0, w: 0, h: 0 };
+  private nodes = new Grid([]);
+  private edges = new Grid([]);
+  private labels: PlacedLabel[] | null = null;
+  private lettering: Lettering | null = null;
+  private hasRoles = false;
+  readonly overview = new Overview();
+
+  show(index: SceneIndex): void {
+    const { scene } = (this.index = index);
+    this.bounds = boundsOf(scene) ?? { x: 0, y: 0, w: 0, h: 0 };
+    this.nodes = new Grid(scene.nodes);
+    this.edges = new Grid(scene.edges.map(boxOf));
+    this.hasRoles = scene.roles.filter((_, role) => scene.nodes.some((node) => node.counts?.[role])).length > 1;
+    this.labels = null;
+    this.overview.clear();
+  }
+
+  /** Return the nodes that meet a part of the scene, in reading order. */
+  nodesIn(part: Rect): SceneNode[] {
+    return this.nodes.find(part).map((at) => this.index.scene.nodes[at]!);
+  }
+
+  /** Return the edges whose surrounding rectangle meets a part of the scene. */
+  linesIn(part: Rect): SceneEdge[] {
+    return this.edges.find(part).map((at) => this.index.scene.edges[at]!);
+  }
+
+  /** Return the node at a point: a box, or else the innermost frame. */
+  nodeAt(x: number, y: number): SceneNode | null {
+    const found = this.nodesIn({ x, y, w: 0, h: 0 });
+    return found.findLast((node) => !node.expanded) ?? found.at(-1) ?? null;
+  }
+
+  /** Return the edge nearest to a point, at most `reach` away. */
+  edgeAt(x: number, y: number, reach: number): SceneEdge | null {
+    let best: SceneEdge | null = null;
+    for (const at of this.edges.find({ x: x - reach, y: y - reach, w: 2 * reach, h: 2 * reach })) {
+      const edge = this.index.scene.edges[at]!;
+      const distance = distanceTo(edge, x, y);
+      if (distance <= reach) [best, reach] = [edge, distance];
+    }
+    return best;
+  }
+
+  /** Draw the part of the scene that is visible in a frame of this size in CSS pixels. */
+  draw(c: CanvasRenderingContext2D, view: View, size: { width: number; height: number; ratio: number }, colours: Colours, state: PaintState, moved: Moved): void {
+    if (this.lettering?.family !== colours.family) {
+      this.lettering = new Lettering(c, colours.family);
+      this.labels = null;
+    }
+    const { k } = view;
+    const brush: Brush = { c, colours, lettering: this.lettering, k, isModel: this.index.scene.is_model, hasRoles: this.hasRoles };
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.clearRect(0, 0, size.width * size.ratio, size.height * size.ratio);
+    c.setTransform(k * size.ratio, 0, 0, k * size.ratio, view.x * size.ratio, view.y * size.ratio);
+    c.globalAlpha = 1;
+    const margin = 12;
+    const part: Rect = { x: -view.x / k - margin, y: -view.y / k - margin, w: size.width / k + 2 * margin, h: size.height / k + 2 * margin };
+    if (this.estimate(part) > MOST_BOXES) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
+    else this.drawPart(brush, part, state, moved);
+    this.drawOutlines(brush, part, state, moved);
+    if (state.wire) drawWire(brush, state.wire);
+  }
+
+  /** Return about how many nodes a part contains, without a search. */
+  private estimate(part: Rect): number {
+    const { x, y, w, h } = this.bounds;
+    const share = (from: number, length: number, start: number, whole: number): number => (whole ? Math.max(0, Math.min(from + length, start + whole) - Math.max(from, start)) / whole : 1);
+    return this.index.scene.nodes.length * share(part.x, part.w, x, w) * share(part.y, part.h, y, h);
+  }
+
+  private drawPart(brush: Brush, part: Rect, state: PaintState, moved: Moved): void {
+    const drawn = this.nodesIn(part).filter((node) => !moved.nodes.has(node.key));
+    const moving = [...moved.nodes].flatMap(([key, rect]) => {
+      const node = this.index.node(key);
+      return node && meets(rect, part) ? [{ node, rect }] : [];
+    });
+    const dim = (key: string, opacity = 1): void => void (brush.c.globalAlpha = opacity * (state.dimmed.has(key) ? DIM : 1));
+    for (const node of drawn) {
+      if (!node.expanded) continue;
+      dim(node.key);
+      drawFrame(brush, node, node);
+    }
+    for (const { node, rect } of moving) {
+      if (!node.expanded) continue;
+      dim(node.key, rect.opacity);
+      drawFrame(brush, node, rect);
+    }
+    const edges = this.edgesIn(part, moved);
+    const isFar = brush.k < 0.08;
+    if (!isFar || edges.length <= MOST_DISTANT_EDGES) {
+      const plain = edges.filter(({ edge }) => !state.dimmed.has(edge.id) && !moved.lines.get(edge.id)?.opacity);
+      brush.c.globalAlpha = 1;
+      drawWires(brush, plain);
+      if (plain.length < edges.length) {
+        brush.c.globalAlpha = DIM;
+        drawWires(brush, edges.filter(({ edge }) => state.dimmed.has(edge.id)));
+        for (const one of edges) {
+          const opacity = moved.lines.get(one.edge.id)?.opacity;
+          if (!opacity || state.dimmed.has(one.edge.id)) continue;
+          brush.c.globalAlpha = opacity;
+          drawWires(brush, [one]);
+        }
+      }
+    }
+    brush.c.globalAlpha = 1;
+    this.drawLitEdges(brush, edges, state);
+    this.drawBoxes(brush, drawn, state, dim);
+    for (const { node, rect } of moving) {
+      if (node.expanded) continue;
+      dim(node.key, rect.opacity);
+      drawBox(brush, node, rect, state.overlay.get(node.key));
+    }
+    brush.c.globalAlpha = 1;
+    if (brush.k >= LABEL_ZOOM && moved === STILL) {
+      this.labels ??= placeLabels(this.index, brush);
+      drawLabels(brush, this.labels.filter(({ edge, x, y }) => !state.dimmed.has(edge.id) && meets({ x, y, w: 180, h: 1 }, part)));
+    }
+    for (const one of edges) if (one.edge.problem === null && (brush.k >= CHIP_ZOOM || one.edge.id === state.hoveredEdge || one.edge.id === state.selectedEdge)) drawChip(brush, one);
+    if (!isFar) drawEdgeSigns(brush, edges);
+  }
+
+  private edgesIn(part: Rect, moved: Moved): DrawnEdge[] {
+    const { edges } = this.index.scene;
+    const found: DrawnEdge[] = [];
+    for (const at of this.edges.find(part)) if (!moved.lines.has(edges[at]!.id)) found.push({ edge: edges[at]!, line: edges[at]! });
+    if (moved.lines.size) {
+      for (const edge of edges) {
+        const line = moved.lines.get(edge.id);
+        if (line) found.push({ edge, line });
+      }
+    }
+    return found;
+  }
+
+  private drawLitEdges(brush: Brush, edges: readonly DrawnEdge[], state: PaintState): void {
+    for (const one of edges) {
+      if (one.edge.id === state.selectedEdge) drawLit(brush, one, brush.colours.accent, 3);
+      else if (one.edge.id === state.hoveredEdge) drawLit(brush, one, one.edge.problem === null ? brush.colours.ink : brush.colours.bad, 2);
+    }
+  }
+
+  /** Draw closed nodes. Rectangles are drawn colour by colour: changing the colour costs more than a rectangle. */
+  private drawBoxes(brush: Brush, nodes: readonly SceneNode[], state: PaintState, dim: (key: string) => void): void {
+    const rectangles = new Map<string, SceneNode[]>();
+    for (const node of nodes) {
+      if (node.expanded) continue;
+      const detail = detailOf(node, brush.k);
+      if (detail === "full" || detail === "name" || node.problem !== null || state.dimmed.has(node.key)) {
+        dim(node.key);
+        drawBox(brush, node, node, state.overlay.get(node.key));
+        continue;
+      }
+      const colour = rectangleColour(brush.colours, node, state.overlay.get(node.key));
+      const some = rectangles.get(colour);
+      if (some) some.push(node);
+      else rectangles.set(colour, [node]);
+    }
+    brush.c.globalAlpha = 1;
+    for (const [colour, some] of rectangles) {
+      brush.c.fillStyle = colour;
+      for (const { x, y, w, h } of some) brush.c.fillRect(x, y, w, h);
+    }
+  }
+
+  /** Draw the rims of hovered and selected nodes. */
+  private drawOutlines({ c, colours, k }: Brush, part: Rect, state: PaintState, moved: Moved): void {
+    const unit = 1 / Math.min(1, k);
+    c.lineWidth = 2 * unit;
+    c.strokeStyle = colours.accent;
+    const rim = (key: string, opacity: number): void => {
+      const node = this.index.node(key);
+      const rect = moved.nodes.get(key) ?? node;
+      if (!node || !rect || !meets(rect, part)) return;
+      const isPill = !node.expanded && (node.kind === "input" || (this.index.scene.is_model && !node.path));
+      c.globalAlpha = opacity;
+      c.beginPath();
+      c.roundRect(rect.x - 2 * unit, rect.y - 2 * unit, rect.w + 4 * unit, rect.h + 4 * unit, isPill ? rect.h / 2 + 2 * unit : 5);
+      c.stroke();
+    };
+    for (const key of state.hovered) if (!state.selected.has(key)) rim(key, 0.6);
+    for (const key of state.selected) rim(key, 1);
+    c.globalAlpha = 1;
+  }
+}
+
+function drawWire({ c, colours, k }: Brush, { from, to, tone }: Wire): void {
+  c.strokeStyle = tone === "good" ? colours.good : tone === "bad" ? colours.bad : colours.ink;
+  c.lineWidth = Math.max(2, 1.2 / k);
+  c.setLineDash(tone === "bad" ? [6, 4] : []);
+  c.beginPath();
+  trace(c, bend(from[0], from[1], to[0], to[1]));
+  c.stroke();
+  c.setLineDash([]);
+  c.fillStyle = c.strokeStyle;
+  if (tone === "plain") return;
+  c.beginPath();
+  c.arc(to[0], to[1], 5, 0, 2 * Math.PI);
+  c.fill();
+}
+
+function meets(one: Rect, part: Rect): boolean {
+  return one.x <= part.x + part.w && one.x + one.w >= part.x && one.y <= part.y + part.h && one.y + one.h >= part.y;
+}

@@ -1,0 +1,395 @@
+/** The view of a graph: a canvas with pan and zoom, and an accessible tree over it. */
+
+import type { Tip } from "../controls/tip";
+import { oncePerFrame, together } from "../dom/calls";
+import { h } from "../dom/dom";
+import { type Colours, readColours } from "../drawing/colours";
+import type { Rect } from "../drawing/lines";
+import { LEAST, Zoom } from "../drawing/zoom";
+import { type DragOptions, Gestures } from "./gestures";
+import { type Description, Items } from "./items";
+import { Motion } from "./motion";
+import { Crumbs, Minimap } from "./orientation";
+import { type Moved, type PaintState, PLAIN, Painter, STILL } from "./painter";
+import { type Scene, type SceneEdge, SceneIndex, type SceneNode } from "./scene";
+import { Walk } from "./walk";
+
+export interface GraphOptions {
+  /** The accessible name of the tree. */
+  label: string;
+  tip?: Tip;
+  describe: (node: SceneNode) => Description;
+  describeEdge?: (edge: SceneEdge) => readonly string[];
+  hover?: (node: SceneNode | null) => void;
+  select: (node: SceneNode, add: boolean) => void;
+  /** Open or close a group. */
+  toggle?: (node: SceneNode) => void;
+  /** Handle a click on the background. */
+  clear?: (event: MouseEvent) => void;
+  selectEdge?: (edge: SceneEdge) => void;
+  /** Handle a double-click. */
+  open?: (node: SceneNode) => void;
+  drag?: DragOptions;
+  decorate?: (parts: HTMLElement, node: SceneNode) => void;
+  decorateEdge?: (element: HTMLElement, edge: SceneEdge) => void;
+  /** Handle a key before the view does; return whether it had a meaning. */
+  key?: (event: KeyboardEvent, node: SceneNode | undefined) => boolean;
+}
+
+const MARGIN = 14;
+/** The first view enlarges small graphs at most by this, and shrinks large ones at most by the other. */
+const LARGEST_FIT = 1.15;
+const SMALLEST_FIRST = 0.35;
+/** Revealed nodes that are smaller than this on the screen are enlarged. */
+const LEAST_REVEALED_PX = 14;
+/** The tree items follow when the view has rested for this time. */
+const REST_MS = 90;
+const LARGEST_PNG = { side: 16_000, area: 100e6 };
+
+export class GraphView {
+  readonly root: HTMLElement;
+  readonly board: HTMLElement;
+  readonly destroy: () => void;
+  private readonly canvas = h("canvas", { class: "mnb-picture", "aria-hidden": "true" }) as HTMLCanvasElement;
+  private readonly painter = new Painter();
+  private readonly items: Items;
+  private readonly zoom: Zoom;
+  private readonly minimap: Minimap;
+  private readonly crumbs: Crumbs;
+  private readonly redraw = oncePerFrame(() => this.draw());
+  private state: PaintState = PLAIN;
+  private moved: Moved = STILL;
+  private motion: Motion | null = null;
+  private colours: Colours | null = null;
+  private size = { width: 0, height: 0 };
+  private hasUserView = false;
+  private rest: ReturnType<typeof setTimeout> | undefined;
+  private shape = "";
+
+  constructor(private readonly options: GraphOptions) {
+    this.items = new Items(this.painter, options);
+    this.board = h("div", { class: "mnb-board", role: "tree", "aria-label": options.label, "aria-multiselectable": "true", tabindex: -1 }, this.canvas, this.items.root);
+    this.minimap = new Minimap(this.painter, (x, y) => this.centre(x, y, true));
+    this.crumbs = new Crumbs((key) => this.focus(key), () => this.fit());
+    this.root = h("div", { class: "mnb-graph" }, this.board, this.crumbs.root, this.minimap.root);
+    const gestures = new Gestures(
+      this.board,
+      this.painter,
+      this.items,
+      {
+        describe: options.describe,
+        describeEdge: options.describeEdge,
+        open: options.open,
+        drag: options.drag,
+        hover: (node, edge) => this.hover(node, edge),
+        press: (node) => this.focusItem(node.key),
+        click: (node, edge, event) => this.click(node, edge, event),
+      },
+      (event) => (this.size.width ? { ...this.toScene(event.clientX, event.clientY), k: this.zoom.view.k } : null),
+      options.tip,
+    );
+    this.zoom = new Zoom(this.board, {
+      pans: (event) => gestures.pans(event),
+      // The wheel scrolls the notebook unless the graph has the focus or Ctrl is pressed.
+      wheels: (event) => event.ctrlKey || event.metaKey || this.root.contains(this.activeElement()),
+      changed: (_, byUser) => this.changedView(byUser),
+    });
+    const walk = new Walk(this.walked());
+    this.board.addEventListener("keydown", (event) => {
+      if ((event.target as Element).closest("input")) return;
+      if (!options.key?.(event, this.painter.index.node(this.items.active)) && !walk.press(event)) return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    this.board.addEventListener("focusin", (event) => {
+      const key = this.items.keyOf(event.target as Element);
+      if (key !== null) this.setActive(key);
+    });
+    // The browser scrolls to focused or found elements; the view moves instead.
+    this.board.addEventListener("scroll", () => {
+      const { scrollLeft, scrollTop } = this.board;
+      if (!scrollLeft && !scrollTop) return;
+      this.board.scrollTo(0, 0);
+      this.pan(-scrollLeft, -scrollTop);
+    });
+    const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resized());
+    watcher?.observe(this.board);
+    const themes = new MutationObserver(() => this.recolour());
+    for (const element of [document.documentElement, document.body]) themes.observe(element, { attributes: true, attributeFilter: ["class", "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind"] });
+    this.destroy = together(() => watcher?.disconnect(), () => themes.disconnect(), () => clearTimeout(this.rest), () => options.tip?.hide());
+  }
+
+  get scene(): Scene {
+    return this.painter.index.scene;
+  }
+
+  /** Key of the node in the tab order. */
+  get active(): string {
+    return this.items.active;
+  }
+
+  get scale(): number {
+    return this.zoom.view.k;
+  }
+
+  /** Show a scene. The node at `anchor` stays where it is on the screen, and the others move to their new places. */
+  show(scene: Scene, { anchor }: { anchor?: string | undefined } = {}): void {
+    const part = this.part();
+    const old = { index: this.painter.index, view: this.zoom.view, keys: part ? this.painter.nodesIn(part).map(({ key }) => key) : [] };
+    const hadFocus = this.items.focused;
+    const place = old.index.at(this.items.active);
+    this.painter.show(new SceneIndex(scene));
+    this.moved = STILL;
+    const { index } = this.painter;
+    if (!index.node(this.items.active)) {
+      // Renamed or removed: the focus moves to the node that replaced it.
+      const next = scene.nodes.find(({ key }) => this.state.selected.has(key) && !old.index.node(key)) ?? scene.nodes[Math.min(Math.max(place, 0), scene.nodes.length - 1)];
+      this.items.active = next?.key ?? "";
+    }
+    const shape = `${scene.width} ${scene.height} ${scene.nodes.length} ${scene.nodes.map(({ key }) => key).join()}`;
+    const [before, after] = anchor === undefined ? [] : [old.index.node(anchor), index.node(anchor)];
+    const { view } = this.zoom;
+    if (before && after) this.zoom.set({ ...view, x: view.x + (before.x - after.x) * view.k, y: view.y + (before.y - after.y) * view.k });
+    else if (shape !== this.shape && !this.hasUserView) this.fitFirst();
+    this.shape = shape;
+    const fresh = this.part();
+    this.motion = fresh && old.keys.length && !prefersLessMotion() ? Motion.plan(old, this.painter, this.zoom.view, fresh, performance.now()) : null;
+    this.updateItems();
+    if (hadFocus && !this.items.focused) this.focusItem(this.items.active);
+    this.redraw();
+  }
+
+  /** Change the state of the picture: hover, selection, dimmed nodes, overlay, edges. */
+  paint(state: Partial<PaintState>): void {
+    const hadEdge = this.state.selectedEdge;
+    this.state = { ...this.state, ...state };
+    if (hadEdge === this.state.selectedEdge) this.items.paint(this.state);
+    else this.updateItems();
+    this.redraw();
+  }
+
+  /** Draw some nodes and edges elsewhere, until the next call or the next scene. */
+  move(moved: Moved): void {
+    this.items.place(moved, this.moved);
+    this.moved = moved;
+    this.motion = null;
+    this.redraw();
+  }
+
+  /** Show the whole graph. */
+  fit(): void {
+    this.fitTo(0);
+  }
+
+  /** Zoom about the centre. */
+  zoomBy(factor: number): void {
+    this.zoom.by(factor);
+  }
+
+  /** Move the focus to a node, and show it. */
+  focus(key: string): void {
+    if (!this.painter.index.node(key)) return;
+    this.reveal(key);
+    this.focusItem(key);
+  }
+
+  /** Move the view as little as possible, so that a node is visible. */
+  reveal(key: string): void {
+    const node = this.painter.index.node(key);
+    const { width, height } = this.size;
+    if (!node || !width) return;
+    this.setActive(key);
+    const { view } = this.zoom;
+    if (Math.min(node.w, node.h) * view.k < LEAST_REVEALED_PX) {
+      this.zoom.view = { ...view, k: 1 };
+      return this.centre(node.x + node.w / 2, node.y + node.h / 2, true);
+    }
+    const shift = (from: number, length: number, room: number): number => (from < MARGIN || length > room - 2 * MARGIN ? MARGIN - from : Math.min(0, room - MARGIN - from - length));
+    const [x, y] = [node.x * view.k + view.x, node.y * view.k + view.y];
+    const isIn = x >= 0 && y >= 0 && x + Math.min(node.w * view.k, width) <= width && y + Math.min(node.h * view.k, height) <= height;
+    if (!isIn) this.pan(shift(x, node.w * view.k, width), shift(y, node.h * view.k, height));
+  }
+
+  /** Convert a point of the window to the coordinates of the scene. */
+  toScene(clientX: number, clientY: number): { x: number; y: number } {
+    const box = this.board.getBoundingClientRect();
+    return this.zoom.invert(clientX - box.left, clientY - box.top);
+  }
+
+  contains(clientX: number, clientY: number): boolean {
+    const box = this.board.getBoundingClientRect();
+    return clientX >= box.left && clientX <= box.right && clientY >= box.top && clientY <= box.bottom;
+  }
+
+  /** Return the element of a node; nodes far outside of the view have none. */
+  elementOf(key: string): HTMLElement | undefined {
+    return this.items.elementOf(key);
+  }
+
+  /** Draw the whole graph as PNG; very large graphs are drawn smaller than `scale`. */
+  toPng(scale = 2): Promise<Blob> {
+    const { bounds } = this.painter;
+    const [w, hgt] = [bounds.w + 2 * MARGIN, bounds.h + 2 * MARGIN];
+    const k = Math.min(scale, LARGEST_PNG.side / Math.max(w, hgt), Math.sqrt(LARGEST_PNG.area / (w * hgt)));
+    const canvas = h("canvas", { width: Math.ceil(w * k), height: Math.ceil(hgt * k) }) as HTMLCanvasElement;
+    const c = canvas.getContext("2d");
+    if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
+    const colours = (this.colours ??= readColours(this.root));
+    this.painter.draw(c, { x: (MARGIN - bounds.x) * k, y: (MARGIN - bounds.y) * k, k }, { width: canvas.width, height: canvas.height, ratio: 1 }, colours, { ...this.state, hovered: new Set(), hoveredEdge: null, wire: null }, STILL);
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.globalCompositeOperation = "destination-over";
+    c.fillStyle = colours.ground;
+    c.fillRect(0, 0, canvas.width, canvas.height);
+    return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(`A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`))), "image/png"));
+  }
+
+  private walked(): ConstructorParameters<typeof Walk>[0] {
+    const view = this;
+    return {
+      get index() {
+        return view.painter.index;
+      },
+      get active() {
+        return view.items.active;
+      },
+      isSelected: (key) => view.state.selected.has(key),
+      focus: (key) => view.focus(key),
+      select: (node, add) => view.options.select(node, add),
+      toggle: (node) => view.options.toggle?.(node),
+      zoomBy: (factor) => view.zoomBy(factor),
+      fit: () => view.fit(),
+    };
+  }
+
+  private hover(node: SceneNode | null, edge: SceneEdge | null): void {
+    const pointed = node?.key ?? "";
+    if (pointed !== this.items.pointed) this.options.hover?.(node);
+    this.items.pointed = pointed;
+    this.paint({ hoveredEdge: edge?.id ?? null });
+  }
+
+  private click(node: SceneNode | null, edge: SceneEdge | null, event: MouseEvent): void {
+    if (node) {
+      this.setActive(node.key);
+      this.options.select(node, event.shiftKey);
+    } else if (edge && this.options.selectEdge) {
+      this.options.selectEdge(edge);
+      this.board.focus({ preventScroll: true }); // the board handles Delete
+    } else this.options.clear?.(event);
+  }
+
+  private setActive(key: string): void {
+    if (this.items.active !== key) {
+      this.items.active = key;
+      if (this.items.elementOf(key)) this.items.paint(this.state);
+      else this.updateItems();
+    }
+    this.crumbs.show(this.painter.index.groupsOf(key));
+  }
+
+  /** Give a node the focus; one that is outside of the view gets an element for it. */
+  private focusItem(key: string): void {
+    this.setActive(key);
+    if (!this.items.elementOf(key)) this.updateItems();
+    this.items.elementOf(key)?.focus({ preventScroll: true });
+  }
+
+  private activeElement(): Element | null {
+    return (this.root.getRootNode() as Document | ShadowRoot).activeElement;
+  }
+
+  /** Return the visible part of the scene; null while the size of the frame is unknown. */
+  private part(): Rect | null {
+    if (!this.size.width) this.measure();
+    const { width, height } = this.size;
+    const { x, y, k } = this.zoom.view;
+    return width ? { x: -x / k, y: -y / k, w: width / k, h: height / k } : null;
+  }
+
+  private measure(): void {
+    this.size = { width: this.board.clientWidth, height: this.board.clientHeight };
+  }
+
+  private resized(): void {
+    const { width, height } = this.size;
+    this.measure();
+    if (this.size.width === width && this.size.height === height && this.canvas.width) return;
+    if (!this.hasUserView) this.fitFirst();
+    this.updateItems();
+    this.redraw();
+  }
+
+  private fitFirst(): void {
+    this.fitTo(SMALLEST_FIRST);
+  }
+
+  /** Show the whole graph, or its start if it would become smaller than `least`. */
+  private fitTo(least: number): void {
+    if (!this.size.width) this.measure();
+    const { width, height } = this.size;
+    const { x, y, w, h: tall } = this.painter.bounds;
+    if (!width || !height || !this.scene.nodes.length) return;
+    const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * MARGIN) / Math.max(1, tall));
+    const k = Math.max(least, whole);
+    this.zoom.least = Math.min(LEAST, whole);
+    this.zoom.set({ x: Math.max(MARGIN, (width - w * k) / 2) - x * k, y: Math.max(MARGIN, (height - tall * k) / 2) - y * k, k });
+    this.hasUserView = false;
+    this.updateItems();
+  }
+
+  private pan(dx: number, dy: number): void {
+    const { view } = this.zoom;
+    this.zoom.set({ ...view, x: view.x + dx, y: view.y + dy });
+    this.hasUserView = true;
+  }
+
+  private centre(x: number, y: number, isByUser: boolean): void {
+    const { k } = this.zoom.view;
+    this.zoom.set({ x: this.size.width / 2 - x * k, y: this.size.height / 2 - y * k, k });
+    this.hasUserView = isByUser;
+  }
+
+  private changedView(byUser: boolean): void {
+    if (byUser) this.hasUserView = true;
+    clearTimeout(this.rest);
+    this.rest = setTimeout(() => this.updateItems(), REST_MS);
+    this.redraw();
+  }
+
+  private updateItems(): void {
+    clearTimeout(this.rest);
+    const { x, y, k } = this.zoom.view;
+    this.items.transform(x, y, k);
+    this.items.update(this.part(), k, this.state);
+    this.items.place(this.moved, STILL);
+    this.crumbs.show(this.painter.index.groupsOf(this.items.active));
+  }
+
+  private recolour(): void {
+    this.colours = null;
+    this.redraw();
+  }
+
+  private draw(): void {
+    const part = this.part();
+    const { x, y, k } = this.zoom.view;
+    this.items.transform(x, y, k);
+    const c = this.canvas.getContext("2d");
+    if (!part || !c || !this.root.isConnected) return;
+    const { width, height } = this.size;
+    const ratio = Math.min(2, globalThis.devicePixelRatio || 1);
+    if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
+      Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
+    }
+    const colours = (this.colours ??= readColours(this.root));
+    const moved = this.motion?.at(performance.now()) ?? null;
+    if (this.motion && !moved) this.motion = null;
+    this.painter.draw(c, this.zoom.view, { width, height, ratio }, colours, this.state, moved ?? this.moved);
+    this.minimap.draw(part, ratio, colours, this.state.overlay);
+    if (this.motion) this.redraw();
+  }
+}
+
+function prefersLessMotion(): boolean {
+  return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
+}

@@ -1,0 +1,207 @@
+/** A graph in levels as data: boxes and the data that flows between them. It mirrors `viz/diagrams/nested.py`. */
+
+export interface Box {
+  key: string;
+  name: string;
+  kind: string;
+  w: number;
+  h: number;
+  title_w: number;
+  /** Key of the box that contains it; `""` at the top. */
+  parent: string;
+  is_group: boolean;
+  hue: number;
+  path: string;
+  label: string;
+  shape: string;
+  repeat: number;
+  share: number | null;
+  problem: number | null;
+  counts: number[];
+  blocks: string[];
+  equations: string[];
+  inputs: string[];
+  outputs: string[];
+}
+
+export interface Flow {
+  source: string;
+  target: string;
+  out: string;
+  into: string;
+  roles: number[];
+  shapes: number[];
+  problem: number | null;
+}
+
+/** All flows between the same two visible ends, drawn as one wire. */
+export type Bundle = Flow;
+
+/** The part of a bundle on one level; `""` as tail or head is the border of the level. */
+export interface Piece {
+  tail: string;
+  source: string;
+  head: string;
+  port: string;
+  bundle: Bundle;
+}
+
+type Columns<T> = { [K in keyof T]?: unknown[] };
+
+/** The graph as the kernel sends it: columns without those of default values; parents and ends are indices of boxes. */
+export interface PackedGraph {
+  title: string;
+  is_model: boolean;
+  roles: string[];
+  shapes: string[];
+  idle: [string, string][];
+  boxes: Columns<Box>;
+  flows: Columns<Flow>;
+}
+
+const BOX: Omit<Box, "key" | "name" | "kind" | "w" | "h"> = {
+  title_w: 0, parent: "", is_group: false, hue: 0, path: "", label: "", shape: "", repeat: 1, share: null, problem: null,
+  counts: [], blocks: [], equations: [], inputs: [], outputs: [],
+};
+const FLOW: Omit<Flow, "source" | "target"> = { out: "", into: "", roles: [], shapes: [], problem: null };
+
+function rows<T extends object>(columns: Columns<T>, defaults: object): T[] {
+  const names = Object.keys(columns) as (keyof T)[];
+  const count = Math.max(0, ...names.map((name) => columns[name]!.length));
+  return Array.from({ length: count }, (_, at) => {
+    const row = { ...defaults } as T;
+    for (const name of names) row[name] = columns[name]![at] as T[keyof T];
+    return row;
+  });
+}
+
+export class NestedGraph {
+  readonly title: string;
+  readonly isModel: boolean;
+  readonly roles: string[];
+  readonly shapes: string[];
+  readonly idle: [string, string][];
+  readonly boxes: Box[];
+  readonly flows: Flow[];
+  readonly byKey = new Map<string, Box>();
+  readonly children = new Map<string, Box[]>();
+
+  constructor(packed: PackedGraph) {
+    this.title = packed.title;
+    this.isModel = packed.is_model;
+    this.roles = packed.roles;
+    this.shapes = packed.shapes;
+    this.idle = packed.idle;
+    this.boxes = rows<Box>(packed.boxes, BOX);
+    this.flows = rows<Flow>(packed.flows, FLOW);
+    const keyAt = (place: unknown): string => this.boxes[place as number]?.key ?? "";
+    for (const box of this.boxes) {
+      box.parent = typeof box.parent === "number" ? keyAt(box.parent) : box.parent;
+      this.byKey.set(box.key, box);
+      const siblings = this.children.get(box.parent);
+      if (siblings) siblings.push(box);
+      else this.children.set(box.parent, [box]);
+    }
+    for (const flow of this.flows) [flow.source, flow.target] = [keyAt(flow.source), keyAt(flow.target)];
+  }
+
+  /** Return the keys of the groups that are drawn open if the boxes of some keys are open. */
+  shownGroups(opened: ReadonlySet<string>): Set<string> {
+    const found = new Set<string>();
+    for (const box of this.boxes) if (box.is_group && opened.has(box.key) && (!box.parent || found.has(box.parent))) found.add(box.key);
+    return found;
+  }
+
+  /** Return a key and the keys of the boxes around it, ending with the root, `""`. */
+  above(key: string): string[] {
+    const found = [key];
+    while (key) found.push((key = this.byKey.get(key)!.parent));
+    return found;
+  }
+
+  private isAround(outer: string, inner: string): boolean {
+    return outer !== "" && inner !== "" && this.above(inner).indexOf(outer, 1) > 0;
+  }
+
+  /** Return the wires between visible boxes, where `shown` are the groups drawn open. */
+  bundles(shown: ReadonlySet<string>): Bundle[] {
+    const visible = new Map([["", ""]]);
+    for (const box of this.boxes) {
+      const around = visible.get(box.parent)!;
+      visible.set(box.key, box.parent === around && (!around || shown.has(around)) ? box.key : around);
+    }
+    const found = new Map<string, Bundle>();
+    for (const flow of this.flows) {
+      const [tail, head] = [visible.get(flow.source)!, visible.get(flow.target)!];
+      const isThrough = flow.source === flow.target && flow.source === tail && shown.has(tail); // from border to border of a group
+      if (tail === head && !isThrough) continue;
+      // Data for an open node flows on to the nodes inside it, which have separate flows.
+      if (!this.isModel && (shown.has(head) || this.isAround(tail, head))) continue;
+      const [out, into] = [tail === flow.source ? flow.out : "", head === flow.target ? flow.into : ""];
+      const ends = JSON.stringify([tail, head, out, into]);
+      const known = found.get(ends);
+      if (!known) {
+        found.set(ends, { source: tail, target: head, out, into, roles: [...flow.roles], shapes: [...flow.shapes], problem: flow.problem });
+        continue;
+      }
+      known.roles.push(...flow.roles);
+      known.shapes.push(...flow.shapes);
+      known.problem ??= flow.problem;
+    }
+    const ascending = (numbers: number[]): number[] => [...new Set(numbers)].sort((a, b) => a - b);
+    return [...found.values()].map((bundle) => ({ ...bundle, roles: ascending(bundle.roles), shapes: ascending(bundle.shapes) }));
+  }
+
+  /** Return the pieces of wires on each level, by key of the group. */
+  pieces(bundles: readonly Bundle[]): Map<string, Piece[]> {
+    const levels = new Map<string, Piece[]>();
+    const add = (level: string, piece: Piece): void => {
+      const known = levels.get(level);
+      if (known) known.push(piece);
+      else levels.set(level, [piece]);
+    };
+    for (const bundle of bundles) {
+      if (!this.isDrawn(bundle)) continue;
+      const [tails, heads] = [this.above(bundle.source), this.above(bundle.target)];
+      const isHead = new Set(heads);
+      const common = tails.find((key) => isHead.has(key))!;
+      const outOf = tails.slice(0, tails.indexOf(common));
+      const into = heads.slice(0, heads.indexOf(common));
+      const name = endId(bundle.source, bundle.out);
+      const port = bundle.into || name;
+      let source = bundle.out || name;
+      for (let at = 0; at + 1 < outOf.length; at++) {
+        add(outOf[at + 1]!, { tail: outOf[at]!, source, head: "", port: name, bundle });
+        source = name;
+      }
+      add(common, { tail: outOf.at(-1) ?? "", source, head: into.at(-1) ?? "", port: into.length < 2 ? port : name, bundle });
+      for (let at = into.length - 1; at > 0; at--) add(into[at]!, { tail: "", source: name, head: into[at - 1]!, port: at === 1 ? port : name, bundle });
+    }
+    return levels;
+  }
+
+  /** Return whether a bundle is drawn as a wire, as forward ones are; cells in the boxes show other roles. */
+  private isDrawn(bundle: Bundle): boolean {
+    const { roles } = bundle;
+    if (this.isModel || roles.length === 0 || roles.includes(0)) return true;
+    const ends = [this.byKey.get(bundle.source)!, this.byKey.get(bundle.target)!];
+    return !(roles.length === 1 && roles[0] === 2) && ends.some((end) => !end.counts[0] && end.kind !== "input");
+  }
+
+  /** Return the largest of some shapes, and the number of others. */
+  shapeText(shapes: readonly number[]): string {
+    if (shapes.length === 0) return "";
+    return this.shapes[shapes.at(-1)!]! + (shapes.length > 1 ? ` +${shapes.length - 1}` : "");
+  }
+}
+
+/** Escape a name for an endpoint: reserved characters become `%XX`, as in the kernel. */
+export function component(name: string): string {
+  return name.replace(/[%/.():[\]]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+/** Return one end of a wire as text: `relu_0.output`; the name alone for an input or output of the model. */
+export function endId(key: string, port: string): string {
+  if (!port) return key;
+  return /^(input|output):/.test(key) ? port : `${key}.${component(port)}`;
+}

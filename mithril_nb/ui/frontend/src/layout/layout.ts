@@ -1,0 +1,208 @@
+/**
+ * Layout of a nested graph: each level in rows, from the inside out; an open group is one large box on the level around it.
+ *
+ * It mirrors `viz/diagrams/layout.py`, so that groups open without a kernel; a test compares the two.
+ */
+
+import type { Scene, SceneEdge, SceneNode } from "../graph/scene";
+import type { Port } from "../kernel/types";
+import { type Box, type NestedGraph, type Piece, endId } from "./data";
+import { type Part, type Point, arrangeLines } from "./rows";
+
+const MARGIN = 12;
+const PAD = 10;
+const TITLE_H = 28;
+/** Boxes up to this width are drawn equally wide on a level, so that rows of boxes form columns. */
+const WIDE = 208;
+/** Room in a group without boxes, where wires lead from its inputs to its outputs. */
+const EMPTY = new Map<string, Part>([[":", { w: 24, h: 16, ins: new Map(), outs: new Map(), isInput: false }]]);
+
+/** One level, from (0, 0). `borders` says of each of its own edges, the first of `edges`, whether it starts and ends at the border. */
+interface Level {
+  w: number;
+  h: number;
+  nodes: SceneNode[];
+  edges: SceneEdge[];
+  borders: [boolean, boolean][];
+  ins: Map<string, number>;
+  outs: Map<string, number>;
+}
+
+interface Item {
+  node: SceneNode;
+  part: Part;
+  inner: Level | null;
+}
+
+/** Lay out a graph with some groups open. `moved` holds the top left corners of boxes that the user has moved, relative to the frame of their group. */
+export function layout(graph: NestedGraph, opened: ReadonlySet<string>, moved: ReadonlyMap<string, Point> = new Map()): Scene {
+  const shown = graph.shownGroups(opened);
+  const bundles = graph.bundles(shown);
+  const returned = new Set(bundles.filter((one) => one.roles.includes(1)).map((one) => JSON.stringify([one.target, one.source])));
+  const level = new Plan(graph, shown, graph.pieces(bundles), returned, moved).level("");
+  shift(level, MARGIN, MARGIN);
+  return {
+    title: graph.title, width: level.w + 2 * MARGIN, height: level.h + 2 * MARGIN, nodes: level.nodes, edges: level.edges,
+    is_model: graph.isModel, roles: graph.roles,
+  };
+}
+
+/** Move the content of a level, which belongs to this layout alone. */
+function shift(level: Level, dx: number, dy: number): void {
+  for (const node of level.nodes) [node.x, node.y] = [node.x + dx, node.y + dy];
+  for (const edge of level.edges) edge.points = edge.points.map(([x, y]): Point => [x + dx, y + dy]);
+}
+
+class Plan {
+  constructor(
+    private readonly graph: NestedGraph,
+    private readonly shown: ReadonlySet<string>,
+    private readonly pieces: ReadonlyMap<string, Piece[]>,
+    private readonly returned: ReadonlySet<string>,
+    private readonly moved: ReadonlyMap<string, Point>,
+  ) {}
+
+  level(key: string): Level {
+    const boxes = this.graph.children.get(key) ?? [];
+    let usual = 0;
+    for (const box of boxes) if (isEven(box) && !this.shown.has(box.key)) usual = Math.max(usual, box.w);
+    const items = new Map(boxes.map((box) => [box.key, this.item(box, usual)]));
+    const nets = this.netsOf(key);
+    const parts = new Map([...items].map(([name, { part }]) => [name, part]));
+    const idle = this.graph.idle.filter(([owner]) => owner === key).map(([, port]) => port);
+    const placed = arrangeLines(parts.size ? parts : EMPTY, nets, idle);
+    const corners = new Map([...placed.corners].filter(([name]) => items.has(name)));
+    const moved = this.move(corners, key);
+    const level: Level = { w: placed.w, h: placed.h, nodes: [], edges: [], borders: [], ins: placed.ins, outs: placed.outs };
+    for (const [name, { part }] of items) {
+      const [x, y] = corners.get(name)!;
+      [level.w, level.h] = [Math.max(level.w, x + part.w), Math.max(level.h, y + part.h)];
+    }
+    for (const [name, [x, y]] of corners) {
+      const { node, inner } = items.get(name)!;
+      [node.x, node.y] = [x, y];
+      level.nodes.push(node);
+      if (!inner) continue;
+      shift(inner, x, y);
+      for (const one of inner.nodes) level.nodes.push(one);
+    }
+    nets.forEach((net, n) => net.heads.forEach((head, i) => {
+      let points = placed.routes[n]![i]!;
+      const isCurve = moved.has(net.tail) || moved.has(head.part);
+      if (isCurve) {
+        const at = (name: string, dx: number, y: number | undefined): Point => [corners.get(name)![0] + dx, corners.get(name)![1] + (y ?? items.get(name)!.part.h / 2)];
+        const start = net.tail ? at(net.tail, items.get(net.tail)!.part.w, items.get(net.tail)!.part.outs.get(net.source)) : points[0]!;
+        const end: Point = head.part ? at(head.part, 0, items.get(head.part)!.part.ins.get(head.port)) : [level.w, points.at(-1)![1]];
+        points = bend(start, end);
+      }
+      level.edges.push(this.edge(net.wires[i]!, head.part || key, points, isCurve));
+      level.borders.push([!net.tail, !head.part]);
+    }));
+    for (const { inner } of items.values()) if (inner) for (const edge of inner.edges) level.edges.push(edge);
+    return level;
+  }
+
+  /** Return the nets of a level, with the pieces of each wire. */
+  private netsOf(key: string): { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }[] {
+    const nets = new Map<string, { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }>();
+    const places = new Map<string, number>();
+    for (const source of this.graph.byKey.get(key)?.inputs ?? []) nets.set(JSON.stringify(["", source]), { tail: "", source, heads: [], wires: [] });
+    for (const piece of this.pieces.get(key) ?? []) {
+      const id = JSON.stringify([piece.tail, piece.source]);
+      let net = nets.get(id);
+      if (!net) nets.set(id, (net = { tail: piece.tail, source: piece.source, heads: [], wires: [] }));
+      const end = JSON.stringify([id, piece.head, piece.port]);
+      const place = places.get(end);
+      if (place !== undefined) net.wires[place]!.push(piece);
+      else {
+        places.set(end, net.heads.length);
+        net.heads.push({ part: piece.head, port: piece.port });
+        net.wires.push([piece]);
+      }
+    }
+    return [...nets.values()];
+  }
+
+  /** Apply the positions that the user chose, and return the keys of the boxes that have one. */
+  private move(corners: Map<string, Point>, key: string): Set<string> {
+    const found = new Set<string>();
+    const [dx, dy] = key ? [PAD, TITLE_H] : [MARGIN, MARGIN];
+    for (const name of corners.keys()) {
+      const place = this.moved.get(name);
+      if (!place) continue;
+      corners.set(name, [Math.max(0, Math.round(place[0]) - dx), Math.max(0, Math.round(place[1]) - dy)]);
+      found.add(name);
+    }
+    return found;
+  }
+
+  private edge(wires: readonly Piece[], end: string, points: Point[], isCurve: boolean): SceneEdge {
+    const first = wires[0]!.bundle;
+    const source = endId(first.source, first.out);
+    const target = wires.length === 1 ? endId(first.target, first.into) : end;
+    return {
+      id: `${source} -> ${target}`, source, target, shape: this.graph.shapeText(first.shapes), points, curve: isCurve, problem: first.problem,
+      is_backward: !wires.some(({ bundle }) => bundle.roles.includes(0) || bundle.roles.length === 0),
+      returns: wires.some(({ bundle }) => this.returned.has(JSON.stringify([bundle.source, bundle.target]))),
+      is_end: end === first.target,
+    };
+  }
+
+  private item(box: Box, usual: number): Item {
+    const expanded = this.shown.has(box.key);
+    const { key, name, kind, hue, path, parent, label, shape, repeat, share, problem, counts, blocks, equations } = box;
+    const node: SceneNode = {
+      key, name, kind, x: 0, y: 0, w: 0, h: 0, hue, path, parent, group: box.is_group, expanded, label, shape, repeat, share, problem, counts,
+      blocks, equations, inputs: [], outputs: [],
+    };
+    if (expanded) return frame(node, this.level(key), box.title_w);
+    const w = isEven(box) ? Math.max(box.w, usual) : box.w;
+    const [inputs, outputs] = [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
+    Object.assign(node, { w, h: box.h, inputs, outputs });
+    return { node, part: { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input" }, inner: null };
+  }
+}
+
+function isEven(box: Box): boolean {
+  const isPill = (box.kind === "input" || box.kind === "output") && !box.path;
+  return box.w <= WIDE && !isPill;
+}
+
+function portsAt(names: readonly string[], x: number, height: number): Port[] {
+  return names.map((name, at) => ({ name, x, y: roundHalfEven((height * (at + 1)) / (names.length + 1)) }));
+}
+
+/** Round as Python does. */
+function roundHalfEven(value: number): number {
+  const floor = Math.floor(value);
+  return value - floor === 0.5 ? floor + (floor % 2) : Math.round(value);
+}
+
+function heights(ports: readonly Port[]): Map<string, number> {
+  return new Map(ports.map(({ name, y }) => [name, y]));
+}
+
+/** Return an open group: a frame that fits its title and content, with ports where the content has them. */
+function frame(node: SceneNode, inner: Level, titleW: number): Item {
+  const w = Math.max(inner.w + 2 * PAD, titleW);
+  const h = inner.h + TITLE_H + PAD;
+  const below = (ends: ReadonlyMap<string, number>): Map<string, number> => new Map([...ends].map(([name, y]) => [name, y + TITLE_H]));
+  const [ins, outs] = [below(inner.ins), below(inner.outs)];
+  shift(inner, PAD, TITLE_H);
+  inner.borders.forEach(([starts, ends], at) => {
+    const edge = inner.edges[at]!;
+    const { points } = edge;
+    const start: Point = starts ? [0, points[0]![1]] : points[0]!;
+    const end: Point = ends ? [w, points.at(-1)![1]] : points.at(-1)!;
+    edge.points = edge.curve && (starts || ends) ? bend(start, end) : [start, ...points.slice(1, -1), end];
+  });
+  const ports = (found: ReadonlyMap<string, number>, x: number): Port[] => (node.path ? [...found].map(([name, y]) => ({ name, x, y })) : []);
+  Object.assign(node, { w, h, inputs: ports(ins, 0), outputs: ports(outs, w) });
+  return { node, part: { w, h, ins, outs, isInput: false }, inner };
+}
+
+/** Return the control points of a curve that leaves `start` to the right and reaches `end` from the left. */
+function bend(start: Point, end: Point): Point[] {
+  const reach = Math.max(24, Math.abs(end[0] - start[0]) / 2);
+  return [start, [start[0] + reach, start[1]], [end[0] - reach, end[1]], end];
+}

@@ -1,0 +1,204 @@
+"""Layout of a nested graph. The boxes of each level are placed in rows, from left to right and top to bottom like text.
+
+Each level is laid out separately, from the inside out. An open group is one large box on the level around it, so that
+opening a group moves other boxes only as far as it needs room. The front end mirrors this in `graph/layout.ts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from mithril_nb.viz.diagrams.labels import ports_at
+from mithril_nb.viz.diagrams.nested import ROOT, Box, NestedGraph, Piece, end_id
+from mithril_nb.viz.diagrams.rows import End, Net, Part, Way, arrange_lines
+from mithril_nb.viz.diagrams.scene import Level, Scene, SceneEdge, SceneNode, ScenePort
+from mithril_nb.viz.svg import Point
+
+MARGIN = 12
+PAD = 10
+TITLE_H = 28
+_EMPTY = {":": Part(24, 16, {}, {})}
+"""Room in a group without boxes, where wires lead from its inputs to its outputs."""
+_WIDE = 208
+"""Boxes up to this width are drawn equally wide on a level, so that rows of boxes form columns."""
+
+
+def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str, Point] | None = None) -> Scene:
+    """Lay out a nested graph.
+
+    Args:
+        graph: The graph.
+        opened: Keys of the groups that are drawn open.
+        moved: Top left corners of boxes that the user has moved, by key, relative to the frame of their group (see
+            `Scene.within`).
+
+    Returns:
+        The scene; equal arguments give equal scenes on every machine.
+    """
+    shown = graph.shown_groups(opened)
+    bundles = graph.bundles(shown)
+    returned = frozenset((one.target, one.source) for one in bundles if 1 in one.roles)
+    plan = _Plan(graph, shown, graph.pieces(bundles), returned, moved or {})
+    level = plan.level(ROOT)
+    return Scene(
+        graph.title,
+        level.w + 2 * MARGIN,
+        level.h + 2 * MARGIN,
+        tuple(level.shifted_nodes(MARGIN, MARGIN)),
+        tuple(level.shifted_edges(MARGIN, MARGIN)),
+        graph.is_model,
+        graph.roles,
+    )
+
+
+@dataclass(frozen=True)
+class _Item:
+    """A box to place on a level, and its inner level if it is open."""
+
+    node: SceneNode
+    part: Part
+    inner: Level | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    graph: NestedGraph
+    shown: frozenset[str]
+    pieces: Mapping[str, list[Piece]]
+    returned: frozenset[tuple[str, str]]
+    moved: Mapping[str, Point]
+
+    def level(self, key: str) -> Level:
+        """Lay out one level."""
+        boxes = self.graph.children.get(key, [])
+        closed = [box.w for box in boxes if box.key not in self.shown and box.w <= _WIDE and not _is_pill(box)]
+        usual = max(closed, default=0)
+        items = {box.key: self._item(box, usual) for box in boxes}
+        pieces = self.pieces.get(key, [])
+        nets: dict[tuple[str, str], dict[End, list[Piece]]] = {}
+        group = self.graph.by_key.get(key)
+        for port in group.inputs if group else ():
+            nets["", port] = {}
+        for piece in pieces:
+            nets.setdefault((piece.tail, piece.source), {}).setdefault((piece.head, piece.port), []).append(piece)
+        placed = arrange_lines(
+            {name: item.part for name, item in items.items()} or _EMPTY,
+            [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()],
+            [port for owner, port in self.graph.idle if owner == key],
+        )
+        corners = {name: corner for name, corner in placed.corners.items() if name in items}
+        moved = self._move(corners, key)
+        level = Level(
+            max((placed.w, *(corners[name][0] + item.part.w for name, item in items.items()))),
+            max((placed.h, *(corners[name][1] + item.part.h for name, item in items.items()))),
+            ins=dict(placed.ins),
+            outs=dict(placed.outs),
+        )
+        for name, (x, y) in corners.items():  # in reading order
+            level.nodes.append(replace(items[name].node, x=x, y=y))
+            if (inner := items[name].inner) is not None:
+                level.nodes += inner.shifted_nodes(x, y)
+        for (tail, source), heads in nets.items():
+            for (head, port), wires in heads.items():
+                points, is_curve = placed.routes[tail, source, (head, port)], False
+                if tail in moved or head in moved:
+                    points, is_curve = self._curve((tail, source, (head, port)), points, corners, items, level), True
+                level.edges.append(self._edge(wires, head or key, points, is_curve))
+                level.borders.append((not tail, not head))
+        for name, item in items.items():
+            if item.inner is not None:
+                level.edges += item.inner.shifted_edges(*corners[name])
+        return level
+
+    def _move(self, corners: dict[str, Point], key: str) -> set[str]:
+        """Apply the positions that the user chose, and return the keys of the boxes that have one."""
+        moved = {name for name in corners if name in self.moved}
+        dx, dy = (PAD, TITLE_H) if key else (MARGIN, MARGIN)
+        for name in moved:
+            x, y = self.moved[name]
+            corners[name] = max(0, round(x) - dx), max(0, round(y) - dy)
+        return moved
+
+    def _curve(
+        self,
+        way: Way,
+        points: tuple[Point, ...],
+        corners: Mapping[str, Point],
+        items: Mapping[str, _Item],
+        level: Level,
+    ) -> tuple[Point, ...]:
+        tail, source, (head, port) = way
+        start, end = points[0], (level.w, points[-1][1])
+        if tail:
+            part = items[tail].part
+            start = corners[tail][0] + part.w, corners[tail][1] + part.outs.get(source, part.h / 2)
+        if head:
+            part = items[head].part
+            end = corners[head][0], corners[head][1] + part.ins.get(port, part.h / 2)
+        return curve(start, end)
+
+    def _edge(self, wires: list[Piece], end: str, points: tuple[Point, ...], is_curve: bool) -> SceneEdge:
+        bundles = [wire.bundle for wire in wires]
+        first = bundles[0]
+        is_forward = any(0 in bundle.roles or not bundle.roles for bundle in bundles)
+        return SceneEdge(
+            end_id(first.source, first.out),
+            end_id(first.target, first.into) if len(wires) == 1 else end,
+            points,
+            is_curve,
+            self.graph.shape_text(first.shapes),
+            first.problem,
+            is_backward=not is_forward,
+            returns=any((bundle.source, bundle.target) in self.returned for bundle in bundles),
+            is_end=end == first.target,
+        )
+
+    def _item(self, box: Box, usual: float) -> _Item:
+        is_open = box.key in self.shown
+        node = SceneNode(
+            box.key, box.name, box.kind, hue=box.hue, path=box.path, parent=box.parent,
+            group=box.is_group, expanded=is_open, label=box.label, shape=box.shape,
+            repeat=box.repeat, share=box.share, problem=box.problem, counts=box.counts, blocks=box.blocks,
+            equations=box.equations,
+        )  # fmt: skip
+        if is_open:
+            return _frame(node, self.level(box.key), box.title_w)
+        w = max(box.w, usual) if box.w <= _WIDE and not _is_pill(box) else box.w
+        inputs, outputs = ports_at(box.inputs, 0, box.h), ports_at(box.outputs, w, box.h)
+        node = replace(node, w=w, h=box.h, inputs=inputs, outputs=outputs)
+        ins, outs = ({port.name: port.y for port in ports} for ports in (inputs, outputs))
+        return _Item(node, Part(w, box.h, ins, outs, box.kind == "input"))
+
+
+def _is_pill(box: Box) -> bool:
+    return box.kind in ("input", "output") and not box.path
+
+
+def _frame(node: SceneNode, inner: Level, title_w: float) -> _Item:
+    """Return an open group: a frame that fits its title and content, with ports where the content has them."""
+    w = max(inner.w + 2 * PAD, title_w)
+    h = inner.h + TITLE_H + PAD
+    ins, outs = ({name: y + TITLE_H for name, y in ends.items()} for ends in (inner.ins, inner.outs))
+    level = Level(inner.w, inner.h, inner.shifted_nodes(PAD, TITLE_H))
+    shifted = inner.shifted_edges(PAD, TITLE_H)
+    for at, edge in enumerate(shifted):
+        starts, ends = inner.borders[at] if at < len(inner.borders) else (False, False)
+        start = (0, edge.points[0][1]) if starts else edge.points[0]
+        end = (w, edge.points[-1][1]) if ends else edge.points[-1]
+        points = curve(start, end) if edge.is_curve and (starts or ends) else (start, *edge.points[1:-1], end)
+        level.edges.append(replace(edge, points=points))
+    inputs = tuple(ScenePort(name, 0, y) for name, y in ins.items()) if node.path else ()
+    outputs = tuple(ScenePort(name, w, y) for name, y in outs.items()) if node.path else ()
+    return _Item(replace(node, w=w, h=h, inputs=inputs, outputs=outputs), Part(w, h, ins, outs), level)
+
+
+def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
+    """Return a curve that leaves `start` to the right and reaches `end` from the left.
+
+    Examples:
+        >>> curve((0, 0), (60, 50))
+        ((0, 0), (30.0, 0), (30.0, 50), (60, 50))
+    """
+    reach = max(24.0, abs(end[0] - start[0]) / 2)  # as the front end draws it while a block is dragged
+    return (start, (start[0] + reach, start[1]), (end[0] - reach, end[1]), end)
