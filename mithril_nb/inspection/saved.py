@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,7 +71,7 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
             tuple(map(_equation, _items(data["equations"]))),
             tuple(map(_input, _items(data["inputs"]))),
         )
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         because = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ModelFileError("this inspection is broken.", (("because", because),), _ADVICE) from error
 
@@ -95,7 +95,7 @@ def read_json(path: str | Path) -> Any:
         raise ModelFileError(f"{str(path)!r} is not valid JSON.", (("because", because),), _ADVICE) from error
 
 
-def _checked(value: Any, kind: type[Value], what: str) -> Value:
+def _checked(value: Any, kind: Any, what: str) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise TypeError(f"expected {what}, found {short_repr(value, 40)}")
     return value
@@ -109,8 +109,8 @@ def _number(value: Any) -> int:
     return _checked(value, int, "a whole number")
 
 
-def _items(value: Any) -> list[Any]:
-    return _checked(value, list, "a list")
+def _items(value: Any) -> Sequence[Any]:
+    return _checked(value, (list, tuple), "a list")
 
 
 def _pairs(value: Any) -> Mapping[str, Any]:
@@ -137,20 +137,18 @@ def _spec(value: Any) -> TensorSpec:
 
 
 def _param(value: Any) -> Param:
-    if isinstance(value, list):
-        parts: list[Any] = value
-        return tuple(map(_param, parts))
-    return _checked(value, (bool | int | float | str | None), "plain data")  # type: ignore[arg-type]
+    if isinstance(value, list | tuple):
+        return tuple(map(_param, _items(value)))
+    return _checked(value, (bool, int, float, str, type(None)), "plain data")
 
 
 def _stage(data: Any) -> Stage:
-    return Stage(
-        _text(data["name"]),
-        _text(data["text"]),
-        tuple(map(_instruction, _items(data["instructions"]))),
-        0.0,
-        _optional(data["unavailable"], _text),
-    )
+    text, instructions = _text(data["text"]), tuple(map(_instruction, _items(data["instructions"])))
+    count = text.removesuffix("\n").count("\n") + 1
+    last = max((one.line + one.lines - 1 for one in instructions), default=0)
+    if last > count:
+        raise ValueError(f"an instruction ends on line {last:,} of {count:,}")
+    return Stage(_text(data["name"]), text, instructions, 0.0, _optional(data["unavailable"], _text))
 
 
 def _instruction(data: Any) -> Instruction:
@@ -186,7 +184,7 @@ def _equation(data: Any) -> Equation:
         tuple((name, _param(value)) for name, value in _pairs(data["params"]).items()),
         _one_of(data["origin"], _ORIGINS),
         bool(data["is_used"]),
-        tuple(_param(value) for value in _items(data["constants"])),  # type: ignore[misc]
+        tuple(_checked(value, (int, float, str, type(None)), "a constant") for value in _items(data["constants"])),
         _texts(data["transforms"]),
         _text(data["library_source"]),
     )
