@@ -200,6 +200,8 @@ def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> lis
         for name in [name for name in left if name in right]:
             if not same_kind or left[name].kind == right[name].kind:
                 take(name, name)
+    if len(before) == len(after) == len(left) == 1 and not before[0].kind and not after[0].kind:
+        take(*left, *right)  # the scope around everything, such as the function itself
     return found
 
 

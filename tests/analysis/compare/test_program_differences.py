@@ -70,6 +70,18 @@ def test_costs_add_up_by_block(found: Comparison):
     assert sum(one.before.flops for one in cost.by_block.values()) == sum(before.values())
 
 
+def test_functions_with_different_names_correspond():
+    def one(x: Any) -> Any:
+        return jnp.tanh(x) * 2
+
+    def other(x: Any) -> Any:
+        return jnp.tanh(x) * 2 + 1
+
+    found = ml.compare(one, other, jnp.ones(4))
+    assert [(block.mark, block.before, block.after) for block in found.blocks] == [("renamed", "one", "other")]
+    assert found.stage("jaxpr").counts == {"added": 1, "removed": 0, "changed": 0}
+
+
 def test_unknown_costs_stay_unknown():
     def callback(x: Any) -> Any:
         return jax.pure_callback(lambda x: x, x, x)
