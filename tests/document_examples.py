@@ -42,6 +42,7 @@ MISSPELT = {'optimiser="adam"': "optimizer"}
 """Settings that a document shows as misspelt, with the intended option."""
 
 INSTEAD = {
+    "mithril-nb compare": "mithril-nb compare model.json model.json",
     **{
         f"mithril-nb compare before.json after.json{options}": f"mithril-nb compare{2 * ' model.json'}{shape}{options}"
         for options, shape in (

@@ -282,8 +282,8 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
     block, role, opcode and position; the names of variables make no difference.
 
     Args:
-        a: The left side: a model, an inspection, a stage (such as `step.before` of `ml.step_through`), the path of a
-            file that `inspection.save` or `ml.save` wrote, or anything that `ml.inspect` accepts.
+        a: The left side: a model, an inspection, a stage (such as one side of a step of `ml.step_through`), the path
+            of a file that `inspection.save` or `ml.save` wrote, or anything that `ml.inspect` accepts.
         b: The right side, likewise. A file may come from another version of JAX.
         *args: Arguments of both, as for `ml.inspect`. Without arguments and `shapes`, only the blocks and connections
             of models are compared. For different shapes or dtypes, pass two inspections.
