@@ -253,7 +253,7 @@ def test_an_explorer_has_costs_and_compiles_only_on_request(tab) -> None:
     at("cost.view.treemap").click()
     page.locator('.mnb-explorer [data-mnb-drawn="treemap"]').wait_for()
     page.locator('.mnb-explorer .mnb-drawing [data-block="layer_1"]').click()
-    page.locator('.mnb-stage-graph [data-node="layer_1"][data-mnb-linked="pinned"]').wait_for()
+    page.locator('.mnb-stage-graph [data-mnb-node="layer_1"][data-mnb-linked="pinned"]').wait_for()
     at("cost.view.what_if").click()
     batch = page.locator('.mnb-whatif [data-mnb-field="batch"] .mnb-number')
     batch.fill("14")

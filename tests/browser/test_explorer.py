@@ -45,7 +45,7 @@ def test_the_first_view_is_linked_for_mouse_and_keyboard(open_explorer, record_p
     notebook = open_explorer()
     page = notebook.page
     assert not notebook.evaluate("e.inspection.is_compiled"), "compiled without a request"
-    layer = page.locator('.mnb-stage-graph [data-node="layer_1"]')
+    layer = page.locator('.mnb-stage-graph [data-mnb-node="layer_1"]')
     layer.click()
     for stage in ("jaxpr", "stablehlo"):
         expected = notebook.evaluate(
@@ -61,7 +61,7 @@ def test_the_first_view_is_linked_for_mouse_and_keyboard(open_explorer, record_p
     line.hover(position={"x": 90, "y": 6})
     page.locator(".mnb-tip", has_text="tangent").wait_for()
     line.click(position={"x": 90, "y": 6})
-    page.locator('.mnb-stage-graph [data-node="layer_0"][data-mnb-linked="pinned"]').wait_for()
+    page.locator('.mnb-stage-graph [data-mnb-node="layer_0"][data-mnb-linked="pinned"]').wait_for()
     # By keyboard: opening and closing the node keeps the focus on it.
     focus(layer)
     nodes = page.locator("[data-mnb-nodes]")

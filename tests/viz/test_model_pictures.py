@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.graph.records import Edge, Endpoint
-from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.graph.records import Node
+from mithril_nb.models import MLP, Add, Linear, Model, Relu
 from mithril_nb.viz.diagrams.labels import annotate
-from mithril_nb.viz.diagrams.picture import fold_chains, picture
+from mithril_nb.viz.diagrams.picture import picture
+from mithril_nb.viz.diagrams.repeats import repeated_runs
 from mithril_nb.viz.diagrams.svg import scene_svg
 
 
@@ -21,19 +24,56 @@ def tower(height: int) -> Model:
 
 
 def test_a_chain_of_equal_blocks_is_one_box_with_a_count():
-    graph = tower(12).graph
-    smaller, chains = fold_chains(graph)
-    assert [node.name for node in smaller.nodes] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
-    assert chains == {"mlp_0": tuple(f"mlp_{at}" for at in range(12))}
-    assert [str(edge) for edge in smaller.edges if edge.source.node == "mlp_0"] == ["mlp_0.output -> relu_0.input"]
+    scene = picture(tower(12).graph, fold=True).diagram
+    assert [node.name for node in scene.nodes if not node.is_pill] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
+    box = next(node for node in scene.nodes if node.name == "mlp_0")
+    assert (box.key, box.kind, box.repeat, box.group) == ("repeat:mlp_0", "MLP", 12, True)
+    assert box.blocks == tuple(f"mlp_{at}" for at in range(12))
+    assert [edge.id for edge in scene.edges if edge.source == box.key] == ["repeat:mlp_0 -> relu_0.input"]
 
 
-def test_blocks_that_differ_or_are_read_elsewhere_are_not_folded():
-    assert fold_chains((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
-    graph = (Model() + Relu(name="a") + Relu(name="b") + Relu(name="c") + Linear(3, name="tap")).graph
-    assert fold_chains(graph)[1] == {"a": ("a", "b", "c")}
-    skip = Edge(Endpoint("a", "output"), Endpoint("tap", "weight"))
-    assert fold_chains(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
+def test_rounds_of_several_blocks_fold_and_open_again():
+    model = Model()
+    for _ in range(100):
+        model += Linear(8)
+        model += Relu()
+    closed = picture((model + Linear(2)).graph).diagram
+    assert [(node.name, node.repeat) for node in closed.nodes if not node.is_pill] == [
+        ("linear_0 … relu_0", 100),
+        ("linear_100", 1),
+    ]
+    opened = picture((model + Linear(2)).graph, expanded={"repeat:linear_0"}).diagram
+    assert len([node for node in opened.nodes if node.parent == "repeat:linear_0"]) == 200
+    assert "relu_4.output -> linear_5.input" in {edge.id for edge in opened.edges}
+
+
+def test_a_residual_chain_is_folded():
+    model = Model()
+    model |= Relu()(input="input", output="h_0")
+    for at in range(12):
+        model |= Linear(8, name=f"dense_{at}")(input=f"h_{at}", output=f"d_{at}")
+        model |= Add(name=f"sum_{at}")(left=f"h_{at}", right=f"d_{at}", output=f"h_{at + 1}")
+    scene = picture(model.graph, fold=True).diagram
+    assert ("dense_0 … sum_0", 12) in [(node.name, node.repeat) for node in scene.nodes]
+
+
+def test_blocks_that_differ_are_not_folded():
+    assert repeated_runs((Model() + Linear(4) + Linear(5) + Relu()).graph.nodes) == ()
+    few = (Model() + Relu() + Relu() + Relu() + Linear(3)).graph
+    assert repeated_runs(few.nodes) == ()
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=90))
+def test_runs_are_rounds_of_equal_blocks_and_do_not_overlap(kinds):
+    ops = {"a": Relu(), "b": Linear(4), "c": Linear(5), "d": MLP(8, (4,), 8)}
+    nodes = [Node(f"n{at}", ops[kind].block) for at, kind in enumerate(kinds)]
+    end = 0
+    for run in repeated_runs(nodes):
+        assert run.start >= end
+        assert run.count >= 3
+        end = run.end
+        rounds = [kinds[at : at + run.period] for at in range(run.start, run.end, run.period)]
+        assert all(one == rounds[0] for one in rounds)
 
 
 def test_shares_add_up_and_the_picture_shows_the_count():
@@ -42,7 +82,7 @@ def test_shares_add_up_and_the_picture_shows_the_count():
         "linear_0": 0.4
     }
     made = picture(graph, shares=shares)
-    box = next(node for node in made.diagram.nodes if node.path == "mlp_0")
+    box = next(node for node in made.diagram.nodes if node.key == "repeat:mlp_0")
     assert box.repeat == 30
     assert abs((box.share or 0) - 0.6) < 1e-9
     assert len(made.diagram.nodes) == 6

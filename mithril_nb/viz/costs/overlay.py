@@ -80,7 +80,7 @@ def overlay(
     drawn = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
     least = _bounds(data, kind)
     boxes = [
-        Box(node, node.kind if node.path else "", bool(node.path), is_least=node.path in least)
+        Box(node, "" if node.is_pill else node.kind, not node.is_pill, is_least=node.path in least)
         for node in drawn.diagram.nodes
     ]
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)

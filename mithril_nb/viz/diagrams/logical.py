@@ -20,6 +20,7 @@ from mithril_nb.viz.diagrams.labels import (
 )
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph
+from mithril_nb.viz.diagrams.repeats import Run, repeated_runs
 from mithril_nb.viz.diagrams.scene import Scene, end_text
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.svg import Point
@@ -34,6 +35,7 @@ def model_layout(
     expanded: Collection[str] = frozenset(),
     moved: Mapping[str, Point] | None = None,
     edge_problems: Mapping[tuple[str, str], int] | None = None,
+    fold: bool | Collection[str] = False,
 ) -> Scene:
     """Lay out a model in rows from left to right.
 
@@ -46,6 +48,8 @@ def model_layout(
         moved: Top left corners of blocks that the user has moved, by path, relative to the frame of their group (see
             `Scene.within`).
         edge_problems: Index into the list of problems, by `(source, target)` of the connection.
+        fold: True to draw the rounds of a repeated part as one box with ×N, which can be opened; or the keys of the
+            boxes to draw in this way, `"repeat:"` and the path of the first block.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
@@ -62,7 +66,7 @@ def model_layout(
         >>> [(node.name, node.x, node.y) for node in model_layout(graph).nodes]
         [('x', 28, 29), ('relu_0', 136, 18), ('y', 36, 86)]
     """
-    return layout(model_graph(graph, annotations, edge_shapes, edge_problems), expanded, moved)
+    return layout(model_graph(graph, annotations, edge_shapes, edge_problems, fold), expanded, moved)
 
 
 def model_graph(
@@ -70,9 +74,10 @@ def model_graph(
     annotations: Mapping[str, NodeAnnotation] | None = None,
     edge_shapes: Mapping[str, str] | None = None,
     edge_problems: Mapping[tuple[str, str], int] | None = None,
+    fold: bool | Collection[str] = False,
 ) -> NestedGraph:
     """Return a model as a nested graph. The arguments are those of `model_layout`."""
-    build = _Build(annotations or {}, edge_shapes or {}, edge_problems or {})
+    build = _Build(annotations or {}, edge_shapes or {}, edge_problems or {}, fold)
     build.level(graph, "", {}, 0)
     return NestedGraph(
         "logical graph", tuple(build.boxes), tuple(build.flows), tuple(build.shapes), idle=tuple(build.idle)
@@ -84,6 +89,7 @@ class _Build:
     annotations: Mapping[str, NodeAnnotation]
     edge_shapes: Mapping[str, str]
     edge_problems: Mapping[tuple[str, str], int]
+    fold: bool | Collection[str]
     boxes: list[Box] = field(default_factory=list)
     flows: list[Flow] = field(default_factory=list)
     shapes: dict[str, int] = field(default_factory=dict)
@@ -95,8 +101,15 @@ class _Build:
         ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}
         for port in () if prefix else graph.inputs:
             self.boxes.append(_pill("input", port.name, shapes[Endpoint(BOUNDARY, port.name)]))
+        runs = {run.start: run for run in repeated_runs(graph.nodes)} if self.fold else {}
+        around, last = prefix, 0
         for at, node in enumerate(graph.nodes):
-            self._block(node, prefix, at, _used_ports(node, ends), shapes, graph, hue)
+            if at >= last:
+                around = prefix
+                if at in runs and self._is_folded(join_path(prefix, node.name)):
+                    last = runs[at].end
+                    around = self._repeat(graph, prefix, runs[at], hue)
+            self._block(node, prefix, around, at, _used_ports(node, ends), shapes, graph, hue)
         for port in graph.outputs:
             source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
             if not prefix:
@@ -118,10 +131,38 @@ class _Build:
                 shapes[source] = known
         return shapes
 
+    def _is_folded(self, path: str) -> bool:
+        return self.fold is True or (not isinstance(self.fold, bool) and repeat_key(path) in self.fold)
+
+    def _repeat(self, graph: LogicalGraph, prefix: str, run: Run, around: int) -> str:
+        """Add the box around the rounds of a repeated part, and return its key."""
+        members = graph.nodes[run.start : run.end]
+        paths = [join_path(prefix, node.name) for node in members]
+        notes = [self.annotations.get(path, PLAIN) for path in paths]
+        first, last = members[0], members[run.period - 1]
+        is_one = run.period == 1
+        name = first.name if is_one else f"{first.name} … {last.name}"
+        kind = first.block.kind if is_one else "repeat"
+        label, shape = notes[0].label if is_one else "", notes[-1].shape
+        shares = [note.share for note in notes if note.share is not None]
+        key = repeat_key(paths[0])
+        title_w = max(title_width(f"{name} ×{run.count}", kind) + 2 * PAD, NARROWEST)
+        hue = notes[0].hue if notes[0].hue is not None else around if prefix else run.start % HUES
+        self.boxes.append(
+            Box(
+                key, name, kind, node_width(name, times(kind, run.count), label, shape), node_height(1), round(title_w),
+                prefix, is_group=True, hue=hue, label=label, shape=shape, repeat=run.count,
+                share=min(1.0, sum(shares)) if shares else None,
+                problem=next((note.problem for note in notes if note.problem is not None), None), blocks=tuple(paths),
+            )
+        )  # fmt: skip
+        return key
+
     def _block(
         self,
         node: Node,
         prefix: str,
+        parent: str,
         at: int,
         used: tuple[Sequence[str], Sequence[str]],
         shapes: Mapping[Endpoint, str],
@@ -136,7 +177,7 @@ class _Build:
         kind = times(block.kind, note.repeat)
         box = Box(
             path, node.name, block.kind, node_width(node.name, kind, note.label, note.shape),
-            node_height(max(len(inputs), len(outputs))), parent=prefix, hue=hue, path=path, label=note.label,
+            node_height(max(len(inputs), len(outputs))), parent=parent, hue=hue, path=path, label=note.label,
             shape=note.shape, repeat=note.repeat, share=note.share, problem=note.problem, inputs=tuple(inputs),
             outputs=tuple(outputs),
         )  # fmt: skip
@@ -165,6 +206,11 @@ class _Build:
         known = (self.shapes.setdefault(shape, len(self.shapes)),) if shape else ()
         ends = end_text(source, prefix), end_text(target, prefix)
         return Flow(tail, head, source.port, target.port, (), known, self.edge_problems.get(ends))
+
+
+def repeat_key(path: str) -> str:
+    """Return the key of the box around a repeated part, from the path of its first block."""
+    return f"repeat:{path}"  # no path of a block contains a colon
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mithril_nb.display import columns
 from mithril_nb.errors import Diagnostic, MithrilError
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.diagrams.labels import PLAIN, Annotations, NodeAnnotation, annotate
 from mithril_nb.viz.diagrams.logical import model_layout
+from mithril_nb.viz.diagrams.repeats import MOST_ON_A_LEVEL
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.text import one_line
 from mithril_nb.viz.units import percent
-
-MOST_UNFOLDED = 24
-"""Larger graphs draw runs of equal blocks as one box, so that a picture can be read at a glance."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +49,7 @@ def picture(
         inputs: Specs of its inputs; missing specs are inferred where possible.
         shares: Share of the cost of blocks, by path.
         expanded: Paths of the groups that are drawn open.
-        fold: Whether equal blocks in a row are drawn as one; by default if there are more than 24 blocks.
+        fold: Whether the rounds of a repeated part are drawn as one box; by default if there are more than 24 blocks.
 
     Returns:
         The picture. If nothing can be inferred from a broken graph, the reason is among its problems.
@@ -75,71 +72,16 @@ def picture(
         if inputs:  # without inputs, missing shapes are not errors yet
             found = inference.problems
     notes = annotate(graph, specs, given, shares, found)
-    drawn, nodes = graph, dict(notes.nodes)
-    if (len(graph.nodes) > MOST_UNFOLDED if fold is None else fold) and not found:
-        drawn, chains = fold_chains(graph)
-        for chain in chains.values():
-            paths = [join_path("", name) for name in chain]
-            known = [share for path in paths if (share := nodes[path].share) is not None]
-            nodes[paths[0]] = replace(nodes[paths[0]], repeat=len(chain), share=sum(known) if known else None)
+    is_folded = (len(graph.nodes) > MOST_ON_A_LEVEL if fold is None else fold) and not found
     diagram = model_layout(
-        drawn,
-        annotations=nodes,
+        graph,
+        annotations=notes.nodes,
         edge_shapes=notes.edge_shapes,
         expanded=expanded,
         edge_problems=notes.edge_problems,
+        fold=is_folded,
     )
     return Picture(graph, diagram, notes, found)
-
-
-def fold_chains(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
-    """Replace each chain of equal blocks by its first block.
-
-    A chain is folded only if each block feeds only the next one, and the next one reads nothing else. Then the folded
-    picture loses no connection.
-
-    Args:
-        graph: The graph; only its top level is folded.
-
-    Returns:
-        The smaller graph, and for each first block the names of all blocks in its chain, itself included.
-    """
-    reads: dict[str, list[Endpoint]] = {node.name: [] for node in graph.nodes}
-    readers: Counter[str] = Counter()
-    for edge in graph.edges:
-        if edge.target.node != BOUNDARY:
-            reads[edge.target.node].append(edge.source)
-        readers[edge.source.node] += 1
-    before: dict[str, str] = {}
-    for node in graph.nodes:
-        if len(reads[node.name]) != 1:
-            continue
-        source = reads[node.name][0].node
-        if source != BOUNDARY and readers[source] == 1 and graph.by_name[source].block == node.block:
-            before[node.name] = source
-    chains: dict[str, list[str]] = {}
-    after = {source: name for name, source in before.items()}
-    for node in graph.nodes:
-        if node.name in after and node.name not in before:
-            chain = [node.name]
-            while chain[-1] in after:
-                chain.append(after[chain[-1]])
-            chains[node.name] = chain
-    first_of = {name: first for first, chain in chains.items() for name in chain}
-    last_of = {chain[-1]: first for first, chain in chains.items()}
-    dropped = {name for name, first in first_of.items() if name != first}
-    edges = []
-    for edge in graph.edges:
-        if edge.target.node in dropped:
-            continue
-        source = edge.source
-        if source.node in last_of:
-            source = Endpoint(last_of[source.node], source.port)
-        edges.append(Edge(source, edge.target))
-    smaller = replace(
-        graph, nodes=tuple(node for node in graph.nodes if node.name not in dropped), edges=tuple(edges), labels=()
-    )
-    return smaller, {first: tuple(chain) for first, chain in chains.items()}
 
 
 def graph_text(

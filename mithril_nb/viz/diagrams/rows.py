@@ -6,7 +6,7 @@ its part into the channel on its right and reaches its target from the channel o
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -17,7 +17,8 @@ from mithril_nb.viz.svg import Point
 ROW_GAP = 18
 TRACK = 8
 CHANNEL, LANE = 36, 22
-_ASPECT = 1.7
+SCREEN = (820, 480)
+"""Width and height of a level that can be seen at once."""
 _FEW_LOOSE = 3
 
 Interval = tuple[float, float]
@@ -348,12 +349,12 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Cut the columns into rows so that the picture has about the proportions of a screen."""
+    """Cut the columns into rows: as few as fit on a screen, or else in the proportions of a screen."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 
-    def cut(limit: float) -> tuple[float, list[list[list[str]]]]:
-        """Return rows of at most this width, and their aspect ratio over the wanted one."""
+    def cut(limit: float) -> tuple[float, float, list[list[list[str]]]]:
+        """Return the size of rows of at most this width, and the rows."""
         lines: list[list[list[str]]] = []
         sizes: list[tuple[float, float]] = []
         for column, width, height in zip(columns, widths, heights, strict=True):
@@ -362,15 +363,23 @@ def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[l
                 sizes.append((0.0, 0.0))
             lines[-1].append(column)
             sizes[-1] = sizes[-1][0] + width, max(sizes[-1][1], height)
-        whole = max(width for width, _ in sizes)
-        high = sum(height + LANE for _, height in sizes)
-        return whole / high / _ASPECT, lines
+        return max(width for width, _ in sizes), sum(height + LANE for _, height in sizes), lines
+
+    limits = sorted({*accumulate(widths), max(widths)})
+    at = bisect_right(limits, SCREEN[0])
+    if at:
+        _, high, lines = cut(limits[at - 1])
+        if high <= SCREEN[1]:
+            return lines
+
+    def ratio(limit: float) -> float:
+        whole, high, _ = cut(limit)
+        return whole / high * SCREEN[1] / SCREEN[0]
 
     # A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
-    limits = sorted({*accumulate(widths), max(widths)})
-    at = bisect_left(limits, 1.0, key=lambda limit: cut(limit)[0])
-    nearest = [cut(limit) for limit in limits[max(0, at - 1) : at + 1]]
-    return min(nearest, key=lambda found: max(found[0], 1 / found[0]))[1]
+    at = bisect_left(limits, 1.0, key=ratio)
+    best = min(limits[max(0, at - 1) : at + 1], key=lambda limit: max(ratio(limit), 1 / ratio(limit)))
+    return cut(best)[2]
 
 
 def _line_height(line: Sequence[Sequence[str]], parts: Mapping[str, Part]) -> float:

@@ -82,6 +82,11 @@ class SceneNode:
     outputs: tuple[ScenePort, ...] = ()
     mark: str = ""
 
+    @property
+    def is_pill(self) -> bool:
+        """True for an input or output of a model or program."""
+        return self.kind in ("input", "output") and not self.path
+
 
 @dataclass(frozen=True)
 class SceneEdge:
@@ -147,7 +152,7 @@ class Scene(Shown):
     @property
     def counted(self) -> str:
         """The number of its nodes as text; inputs and outputs of a model do not count."""
-        count = sum(bool(node.path) for node in self.nodes) if self.is_model else len(self.nodes)
+        count = sum(not node.is_pill for node in self.nodes) if self.is_model else len(self.nodes)
         return f"{count} {'block' if self.is_model else 'node'}{'' if count == 1 else 's'}"
 
     def to_dict(self) -> dict[str, Any]:

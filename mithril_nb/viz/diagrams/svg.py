@@ -134,7 +134,7 @@ def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embe
 
 
 def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> str:
-    is_port = scene.is_model and not node.path
+    is_port = scene.is_model and node.is_pill
     parts = [
         times(f"{one_line(node.kind)} {one_line(node.name)}", node.repeat),
         one_line(node.label),
@@ -182,7 +182,7 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
     if scene.is_model:
         left, base, gap = x + PAD / 2, y + 17, GAP / 2
         room = title_width(node.name, node.kind)
-        name, rest = one_line(node.name), one_line(node.kind)
+        name, rest = one_line(node.name), times(one_line(node.kind), node.repeat)
         name_room, end = room * 0.75, x + room + PAD
     else:
         left, base, gap = x + 10, y + 18, 8

@@ -18,7 +18,7 @@ _CELL_H = 7
 def draw_box(node: SceneNode, scene: Scene, has_roles: bool) -> Iterator[str]:
     """Draw a closed node."""
     if scene.is_model:
-        yield from _block(node) if node.path else _port_pill(node)
+        yield from _port_pill(node) if node.is_pill else _block(node)
     else:
         yield from _input_pill(node) if node.kind == "input" else _stage_node(node, has_roles)
 

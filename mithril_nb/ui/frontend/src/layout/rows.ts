@@ -14,7 +14,8 @@ const ROW_GAP = 18;
 const TRACK = 8;
 const CHANNEL = 36;
 const LANE = 22;
-const ASPECT = 1.7;
+/** Size of a level that can be seen at once. */
+const SCREEN = { w: 820, h: 480 };
 const FEW_LOOSE = 3;
 
 /** A box to place: its size, and the heights of its ports. A port without an entry is in the middle of its side. */
@@ -359,12 +360,12 @@ function columnsOf(parts: ReadonlyMap<string, Part>, nets: readonly Net[]): stri
   return columns.filter((column) => column.length > 0);
 }
 
-/** Cut the columns into rows so that the picture has about the proportions of a screen. */
+/** Cut the columns into rows: as few as fit on a screen, or else in the proportions of a screen. */
 function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>): Line[] {
   const widths = columns.map((column) => Math.max(...column.map((key) => parts.get(key)!.w)) + CHANNEL);
   const heights = columns.map((column) => stackHeight(column, parts));
-  /** Return rows of at most this width, and their aspect ratio over the wanted one. */
-  const cut = (limit: number): { ratio: number; lines: Line[] } => {
+  /** Return the size of rows of at most this width, and the rows. */
+  const cut = (limit: number): { whole: number; high: number; lines: Line[] } => {
     const lines: Line[] = [];
     let [whole, high, rowW, rowH] = [0, 0, 0, 0];
     columns.forEach((column, at) => {
@@ -378,20 +379,30 @@ function wrapped(columns: string[][], parts: ReadonlyMap<string, Part>): Line[] 
       rowH = Math.max(rowH, heights[at]!);
       whole = Math.max(whole, rowW);
     });
-    return { ratio: whole / (high + rowH + LANE) / ASPECT, lines };
+    return { whole, high: high + rowH + LANE, lines };
+  };
+  let sum = 0;
+  const widest = widths.reduce((most, width) => Math.max(most, width), 0);
+  const limits = [...new Set([...widths.map((width) => (sum += width)), widest])].sort((a, b) => a - b);
+  const onScreen = limits.filter((limit) => limit <= SCREEN.w).at(-1);
+  if (onScreen !== undefined) {
+    const { high, lines } = cut(onScreen);
+    if (high <= SCREEN.h) return lines;
+  }
+  const ratio = (limit: number): number => {
+    const { whole, high } = cut(limit);
+    return ((whole / high) * SCREEN.h) / SCREEN.w;
   };
   // A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
-  let sum = 0;
-  const limits = [...new Set([...widths.map((width) => (sum += width)), widths.reduce((most, width) => Math.max(most, width), 0)])].sort((a, b) => a - b);
   let [low, high] = [0, limits.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (cut(limits[middle]!).ratio < 1) low = middle + 1;
+    if (ratio(limits[middle]!) < 1) low = middle + 1;
     else high = middle;
   }
-  const nearest = limits.slice(Math.max(0, low - 1), low + 1).map(cut);
-  const distance = (ratio: number): number => Math.max(ratio, 1 / ratio);
-  return nearest.reduce((best, one) => (distance(one.ratio) < distance(best.ratio) ? one : best)).lines;
+  const distance = (limit: number): number => Math.max(ratio(limit), 1 / ratio(limit));
+  const best = limits.slice(Math.max(0, low - 1), low + 1).reduce((one, other) => (distance(other) < distance(one) ? other : one));
+  return cut(best).lines;
 }
 
 function stackHeight(column: readonly string[], parts: ReadonlyMap<string, Part>): number {
