@@ -173,6 +173,12 @@ def test_marks_reach_the_blocks_around_them(nested: Any) -> None:
     assert "rim-added" not in scene_svg(marked_scene(nested, {}, {}))
 
 
+def test_a_repeated_part_is_marked_if_one_of_its_blocks_differs() -> None:
+    model = net(*(block for _ in range(20) for block in (Linear(4), Relu())))
+    scene = marked_scene(model.graph, {"linear_7": "removed"}, {})
+    assert [(node.mark, node.repeat) for node in scene.nodes if node.mark] == [("changed", 20)]
+
+
 def test_signs_are_readable_in_both_themes() -> None:
     for theme in (LIGHT, DARK):
         for colour in (theme.code[2], theme.bad, theme.cost):

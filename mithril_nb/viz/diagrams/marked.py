@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
-from mithril_nb.viz.diagrams.picture import MOST_UNFOLDED, fold_chains, picture
+from mithril_nb.viz.diagrams.logical import repeat_key
+from mithril_nb.viz.diagrams.picture import picture
+from mithril_nb.viz.diagrams.repeats import MOST_ON_A_LEVEL, repeated_runs
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.text import outer_paths
@@ -33,10 +36,8 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
         opened = _opened_nodes(graph, marks) if marks else None
         return stage_layout(graph, opened=opened, hues=hues).with_marks(marks)
     known = with_outer_blocks(marks)
-    chains = fold_chains(graph)[1] if len(graph.nodes) > MOST_UNFOLDED else {}
-    for first, chain in chains.items():
-        if any(name in known for name in chain):
-            known[first] = "changed"
+    if len(graph.nodes) > MOST_ON_A_LEVEL:
+        known |= _marks_of_repeats(graph, known, "")
     return picture(graph, expanded=_opened(graph, known)).diagram.with_marks(known)
 
 
@@ -51,6 +52,19 @@ def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
     for path in marks:
         for outer in outer_paths(path)[:-1]:
             found.setdefault(outer, "changed")
+    return found
+
+
+def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the marks of the boxes around repeated parts: `"changed"` if any of their blocks differs."""
+    found: dict[str, str] = {}
+    for run in repeated_runs(graph.nodes):
+        paths = [join_path(prefix, node.name) for node in graph.nodes[run.start : run.end]]
+        if any(path in marks for path in paths):
+            found[repeat_key(paths[0])] = "changed"
+    for node in graph.nodes:
+        if node.block.graph is not None and marks.get(join_path(prefix, node.name)) == "changed":
+            found |= _marks_of_repeats(node.block.graph, marks, join_path(prefix, node.name))
     return found
 
 
