@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.diagrams.labels import GAP, NAME_SIZE, PAD, SMALL_SIZE, title_width
 from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
-from mithril_nb.viz.diagrams.svg_marks import draw_mark, mark_rules
 from mithril_nb.viz.diagrams.svg_nodes import (
     draw_box,
+    draw_mark,
     draw_ports,
     draw_rect,
     draw_role,
     draw_sign,
     draw_text,
+    mark_rules,
 )
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.svg import (

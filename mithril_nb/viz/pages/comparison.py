@@ -17,7 +17,7 @@ from mithril_nb.stages.stage_kinds import title_of
 from mithril_nb.viz.diagrams.marked import marked_scene
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
-from mithril_nb.viz.diagrams.svg_marks import MARKS
+from mithril_nb.viz.diagrams.svg_nodes import MARKS
 from mithril_nb.viz.html_parts import Markup, cell, html_table, link_script, output_html, page_html, write_page
 from mithril_nb.viz.pages.side_by_side import Links, stage_html
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
