@@ -19,6 +19,7 @@ find_former_modules()
 if TYPE_CHECKING:
     from mithril_nb import models
     from mithril_nb.analysis.checks import assert_cost
+    from mithril_nb.analysis.compare import compare
     from mithril_nb.analysis.measure import machine, profile
     from mithril_nb.analysis.whatif import sweep, what_if
     from mithril_nb.backends.backend import Backend, CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
@@ -57,6 +58,7 @@ _HOMES = {
     "PhysicalModel": "mithril_nb.compilation",
     "TorchBackend": "mithril_nb.backends.backend",
     "assert_cost": "mithril_nb.analysis.checks",
+    "compare": "mithril_nb.analysis.compare",
     "compile": "mithril_nb.compilation",
     "distributed": "mithril_nb.train",
     "explore": "mithril_nb.ui.widgets",
@@ -128,6 +130,7 @@ __all__ = [
     "assert_cost",
     "bfloat16",
     "bool_",
+    "compare",
     "compile",
     "distributed",
     "explore",

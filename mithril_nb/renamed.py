@@ -27,7 +27,10 @@ _MODULES = {
 }
 """New name of each renamed module."""
 _NAMES = {
-    "mithril_nb.cost": {"Life": ("mithril_nb.cost", "LiveRange")},
+    "mithril_nb.cost": {
+        "Comparison": ("mithril_nb.cost", "CostComparison"),
+        "Life": ("mithril_nb.cost", "LiveRange"),
+    },
     "mithril_nb.stages": {
         "Inspection": ("mithril_nb.inspection", "Inspection"),
         "STAGES": ("mithril_nb.stages.stage_kinds", "STAGE_KINDS"),

@@ -45,6 +45,15 @@ MISSPELT = {'optimiser="adam"': "optimizer"}
 """Settings that a document shows as misspelt, with the intended option."""
 
 INSTEAD = {
+    "mithril-nb compare": "mithril-nb compare model.json model.json",
+    **{
+        f"mithril-nb compare before.json after.json{options}": f"mithril-nb compare{2 * ' model.json'}{shape}{options}"
+        for options, shape in (
+            ("", ""),
+            (" --stage jaxpr", " --shape input=32,64"),
+            (" --format html -o comparison.html", ""),
+        )
+    },
     **{
         command: command.replace("show", "show model.json --shape input=32,64")
         for command in ("mithril-nb show", "mithril-nb show --json", "mithril-nb show --stage cost --json")
@@ -371,6 +380,9 @@ _EXAMPLES: Mapping[str, Callable[[Examples], Any]] = {
     "row": lambda names: names["cost"].rows[0],
     "compiled": lambda names: names["inspection"].cost("compiled"),
     "comparison": lambda names: names["inspection"].cost("lowered").compare(names["compiled"]),
+    "a": lambda names: names["inspection"],
+    "b": lambda names: names["inspection"],
+    "found": lambda names: names["ml"].compare(names["a"], names["b"]),
     "drawing": lambda names: names["cost"].treemap(),
     "change": lambda names: names["ml"].what_if(names["make"])(batch=8),
     "symbolic": lambda names: names["ml"].inspect(names["model"], shapes={"input": ["B", 64]}).cost(),
@@ -381,7 +393,7 @@ _EXAMPLES: Mapping[str, Callable[[Examples], Any]] = {
     "Inspection": lambda names: names["inspection"],
     "Cost": lambda names: names["cost"],
     "Costs": lambda names: names["inspection"].costs(),
-    "Comparison": lambda names: names["comparison"],
+    "CostComparison": lambda names: names["comparison"],
     "MemoryUse": lambda names: names["inspection"].memory,
     "Run": lambda names: names["run"],
     "Stage": lambda names: names["inspection"].stage("jaxpr"),

@@ -1,1 +1,1 @@
-"""Questions about an inspected program: how fast is it, what if a setting changes, why is it traced again."""
+"""Questions about programs: how two of them differ, how fast one is, what if a setting changes, why it is retraced."""

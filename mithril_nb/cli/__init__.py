@@ -1,4 +1,4 @@
-"""The command line: `mithril-nb lab | show | report` print or write the contents of the workbench; `launch` trains."""
+"""The command line: `lab`, `show`, `report` and `compare` print or write the workbench's contents; `launch` trains."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from mithril_nb.atomic_write import write_text
 from mithril_nb.cli.app import open_app
+from mithril_nb.cli.compare import FORMATS, compare_targets
 from mithril_nb.cli.show import OTHERS, show_target, write_report
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
@@ -29,6 +30,14 @@ from mithril_nb.errors import (
 )
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
+_COMPARED = """\
+--shape, --arg, --static and --program apply to both sides. Models without --shape are compared by their blocks.
+
+  mithril-nb compare before.json after.json
+  mithril-nb compare before.json after.json --stage hlo
+  mithril-nb compare old.json new.json --shape input=32,784 --format html -o comparison.html
+
+"""
 _TARGETS = """\
 TARGET is one of
   model.json        a model saved by ml.save(model, path); no code is run. Use --shape for the shapes of its inputs.
@@ -94,6 +103,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_report(
         commands.add_parser("report", help="write a self-contained HTML file with graph, stages and costs", **written)
     )
+    _add_compare(
+        commands.add_parser(
+            "compare",
+            help="print or write the differences between two models or programs",
+            epilog=_COMPARED + _TARGETS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     _add_launch(
         commands.add_parser("launch", help="run a training script on several processes, on one or more machines")
     )
@@ -141,9 +158,31 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=write_report)
 
 
-def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
+def _add_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("target", metavar="TARGET", help="model file, program file, file.py:name or module:name, see below")
+    add("before", metavar="BEFORE", help="an inspection saved as JSON, or a TARGET, see below")
+    add("after", metavar="AFTER", help="the same; it may come from another version of JAX")
+    _add_arguments(parser, "forward")
+    add(
+        "--stage",
+        action="append",
+        default=[],
+        metavar="STAGE",
+        help=f"compare the lines of this stage: {', '.join(STAGE_KINDS)}, or of a plugin; may be repeated",
+    )
+    add("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
+    add("-o", "--output", metavar="FILE", help="where to (default: the terminal)")
+    parser.set_defaults(command=compare_targets)
+
+
+def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
+    text = "model file, program file, file.py:name or module:name, see below"
+    parser.add_argument("target", metavar="TARGET", help=text)
+    _add_arguments(parser, program)
+
+
+def _add_arguments(parser: argparse.ArgumentParser, program: str) -> None:
+    add = parser.add_argument
     _add_shape(parser)
     add(
         "--arg",

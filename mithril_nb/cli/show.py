@@ -348,19 +348,20 @@ def write_report(options: argparse.Namespace) -> int:
     """Write the report of the target."""
     target = find_target(options.target, bool(options.arg))
     if not Path(options.output).parent.is_dir():  # checked before the program is compiled, which may take long
-        raise _cannot_write(options.output, os.strerror(errno.ENOENT))
+        raise cannot_write(options.output, os.strerror(errno.ENOENT))
     inspection = inspection_of(target, options)
     page = inspection.to_html() if target.graph is None else _page(target, inspection, options)
     try:
         write_text(options.output, page)
     except OSError as error:
-        raise _cannot_write(options.output, error.strerror or str(error)) from error
+        raise cannot_write(options.output, error.strerror or str(error)) from error
     print(f"wrote {options.output}, {len(page.encode()) / 1000:.0f} kB")
     return 0
 
 
-def _cannot_write(path: str, why: str) -> ModelFileError:
-    return ModelFileError(f"cannot write {path!r}.", (("because", why),), "-o report.html")
+def cannot_write(path: str, why: str, advice: str = "-o report.html") -> ModelFileError:
+    """Return the error for an output file that cannot be written."""
+    return ModelFileError(f"cannot write {path!r}.", (("because", why),), advice)
 
 
 def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:

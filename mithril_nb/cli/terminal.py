@@ -23,6 +23,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     (re.compile(r'inspection\.cost\(source="\w+"\).*'), lambda found: "--stage cost"),
     (re.compile(r'ml\.inspect\(.*, static_argnames=["(]([^()"]*)[")]\)'), lambda found: _static(found[1])),
     (re.compile(r'jax\.ShapeDtypeStruct\(\(([\d, ]*)\), "float32"\).*'), lambda found: _array(found[1])),
+    (re.compile(r"ml\.compare\(ml\.inspect\(model, shapes=.*"), lambda found: "--shape input=32,784"),
     (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
 )
 """Patterns of advice in Python, and the equivalent option or command."""

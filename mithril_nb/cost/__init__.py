@@ -1,6 +1,6 @@
 """Costs of a program by block: FLOPs, transcendentals, bytes, parameters, memory; checked against XLA."""
 
-from mithril_nb.cost.comparison import Change, Comparison
+from mithril_nb.cost.comparison import Change, CostComparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of, costs_so_far, multiply_adds
 from mithril_nb.cost.difference import Difference, DifferenceRow
@@ -13,8 +13,8 @@ from mithril_nb.cost.totals import MultiplyAdds
 from mithril_nb.renamed import renamed_names
 
 __all__ = [
-    "SOURCES", "Change", "Comparison", "Cost", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",
-    "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
+    "SOURCES", "Change", "Cost", "CostComparison", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures",
+    "Fusion", "LiveRange", "Memory", "MemoryUse", "Moment", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of",
     "costs_so_far", "memory_of", "multiply_adds", "xla_figures", "xla_memory",
 ]  # fmt: skip
 

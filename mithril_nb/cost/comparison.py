@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,6 @@ from mithril_nb.cost.notes import ON_EACH_DEVICE, ONE_OF
 from mithril_nb.cost.records import Figures, Fusion, format_change, format_sum
 from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import UNATTRIBUTED_LABEL, Shown, columns, draw
-from mithril_nb.stages.records import UNATTRIBUTED
 
 _COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
 _SENT = ("payload_bytes", "wire_bytes")
@@ -65,7 +65,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Comparison(Shown):
+class CostComparison(Shown):
     """Changes between two costs of a program, or of two programs.
 
     Attributes:
@@ -127,7 +127,7 @@ class Comparison(Shown):
         """The comparison as tables of text: rows by title of the table; the first row has the column titles."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
-        table = [head, *((path, *_cells(change)) for path, change in rows)]
+        table = [head, *((path, *change_cells(change)) for path, change in rows)]
         if self.total.communicates:
             sent = [("wire bytes before", "after", "change"), *(_sent(change) for _, change in rows)]
             table = [(*row, *more) for row, more in zip(table, sent, strict=True)]
@@ -183,15 +183,21 @@ class Comparison(Shown):
         )
 
     def __repr__(self) -> str:
-        return f"Comparison({self.before!r} -> {self.after!r})"
+        return f"CostComparison({self.before!r} -> {self.after!r})"
 
     def __str__(self) -> str:
         texts = (f"{title}\n{columns(rows, range(1, len(rows[0])))}" for title, rows in self.tables.items())
         return "\n".join(["\n\n".join(texts), *self.notes])
 
 
-def compared(before: CostTotals, after: CostTotals) -> Comparison:
+def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | None = None) -> CostComparison:
     """Return the changes between two costs.
+
+    Args:
+        before: One cost.
+        after: The other.
+        paths: Path after for each path before, for blocks that were renamed or moved; by default all keep their paths.
+            The comparison lists them by their path after. A path without a partner is only before or only after.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -201,15 +207,14 @@ def compared(before: CostTotals, after: CostTotals) -> Comparison:
         >>> found.total.delta.flops, found.total.delta.bytes_accessed < 0
         (0, True)
     """
-    paths = [path for path in dict.fromkeys((*before.by_block, *after.by_block)) if path != UNATTRIBUTED]
-    return Comparison(
+    return CostComparison(
         f"{before.program}: {before.source}",
         f"{after.program}: {after.source}",
         Change(before.total, after.total),
         ByBlock(
             {
-                path: Change(before.by_block.get(path, before.nothing), after.by_block.get(path, after.nothing))
-                for path in paths
+                name: Change(before.by_block.get(path, before.nothing), after.by_block.get(other, after.nothing))
+                for name, path, other in _named(before.by_block, after.by_block, paths)
             },
             f"costs of {before.program!r} and {after.program!r}",
             "comparison.by_block",
@@ -218,6 +223,21 @@ def compared(before: CostTotals, after: CostTotals) -> Comparison:
         tuple(sorted(after.fusions, key=lambda one: -(one.saved or 0))),
         one_sided(("before", before), ("after", after)),
     )
+
+
+def _named(
+    before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str] | None
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the name of each row with its path before and after; `""` for a side without the block."""
+    partners = {path: path for path in before} if paths is None else paths
+    sources = {to: path for path, to in partners.items()}
+    for path in before:
+        to = partners.get(path, "")
+        # Another block may have the path of a removed one. No path contains a parenthesis after a space.
+        yield to or (f"{path} (removed)" if path in after else path), path, to
+    for path in after:
+        if sources.get(path) not in before:
+            yield path, sources.get(path, ""), path
 
 
 def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
@@ -230,7 +250,8 @@ def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
     )
 
 
-def _cells(change: Change) -> tuple[str, ...]:
+def change_cells(change: Change) -> tuple[str, ...]:
+    """Return FLOPs before, after and their change, then bytes, as text; an unknown change reads "unknown"."""
     before, after, delta = change.before, change.after, change.delta
     return (
         format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), format_change(delta.flops),

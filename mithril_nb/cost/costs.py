@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.comparison import Comparison, compared
+from mithril_nb.cost.comparison import CostComparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.lines import ByLine, figures_by_line
 from mithril_nb.cost.notes import notes_of_equations
@@ -167,7 +167,7 @@ class Cost(CostTotals, Shown):
             )
         return against_xla(self, of)
 
-    def compare(self, other: Cost) -> Comparison:
+    def compare(self, other: Cost) -> CostComparison:
         """Return the changes from these costs to `other`: by block, in total, and the savings of each of its fusions.
 
         Args:

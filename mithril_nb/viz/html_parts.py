@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from mithril_nb.errors import Diagnostic, StageUnavailableError
+from mithril_nb.atomic_write import write_text
+from mithril_nb.errors import Diagnostic, ModelFileError, StageUnavailableError
 from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mix_colours, themed_rules
 from mithril_nb.viz.text import block_key, escaped, one_line
 
@@ -182,6 +183,22 @@ def image_html(svg: str, alt: str) -> str:
     label = escaped(one_line(alt))
     style = f"<style>{_sections()['picture']}</style>"
     return f'{style}<img class="mnb-picture" alt="{label}" src="data:image/svg+xml;base64,{data}">'
+
+
+def write_page(page: str, path: str | Path | None, advice: str) -> str:
+    """Write a page to `path` if given, and return it.
+
+    Raises:
+        ModelFileError: The file cannot be written.
+    """
+    if path is not None:
+        try:
+            write_text(path, page)
+        except OSError as error:
+            raise ModelFileError(
+                f"cannot write {str(path)!r}.", (("because", error.strerror or str(error)),), advice
+            ) from error
+    return page
 
 
 STATIC = Path(__file__).parent / "static"

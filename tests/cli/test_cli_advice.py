@@ -8,9 +8,17 @@ from advice import check, chosen
 MODEL = """
         ml.save(Model() | Linear(3), "model.json")"""
 CASES = {
-    "cli/show.py:_cannot_write": f"""{MODEL}
+    "cli/show.py:cannot_write": f"""{MODEL}
         cli("report model.json --shape input=2,4 -o a/b/c.html")
         # Try: cli("report model.json --shape input=2,4 {{}}")
+        """,
+    "cli/compare.py:_check_stage": f"""{MODEL}
+        cli("compare model.json model.json --stage jaxpr")
+        # Try: cli("compare model.json model.json --stage jaxpr {{}}".replace("32,784", "2,4"))
+        """,
+    "cli/compare.py:_check_stage#2": f"""{MODEL}
+        cli("compare model.json model.json --shape input=2,4 --stage jaxp")
+        # Try: cli("compare model.json model.json --shape input=2,4 {{}}")
         """,
     "cli/show.py:_check_options": f"""{MODEL}
         cli("show model.json --shape input=2,4 --stage hl0")

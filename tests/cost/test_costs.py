@@ -418,7 +418,7 @@ def test_the_repr_of_costs_is_one_line():
     analytic, lowered = program.cost(), program.cost("lowered")
     assert repr(analytic) == "Cost('matmul', analytic: flops=1024, bytes_accessed=768)"
     assert repr(program.costs("analytic", "lowered")) == "Costs('matmul': analytic, lowered)"
-    assert repr(analytic.compare(lowered)) == "Comparison('matmul: analytic' -> 'matmul: lowered')"
+    assert repr(analytic.compare(lowered)) == "CostComparison('matmul: analytic' -> 'matmul: lowered')"
 
 
 def test_blocks_are_in_program_order_by_each_source():

@@ -33,6 +33,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "cli/app.py:open_app#2",
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
+        "inspection/saved.py:saved_inspection",
         "models/saving/serialization.py:graph_from_dict#2",
         "analysis/whatif/sweeps.py:Sweep.to_pandas",
         "viz/html_parts.py:built",

@@ -18,6 +18,18 @@ CASES = {
     "inspection/exports.py:save#2": f"""{PROGRAM}
         inspection.save("no-such-folder/sin.json")
         """,
+    "inspection/saved.py:saved_inspection#2": f"""{PROGRAM}
+        with open("inspection.json", "w") as file: file.write('{{"format": "mithril_nb.inspection", "version": 1}}')
+        ml.compare("inspection.json", "inspection.json")
+        """,
+    "inspection/saved.py:read_json": f"""{PROGRAM}
+        inspection.save("before.json"); inspection.save("after.json")
+        ml.compare("before.json", "afther.json")
+        """,
+    "inspection/saved.py:read_json#2": f"""{PROGRAM}
+        with open("inspection.json", "w") as file: file.write("no JSON")
+        ml.compare("inspection.json", "inspection.json")
+        """,
 }
 
 

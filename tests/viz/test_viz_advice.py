@@ -27,7 +27,7 @@ CASES = {
     "viz/costs/overlay.py:validate_opened": f"""{COST}
         cost.overlay(inspection, expanded=["haed"])
         """,
-    "viz/pages/inspection.py:inspection_page": f"""{COST}
+    "viz/html_parts.py:write_page": f"""{COST}
         inspection.to_html("a/b/c.html")
         """,
 }

@@ -13,7 +13,7 @@ from mithril_nb.analysis.whatif.settings import format_value, plain
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.by_name import ByRole
 from mithril_nb.cost.comparison import Change as Pair
-from mithril_nb.cost.comparison import Comparison
+from mithril_nb.cost.comparison import CostComparison
 from mithril_nb.display import Shown
 from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import Once
@@ -134,7 +134,7 @@ class Change(Shown):
     _exact: Callable[[], Future[Change]] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
-    def comparison(self) -> Comparison:
+    def comparison(self) -> CostComparison:
         """Both costs side by side, block by block."""
         return self.before.compare(self.after)
 

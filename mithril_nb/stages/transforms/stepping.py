@@ -23,10 +23,10 @@ from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transfo
 from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
 from mithril_nb.stages.transforms.transform import (
     Compared,
-    Comparison,
     Counts,
     Examples,
     Shapes,
+    StepCheck,
     Transform,
     comparison,
 )
@@ -117,7 +117,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         """Return the same as JSON-able data."""
         return {"name": self.name, "through": list(self.through), "steps": [step.to_dict() for step in self._steps]}
 
-    def check(self) -> tuple[Comparison, ...]:
+    def check(self) -> tuple[StepCheck, ...]:
         """Run both sides of each step on the same numbers, and compare.
 
         It uses the given arrays. For shapes, it creates small arrays, the same ones each time.

@@ -259,7 +259,7 @@ _FEW_DIGITS = 1e-1
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StepCheck:
     """Two sides of a step, as numbers.
 
     Attributes:
@@ -293,17 +293,17 @@ class Comparison:
         return f"{self.step}: {verdict} {self.how}: off by {self.largest:.2g}, tolerance {self.tolerance:.2g}{nans}"
 
 
-def comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
+def comparison(step: str, compare: Callable[[], Compared | None]) -> StepCheck:
     """Run a comparison of a step; its error becomes part of the result."""
     try:
         compared = compare()
     except Exception as error:  # a function with side effects may trace and still fail when it runs
-        return Comparison(step, f"{type(error).__name__}: {first_lines(error, 1)}", math.inf, is_failed=True)
+        return StepCheck(step, f"{type(error).__name__}: {first_lines(error, 1)}", math.inf, is_failed=True)
     if compared is None:
-        return Comparison(step, "its expected result is unknown")
+        return StepCheck(step, "its expected result is unknown")
     got, expected = jax.tree.leaves(compared.got), jax.tree.leaves(compared.expected)
     if [np.shape(one) for one in got] != [np.shape(one) for one in expected]:
-        return Comparison(step, f"{compared.how}, which returns different shapes", math.inf)
+        return StepCheck(step, f"{compared.how}, which returns different shapes", math.inf)
     largest, scale, rate, nans = 0.0, max(1.0, float(compared.scale)), 0.0, 0
     for one, other in zip(got, expected, strict=True):
         dtype = jax.dtypes.result_type(one)
@@ -319,4 +319,4 @@ def comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
         scale = max(scale, float(np.max(np.abs(right), where=np.isfinite(right), initial=0.0)))
         if jnp.issubdtype(dtype, np.inexact):
             rate = max(rate, _DIGITS.get(np.dtype(dtype).name, _FEW_DIGITS))
-    return Comparison(step, compared.how, largest, scale * (max(rate, _ROUGH) if compared.is_rough else rate), nans)
+    return StepCheck(step, compared.how, largest, scale * (max(rate, _ROUGH) if compared.is_rough else rate), nans)

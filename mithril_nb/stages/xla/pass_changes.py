@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from mithril_nb.stages.alignment import align
 from mithril_nb.stages.hlo.syntax import instruction_names, opened_by
 from mithril_nb.stages.hlo.text import tidy_module
 
@@ -79,7 +79,7 @@ def changes_between(before: str, after: str) -> Changes:
     rights: list[str] = []
     moved: list[str] = []
     for name, left, right in differences(computations(before), computations(after)):
-        kept = {at for _, at in _common(left, right)}
+        kept = {at for _, at in align(left, right)}
         same = set(left)
         moved += [line for at, line in enumerate(right) if at not in kept and line in same and name != _HEADS]
         lefts += left
@@ -145,7 +145,7 @@ def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
         return [head, *(f"-{line}" for line in left), *(f"+{line}" for line in right)]
     script: list[tuple[str, str]] = []
     at_left = at_right = 0
-    for place_left, place_right in (*_common(left, right), (len(left), len(right))):
+    for place_left, place_right in (*align(left, right), (len(left), len(right))):
         script += [("-", line) for line in left[at_left:place_left]]
         script += [("+", line) for line in right[at_right:place_right]]
         script += [(" ", line) for line in left[place_left : place_left + 1]]
@@ -169,29 +169,3 @@ def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
 def _range(counts: list[int], start: int, end: int) -> str:
     length = counts[end] - counts[start]
     return f"{counts[start] + (1 if length else 0)},{length}"
-
-
-def _common(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
-    """Return the positions, on both sides, of the longest common subsequence of lines.
-
-    Instructions have unique names, so each line occurs once. The result is the longest increasing subsequence of
-    positions (patience sorting), which avoids the quadratic time of comparing all lines.
-    """
-    places: dict[str, list[int]] = {}
-    for at in range(len(left) - 1, -1, -1):
-        places.setdefault(left[at], []).append(at)
-    pairs = [(places[line].pop(), at) for at, line in enumerate(right) if places.get(line)]
-    ends: list[int] = []  # per length: the lowest left position that ends a run of this length, and its pair in `last`
-    last: list[int] = []
-    before: list[int] = []
-    for number, (place, _) in enumerate(pairs):
-        length = bisect_left(ends, place)
-        ends[length : length + 1] = [place]
-        last[length : length + 1] = [number]
-        before.append(last[length - 1] if length else -1)
-    found: list[tuple[int, int]] = []
-    number = last[-1] if last else -1
-    while number >= 0:
-        found.append(pairs[number])
-        number = before[number]
-    return found[::-1]

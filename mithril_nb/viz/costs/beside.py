@@ -88,7 +88,7 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
 
 
 def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
-    """Return one field of a comparison of costs (`Comparison.to_dict()`) as data for `beside`.
+    """Return one field of a comparison of costs (`CostComparison.to_dict()`) as data for `beside`.
 
     Raises:
         UnknownOptionError: The field does not exist.
@@ -280,7 +280,7 @@ def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
 
 
 Changed = Mapping[str, Any]
-"""A change as data: `Comparison.to_dict()` with `settings`, `way`, `peak_bytes` and `notes`."""
+"""A change as data: `CostComparison.to_dict()` with `settings`, `way`, `peak_bytes` and `notes`."""
 _COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
 _TABLE = (*_COUNTED, "peak_bytes", "time_s")
 

@@ -55,6 +55,7 @@ class SceneNode:
         equations: Ids of its equations, for links; empty if its blocks identify them all.
         inputs: Its input ports.
         outputs: Its output ports.
+        mark: `"added"`, `"removed"` or `"changed"` if it differs from another graph, else `""`.
     """
 
     key: str
@@ -79,6 +80,7 @@ class SceneNode:
     equations: tuple[str, ...] = field(default=(), repr=False)
     inputs: tuple[ScenePort, ...] = ()
     outputs: tuple[ScenePort, ...] = ()
+    mark: str = ""
 
     @property
     def is_pill(self) -> bool:
@@ -182,6 +184,10 @@ class Scene(Shown):
         return replace(
             self, nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in self.nodes)
         )
+
+    def with_marks(self, marks: Mapping[str, str]) -> Scene:
+        """Return the scene with the marks of a comparison, by key of the node."""
+        return replace(self, nodes=tuple(replace(node, mark=marks.get(node.key, "")) for node in self.nodes))
 
     def within(self, path: str, x: float, y: float) -> Point:
         """Convert the point `(x, y)` of this picture into the form of `layout(moved=...)` for the block at `path`.

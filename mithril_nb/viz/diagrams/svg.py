@@ -13,11 +13,13 @@ from mithril_nb.viz.diagrams.labels import GAP, NAME_SIZE, PAD, SMALL_SIZE, titl
 from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
 from mithril_nb.viz.diagrams.svg_nodes import (
     draw_box,
+    draw_mark,
     draw_ports,
     draw_rect,
     draw_role,
     draw_sign,
     draw_text,
+    mark_rules,
 )
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
 from mithril_nb.viz.svg import (
@@ -64,18 +66,23 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
     if not scene.is_model:
         tops = ", ".join(times(one_line(node.name), node.repeat) for node in scene.nodes if not node.parent)
         parts.append(element("desc", f"In the order of the program: {tops}."))
-    parts.append(f"<style>{_rules(embedded=embedded)}</style>")
+    parts.append(f"<style>{_rules(embedded=embedded, has_marks=any(node.mark for node in scene.nodes))}</style>")
     parts.append(element("rect", class_="ground", width=width, height=height, rx=4, fill=LIGHT.ground))
     frames = [node for node in scene.nodes if node.expanded]
     boxes = [node for node in scene.nodes if not node.expanded]
     for node in frames:
-        parts += (_opening(node, scene, problems, embedded), *_frame(node, scene), "</g>")
+        parts += (_opening(node, scene, problems, embedded), *_frame(node, scene), *draw_mark(node), "</g>")
     for edge in scene.edges:
         parts += _edge(edge, problems)
     if scene.is_model:
         parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
-        parts += (_opening(node, scene, problems, embedded), *draw_box(node, scene, len(roles) > 1), "</g>")
+        parts += (
+            _opening(node, scene, problems, embedded),
+            *draw_box(node, scene, len(roles) > 1),
+            *draw_mark(node),
+            "</g>",
+        )
     if legend_h:
         parts += _legend(scene, roles, height - legend_h)
     parts.append("</svg>")
@@ -86,11 +93,11 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
 _PAGE = Theme(
     *(f"var(--{name})" for name in "ground surface line wire ink muted accent bad cost track".split()),
     hues=tuple(f"var(--h{at})" for at in range(HUES)),
-    code=LIGHT.code,
+    code=("var(--ck)", "var(--cf)", "var(--ct)", "var(--cm)", "var(--cs)", "var(--cc)"),
 )
 
 
-def _rules(*, embedded: bool) -> str:
+def _rules(*, embedded: bool, has_marks: bool) -> str:
     """Return the CSS rules of the colours. Without a page, only dark ones: light ones are attributes."""
     theme = _PAGE if embedded else DARK
     fills = {
@@ -105,7 +112,7 @@ def _rules(*, embedded: bool) -> str:
     rules += [f".mnb-diagram .{name}{{stroke:{colour}}}" for name, colour in strokes.items()]
     for at, colour in enumerate(theme.hues):
         rules.append(f".mnb-diagram .hue{at}{{fill:{colour}}}.mnb-diagram .rim{at}{{stroke:{colour}}}")
-    written = "".join(rules)
+    written = "".join([*rules, *(mark_rules(theme) if has_marks else ())])
     return written if embedded else f"@media (prefers-color-scheme:dark){{{written}}}"
 
 
@@ -135,6 +142,7 @@ def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> s
         f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
         count_text(node.kind, node.counts, scene.roles),
         "" if node.share is None else f"{percent(node.share)} of the cost",
+        node.mark,
     ]
     return ", ".join(part for part in parts if part) + _problem(node.problem, problems)
 

@@ -15,12 +15,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.atomic_write import write_text
 from mithril_nb.display import columns
-from mithril_nb.errors import ModelFileError, StageUnavailableError
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
 from mithril_nb.viz.costs.tables.table import cost_tables
-from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html
+from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
 from mithril_nb.viz.pages.listing import equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
 from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 
@@ -150,16 +149,7 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
         ModelFileError: The file cannot be written.
     """
     page = _page(inspection, tuple(inspection.stages if stages is None else stages))
-    if path is not None:
-        try:
-            write_text(path, page)
-        except OSError as error:
-            raise ModelFileError(
-                f"cannot write {str(path)!r}.",
-                (("because", error.strerror or str(error)),),
-                'inspection.to_html("inspection.html")',
-            ) from error
-    return page
+    return write_page(page, path, 'inspection.to_html("inspection.html")')
 
 
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:

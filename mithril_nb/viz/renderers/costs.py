@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from mithril_nb.analysis.compare import Comparison, StageComparison
 from mithril_nb.analysis.measure import machines
 from mithril_nb.analysis.measure.profiles import Profile
 from mithril_nb.analysis.retraces.recorder import FunctionReport, WatchReport
 from mithril_nb.analysis.retraces.watching import Watch, Watched
 from mithril_nb.analysis.whatif.change import Change
 from mithril_nb.analysis.whatif.sweeps import Sweep
-from mithril_nb.cost.comparison import Comparison
+from mithril_nb.cost.comparison import CostComparison
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import Costs
 from mithril_nb.cost.difference import Difference
@@ -29,6 +30,7 @@ from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.tables.lines import lines_html, lines_text
 from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
+from mithril_nb.viz.pages.comparison import comparison_html, comparison_page, comparison_text
 from mithril_nb.viz.pages.retraces import retraces_html, retraces_text
 from mithril_nb.viz.renderers.graphs import drawing_bundle
 
@@ -68,14 +70,14 @@ def _by_line(found: ByLine) -> Bundle:
     return {"text/plain": lines_text(data), "text/html": lines_html(data)}
 
 
-@renderer(Comparison)
-def _comparison(found: Comparison) -> Bundle:
+@renderer(CostComparison)
+def _comparison(found: CostComparison) -> Bundle:
     tables = tuple(Numbers(title, rows) for title, rows in found.tables.items())
     return drawing_bundle(Drawing(found.beside().svg, str(found), tables, found.notes))
 
 
-@renderer(Comparison, kind="beside")
-def _beside(found: Comparison, field: str, width: int) -> Drawing:
+@renderer(CostComparison, kind="beside")
+def _beside(found: CostComparison, field: str, width: int) -> Drawing:
     return beside(pair_of(found.to_dict(), field), width)
 
 
@@ -97,6 +99,19 @@ def _change(found: Change) -> Bundle:
 @renderer(Sweep)
 def _sweep(found: Sweep) -> Bundle:
     return drawing_bundle(sweep(found.to_dict()))
+
+
+@renderer(Comparison)
+def _compared(found: Comparison) -> Bundle:
+    return {"text/plain": comparison_text(found), "text/html": comparison_html(found)}
+
+
+@renderer(StageComparison)
+def _stage_compared(found: StageComparison) -> Bundle:
+    return {"text/plain": "\n".join(found.diff_lines()) or found.summary}
+
+
+renderer(Comparison, kind="page")(comparison_page)
 
 
 @renderer(Profile)

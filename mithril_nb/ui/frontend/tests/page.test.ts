@@ -68,6 +68,23 @@ describe("an output", () => {
     expect(classed("pin")).toEqual(["node", "j2"]);
     press(code, "Escape");
     expect(classed("pin")).toEqual([]);
+    press(find('[data-block="a"]'), "Enter");
+    press(find('[data-block="a"]'), "Escape"); // from anywhere
+    expect(classed("pin")).toEqual([]);
+  });
+
+  test("keys skip the lines of a closed fold", () => {
+    document.body.innerHTML = `<div class="mnb-linked"><div class="code" tabindex="0">${row("a", "0", "x")}<details><summary>2 unchanged lines</summary>${row("b", "1", "x")}${row("c", "2", "x")}</details>${row("d", "3", "x")}</div></div>`;
+    new Output(find(".mnb-linked"));
+    const walk = (key: string): string[] => {
+      press(find(".code"), key);
+      return classed("here");
+    };
+    expect([walk("ArrowDown"), walk("ArrowDown"), walk("ArrowUp")]).toEqual([["a"], ["d"], ["a"]]);
+    find<HTMLDetailsElement>("details").open = true;
+    expect(walk("ArrowDown")).toEqual(["b"]);
+    press(find("summary"), "Enter"); // opens or closes the fold, and pins nothing
+    expect(classed("pin")).toEqual([]);
   });
 });
 

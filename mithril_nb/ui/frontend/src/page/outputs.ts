@@ -57,10 +57,14 @@ class OutputPane {
     return this.rows[line - 1]!.classList.contains("pin");
   }
 
+  isFolded(line: number): boolean {
+    return isFolded(this.rows[line - 1]!);
+  }
+
   /** Highlight the linked lines and `selected`, and return the first highlighted line. */
   paint(look: Look, linked: ReadonlySet<number> | undefined, selected: Element | null): Element | undefined {
     this.rows.forEach((row, at) => row.classList.toggle(look, row === selected || linked?.has(at) === true));
-    return this.rows.find((row) => row.classList.contains(look));
+    return this.rows.find((row) => row.classList.contains(look) && !isFolded(row));
   }
 }
 
@@ -84,6 +88,9 @@ export class Output {
       if (!element || hasSelectedText()) return;
       event.preventDefault();
       this.pin(element);
+    });
+    root.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.pin(null);
     });
     for (const anchor of root.querySelectorAll("a.n")) anchor.setAttribute("tabindex", "-1");
     for (const part of root.querySelectorAll<HTMLElement | SVGElement>("[data-block][tabindex]")) part.addEventListener("keydown", (event) => pressByKeys(event as KeyboardEvent, () => this.pin(part)));
@@ -120,6 +127,11 @@ export class Output {
       if (look === "pin" && first && !(selected && pane.code.contains(selected))) scrollTo(pane.code, first);
     }
   }
+}
+
+/** Return whether a line is in a closed fold. */
+function isFolded(row: Element): boolean {
+  return row.closest("details:not([open])") !== null;
 }
 
 /** Scroll a pane to a line that is not visible. */

@@ -51,23 +51,27 @@ export interface Walked {
   pinHere: () => void;
   release: () => void;
   isPinned: (line: number) => boolean;
+  /** Whether a line is in a closed fold, so that keys skip it. */
+  isFolded?: (line: number) => boolean;
 }
 
 /** Move by ↑ and ↓, pin by Enter, release by Escape, and move to the next or previous pinned line by ] and [. */
 export function walkByKeys(element: HTMLElement, pane: Walked): void {
-  const next = (step: 1 | -1): void => {
+  const next = (step: 1 | -1, isWanted: (line: number) => boolean = () => true): void => {
     let line = pane.here + step;
-    while (line >= 1 && line <= pane.lineCount && !pane.isPinned(line)) line += step;
+    while (line >= 1 && line <= pane.lineCount && (pane.isFolded?.(line) || !isWanted(line))) line += step;
     if (line >= 1 && line <= pane.lineCount) pane.go(line);
   };
+  const pinned = (line: number): boolean => pane.isPinned(line);
   element.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "ArrowDown") pane.go(Math.min(pane.here + 1, pane.lineCount));
-    else if (event.key === "ArrowUp") pane.go(Math.max(pane.here - 1, 1));
+    if (event.target !== element && event.key === "Enter") return; // a fold opens
+    if (event.key === "ArrowDown") next(1);
+    else if (event.key === "ArrowUp") next(-1);
     else if (event.key === "Enter" && pane.here > 0) pane.pinHere();
     else if (event.key === "Escape") pane.release();
-    else if (event.key === "]") next(1);
-    else if (event.key === "[") next(-1);
+    else if (event.key === "]") next(1, pinned);
+    else if (event.key === "[") next(-1, pinned);
     else return;
     event.preventDefault();
   });

@@ -1,0 +1,335 @@
+"""The blocks of two models or programs: which blocks correspond, and which are added, removed, changed or moved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from mithril_nb.graph.paths import default_name, is_within, join_path
+from mithril_nb.graph.records import Endpoint, LogicalGraph
+from mithril_nb.graph.spec import exactly
+from mithril_nb.stages.alignment import align
+from mithril_nb.stages.records import Stage
+
+Mark = Literal["added", "removed", "changed", "renamed", "moved"]
+_NUMBERED = re.compile(r"(.*?)_?[0-9]+$")
+
+
+@dataclass(frozen=True)
+class BlockInfo:
+    """A block of one side.
+
+    Attributes:
+        path: Its path.
+        kind: Its kind: `"Linear"`; `""` if unknown, as for a scope of a function.
+        options: Its options, and the user's notes on its ports.
+        structure: Equal for blocks with the same content, whatever their names.
+        is_named: True if the user named it; false for a default name such as `linear_0`.
+    """
+
+    path: str
+    kind: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    structure: Hashable = None
+    is_named: bool = True
+
+
+Blocks = Mapping[str, BlockInfo]
+"""The blocks of one side by path, parents before their children."""
+
+
+@dataclass(frozen=True)
+class BlockChange:
+    """A block that differs between two sides.
+
+    Attributes:
+        mark: `"added"`, `"removed"`, `"changed"`, `"renamed"`, or `"moved"` into another block.
+        before: Its path on the left; `None` if it is added.
+        after: Its path on the right; `None` if it is removed.
+        kind: Its kind, on the right if it is there; `""` if unknown.
+        details: Triples of name, text before and text after for each option that differs, and for its instructions.
+        inside: Number of blocks inside an added or removed block, which are not listed separately.
+    """
+
+    mark: Mark
+    before: str | None
+    after: str | None
+    kind: str = ""
+    details: tuple[tuple[str, str, str], ...] = ()
+    inside: int = 0
+
+    @property
+    def path(self) -> str:
+        """Its path, on the right if it is there."""
+        return (self.before if self.after is None else self.after) or ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change as plain data."""
+        return {**vars(self), "details": [list(one) for one in self.details]}
+
+
+def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
+    """Return the blocks of a model by path; `""` is the model itself.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model
+        >>> list(blocks_of_graph((Model() + Linear(3)).graph))
+        ['', 'linear_0']
+    """
+    found: dict[str, BlockInfo] = {"": BlockInfo("", options=_notes(graph, ""), structure=())}
+
+    def walk(level: LogicalGraph, prefix: str) -> None:
+        for node in level.nodes:
+            path = join_path(prefix, node.name)
+            options = dict(node.block.attributes) | _notes(level, node.name)
+            stem = default_name(node.block.kind, 0)[:-2]
+            named = _NUMBERED.match(node.name)
+            is_named = named is None or named[1] != stem
+            structure = (node.block, exactly(tuple(sorted(_notes(level, node.name).items()))))
+            found[path] = BlockInfo(path, node.block.kind, options, structure, is_named)
+            if node.block.graph is not None:
+                walk(node.block.graph, path)
+
+    walk(graph, "")
+    return found
+
+
+def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
+    """Return the user's notes and labels on the ports of a block, or of the graph itself, as options."""
+    found = {f"name of {end.port}": label for label, end in graph.labels if end.node == name != ""}
+    for end, note in graph.notes:
+        if end.node == name:
+            found |= {
+                f"{end.port} {part}": str(value) for part, value in vars(note).items() if value not in (None, False)
+            }
+    return found
+
+
+def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], known: Blocks) -> dict[str, BlockInfo]:
+    """Return the blocks of a program by path, from the instructions of a stage.
+
+    Args:
+        stage: The stage.
+        kinds: Kind of each block, where known.
+        known: The blocks of its model, if it has one. Other blocks, such as the loss, are added.
+    """
+    own: dict[str, list[Hashable]] = {}
+    for one in stage.instructions:
+        for path, _ in one.shares[:1]:
+            own.setdefault(path, []).append((one.opcode, one.role, one.shapes))
+    children: dict[str, list[str]] = {"": []}
+    for path in own:
+        parent, outer = "", path.rpartition("/")[0]
+        for around in (*_around(outer), path):
+            if around not in children:
+                children[around] = []
+                children[parent].append(around)
+            parent = around
+    structures: dict[str, Hashable] = {}
+    for path in reversed(children):
+        structures[path] = (tuple(own.get(path, ())), tuple(structures[child] for child in children[path]))
+    found = dict(known) or {"": BlockInfo("", structure=())}
+    for path, structure in structures.items():
+        if path and path not in found:
+            name = path.rpartition("/")[2]
+            found[path] = BlockInfo(path, kinds.get(path, ""), {}, structure, _NUMBERED.match(name) is None)
+    return found
+
+
+def _around(path: str) -> list[str]:
+    parts = path.split("/") if path else []
+    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
+    """Return the path after for each path before that has a counterpart.
+
+    Blocks match by path first, then by structure, so that renamed and moved blocks are found.
+    """
+    # Ties are broken in the same way in both directions.
+    if _order(after) < _order(before):
+        return {at: to for to, at in match_blocks(after, before).items()}
+    found = {"": ""}
+    levels, others = _levels(before), _levels(after)
+    waiting = [("", "")]
+    while waiting:
+        left, right = waiting.pop()
+        pairs = _match_level(
+            [before[path] for path in levels.get(left, ())], [after[path] for path in others.get(right, ())]
+        )
+        found.update(pairs)
+        waiting += pairs
+    _match_moved(before, after, levels, others, found)
+    return found
+
+
+def _order(blocks: Blocks) -> list[tuple[str, str, str, int]]:
+    return [(path, one.kind, repr(one.options), hash(one.structure)) for path, one in blocks.items()]
+
+
+def _levels(blocks: Blocks) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in blocks:
+        if path:
+            found.setdefault(path.rpartition("/")[0], []).append(path)
+    return found
+
+
+def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> list[tuple[str, str]]:
+    """Match the blocks directly inside two matched blocks."""
+    found: list[tuple[str, str]] = []
+    left, right = {_name(one): one for one in before}, {_name(one): one for one in after}
+
+    def take(name: str, other: str) -> None:
+        found.append((left.pop(name).path, right.pop(other).path))
+
+    for name in [name for name, one in left.items() if name in right and one.structure == right[name].structure]:
+        take(name, name)
+    # A default name is weaker evidence than structure: inserting a block renumbers those after it.
+    ours, theirs = ({one.structure for one in side.values()} for side in (left, right))
+    for name in [name for name in left if name in right and left[name].kind == right[name].kind]:
+        is_elsewhere = left[name].structure in theirs or right[name].structure in ours
+        if right[name].is_named or not is_elsewhere:
+            take(name, name)
+    names, others = list(left), list(right)
+    for at, to in align([left[name].structure for name in names], [right[name].structure for name in others]):
+        take(names[at], others[to])
+    for same_kind in (True, False):
+        for name in [name for name in left if name in right]:
+            if not same_kind or left[name].kind == right[name].kind:
+                take(name, name)
+    if len(before) == len(after) == len(left) == 1 and not before[0].kind and not after[0].kind:
+        take(*left, *right)  # the scope around everything, such as the function itself
+    return found
+
+
+def _name(one: BlockInfo) -> str:
+    return one.path.rpartition("/")[2]
+
+
+def _match_moved(
+    before: Blocks,
+    after: Blocks,
+    levels: Mapping[str, Sequence[str]],
+    others: Mapping[str, Sequence[str]],
+    found: dict[str, str],
+) -> None:
+    """Match blocks without a counterpart that have the same structure anywhere, outer blocks first."""
+    taken = set(found.values())
+    free: dict[Hashable, list[str]] = {}
+    for path in reversed([*after]):
+        if path not in taken:
+            free.setdefault(after[path].structure, []).append(path)
+    for path in before:
+        places = free.get(before[path].structure, []) if path not in found else []
+        while places and places[-1] in taken:
+            places.pop()
+        if not places:
+            continue
+        waiting = [(path, places.pop())]
+        while waiting:  # the blocks inside move along
+            left, right = waiting.pop()
+            if left in found or right in taken:
+                continue
+            found[left] = right
+            taken.add(right)
+            waiting += _match_level(
+                [before[one] for one in levels.get(left, ())], [after[one] for one in others.get(right, ())]
+            )
+
+
+def changes_of_blocks(
+    before: Blocks, after: Blocks, matches: Mapping[str, str], details: Mapping[str, tuple[str, str, str]]
+) -> tuple[BlockChange, ...]:
+    """Return the blocks that differ, in the order of the right side; removed ones follow the block before them.
+
+    Args:
+        before: The blocks on the left.
+        after: The blocks on the right.
+        matches: The path after for each matched path before.
+        details: A further detail by path after: the differences of its instructions.
+    """
+    found: dict[str, BlockChange] = {}
+    sources = {to: at for at, to in matches.items()}
+    for path in after:
+        if path not in sources:
+            outer = path.rpartition("/")[0]
+            if outer in sources:  # an outer added block implies those inside
+                found[path] = BlockChange("added", None, path, after[path].kind, inside=_inside(after, path, sources))
+            continue
+        left, right = before[sources[path]], after[path]
+        options = _differences(left, right) + ((details[path],) if path in details else ())
+        outer, other = left.path.rpartition("/")[0], path.rpartition("/")[0]
+        mark: Mark | None = "changed" if options else None
+        if matches.get(outer) != other:
+            mark = "moved"
+        elif _name(left) != _name(right):
+            mark = "renamed"
+        if mark is not None:
+            found[path] = BlockChange(mark, left.path, path, right.kind, options)
+    ordered = [found[path] for path in after if path in found]
+    for path in before:
+        if path not in matches and path.rpartition("/")[0] in matches:
+            gone = BlockChange("removed", path, None, before[path].kind, inside=_inside(before, path, matches))
+            ordered.insert(_place(path, before, matches, after, ordered), gone)
+    return tuple(ordered)
+
+
+def _place(path: str, before: Blocks, matches: Mapping[str, str], after: Blocks, ordered: Sequence[BlockChange]) -> int:
+    """Return where a removed block belongs among the changes: after those of the blocks before it."""
+    earlier = [one for one in before if one in matches or one == path]
+    at = earlier.index(path)
+    numbers = {one: number for number, one in enumerate(after)}
+    last = max((numbers[matches[one]] for one in earlier[:at]), default=-1)
+    places = [place + 1 for place, one in enumerate(ordered) if one.after is None or numbers[one.after] <= last]
+    return max(places, default=0)
+
+
+def _inside(blocks: Blocks, path: str, matched: Iterable[str] | Mapping[str, Any]) -> int:
+    return sum(one != path and is_within(one, path) and one not in matched for one in blocks)
+
+
+def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:
+    """Return the options that differ."""
+    found = [("kind", left.kind, right.kind)] if left.kind != right.kind else []
+    for name in dict.fromkeys((*left.options, *right.options)):
+        one, other = left.options.get(name), right.options.get(name)
+        if exactly(one) != exactly(other) or (name in left.options) != (name in right.options):
+            found.append((name, _text(left, name), _text(right, name)))
+    return tuple(found)
+
+
+def _text(block: BlockInfo, name: str) -> str:
+    if name not in block.options:
+        return ""
+    value = block.options[name]
+    return value if isinstance(value, str) else repr(value)
+
+
+def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, None]:
+    """Return the connections of a model as text, `"linear_0.output -> relu_0.input"`.
+
+    Args:
+        graph: The model.
+        paths: Path to write for each block that both sides have, so that renamed blocks do not count. Connections
+            inside other blocks are left out.
+    """
+    found: dict[str, None] = {}
+
+    def text(end: Endpoint, prefix: str) -> str:
+        path = join_path(prefix, end.node) if end.node else prefix
+        shown = paths.get(path, path)
+        return f"{shown}.{end.port}" if shown else end.port
+
+    def walk(level: LogicalGraph, prefix: str) -> None:
+        for edge in level.edges:
+            found[f"{text(edge.source, prefix)} -> {text(edge.target, prefix)}"] = None
+        for node in level.nodes:
+            path = join_path(prefix, node.name)
+            if node.block.graph is not None and path in paths:
+                walk(node.block.graph, path)
+
+    walk(graph, "")
+    return found

@@ -1,0 +1,328 @@
+"""The differences between two models or programs: blocks, connections, stages line by line, and costs by block."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.analysis.compare.blocks import (
+    BlockChange,
+    BlockInfo,
+    blocks_of_graph,
+    blocks_of_stage,
+    changes_of_blocks,
+    connections_of,
+    match_blocks,
+)
+from mithril_nb.analysis.compare.sides import Side, side_of
+from mithril_nb.analysis.compare.stages import StageComparison, compare_stages
+from mithril_nb.cost.comparison import CostComparison, compared
+from mithril_nb.display import Shown, draw, finite
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
+from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.stage_kinds import has_machine_code
+
+_FIRST = ("jaxpr", "stablehlo", "hlo_before", "hlo")
+"""Stages whose instructions identify the blocks, the best first."""
+_KINDS = "graph"
+"""The stage that lists the kind of each block."""
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Connections of a model that differ, as `"linear_0.output -> relu_0.input"` with paths on the right.
+
+    Attributes:
+        added: Connections only on the right.
+        removed: Connections only on the left.
+    """
+
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison(Shown):
+    """The differences between two models or programs; `ml.compare` returns it.
+
+    Stages and costs are compared on first use and cached.
+
+    Attributes:
+        before: The left side: its name, version of JAX and stages.
+        after: The right side.
+    """
+
+    before: Side
+    after: Side
+    _stages: dict[str, StageComparison] = field(default_factory=dict[str, StageComparison], repr=False, compare=False)
+
+    @cached_property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the stages that both sides have, in order."""
+        return tuple(name for name in self.before.names if name in self.after.names)
+
+    @property
+    def quick_stages(self) -> tuple[str, ...]:
+        """The stages of both sides that need only a trace or are computed already, without machine code."""
+        sides = self.before, self.after
+        quick = [name for name in self.stages if all(side.is_quick(name) for side in sides)]
+        return tuple(name for name in quick if not has_machine_code([name]))
+
+    @cached_property
+    def has_models(self) -> bool:
+        """True if both sides are models, so that options and connections are compared."""
+        return self.before.graph is not None and self.after.graph is not None
+
+    @cached_property
+    def paths(self) -> Mapping[str, str]:
+        """Path on the right for each block on the left that has a counterpart; `""` is the model itself."""
+        return match_blocks(*self._blocks)
+
+    @cached_property
+    def blocks(self) -> tuple[BlockChange, ...]:
+        """The blocks that differ: added, removed, changed, renamed or moved."""
+        return changes_of_blocks(*self._blocks, self.paths, self._instructions_by_block())
+
+    @cached_property
+    def connections(self) -> Connections:
+        """The connections that differ; empty unless both sides are models."""
+        if self.before.graph is None or self.after.graph is None:
+            return Connections()
+        left = connections_of(self.before.graph, self.paths)
+        right = connections_of(self.after.graph, {path: path for path in self.paths.values()})
+        return Connections(
+            tuple(one for one in right if one not in left), tuple(one for one in left if one not in right)
+        )
+
+    def stage(self, name: str) -> StageComparison:
+        """Return one stage of both sides, line by line; it is computed on first use.
+
+        Args:
+            name: One of `stages`.
+
+        Raises:
+            UnknownOptionError: A side has no such stage.
+        """
+        if not self.stages:
+            raise UnknownOptionError(
+                f"models without shapes have no stage {name!r}.", (), 'ml.compare(a, b, shapes={"input": [32, 784]})'
+            )
+        if name not in self.stages:
+            raise UnknownOptionError(
+                f"both sides of a comparison need the stage {name!r}.",
+                (("before", self.before.described), ("after", self.after.described)),
+                f"comparison.stage({nearest(name, self.stages) or self.stages[0]!r})",
+            )
+        if name not in self._stages:
+            self._stages[name] = compare_stages(self.before.stage(name), self.after.stage(name), self.paths)
+        return self._stages[name]
+
+    @property
+    def cost(self) -> CostComparison | None:
+        """The change of the cost by block, which adds up to the change of the whole; `None` if not available.
+
+        Both sides are counted in the same way: `"analytic"` if possible, else `"lowered"` or `"compiled"`. Renamed
+        blocks have one row with their path on the right.
+        """
+        return self._counted[0]
+
+    @property
+    def cost_unavailable(self) -> str:
+        """The reason why `cost` is `None`; else `""`."""
+        return self._counted[1]
+
+    @cached_property
+    def _counted(self) -> tuple[CostComparison | None, str]:
+        if not (self.before.names and self.after.names):
+            return None, "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
+        source = next((name for name in self.before.sources if name in self.after.sources), None)
+        if source is None:
+            return None, "the costs of the two sides are not counted in the same way"
+        try:
+            return compared(self.before.cost(source), self.after.cost(source), self.paths), ""
+        except StageUnavailableError as error:
+            return None, f"costs are not available: {error.diagnostics[0].summary}"
+
+    @property
+    def is_same(self) -> bool:
+        """True if blocks, connections and `quick_stages` are equal; Python and its line numbers do not count."""
+        is_equal = not self.blocks and self.connections == Connections()
+        return is_equal and all(
+            self.stage(name).is_same for name in self.quick_stages if name not in ("python", "graph")
+        )
+
+    @cached_property
+    def first_stage(self) -> str | None:
+        """The first stage with instructions that both sides have, whose graphs are compared; `None` for models."""
+        known = [name for name in (*_FIRST, *self.stages) if name in self.stages]
+        sides = self.before, self.after
+        return next((name for name in known if all(side.stage(name).unavailable is None for side in sides)), None)
+
+    @cached_property
+    def _blocks(self) -> tuple[dict[str, BlockInfo], dict[str, BlockInfo]]:
+        return self._blocks_of(self.before), self._blocks_of(self.after)
+
+    def _blocks_of(self, side: Side) -> dict[str, BlockInfo]:
+        known = blocks_of_graph(side.graph) if self.has_models and side.graph is not None else {}
+        if self.first_stage is None:
+            return known
+        kinds: dict[str, str] = {}
+        if _KINDS in self.stages:
+            kinds = {one.id: one.opcode for one in side.stage(_KINDS).instructions if one.opcode != "block"}
+        return blocks_of_stage(side.stage(self.first_stage), kinds, known)
+
+    def _instructions_by_block(self) -> dict[str, tuple[str, str, str]]:
+        """Return the number of differing instructions of each block on the right that both sides have."""
+        if self.first_stage is None:
+            return {}
+        found = self.stage(self.first_stage)
+        counts: dict[str, Counter[str]] = {}
+
+        def count(one: Instruction, mark: str, paths: Mapping[str, str] | None = None) -> None:
+            for path, _ in one.shares[:1]:
+                counts.setdefault(path if paths is None else paths.get(path, ""), Counter())[mark] += 1
+
+        for one in found.added:
+            count(one, "added")
+        for one in found.removed:
+            count(one, "removed", self.paths)
+        for _, one in found.changed:
+            if one.line not in found.rewired:  # other operands make another connection, not another block
+                count(one, "changed")
+        what = "equations" if self.first_stage == "jaxpr" else "instructions"
+        return {
+            path: (what, "", ", ".join(f"{number} {mark}" for mark, number in some.items()))
+            for path, some in counts.items()
+            if path
+        }
+
+    def to_dict(self, *stages: str) -> dict[str, Any]:
+        """Return the comparison as plain data.
+
+        Args:
+            *stages: Names of the stages to include; by default `quick_stages`.
+
+        Returns:
+            `before`, `after`, `blocks`, `connections`, `stages` (by name, see `StageComparison.to_dict`), and `cost`
+            (see `CostComparison.to_dict`), which is `None` if not available.
+        """
+        return {
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "blocks": [one.to_dict() for one in self.blocks],
+            "connections": {name: list(value) for name, value in vars(self.connections).items()},
+            "stages": {name: self.stage(name).to_dict() for name in stages or self.quick_stages},
+            "cost": None if self.cost is None else self.cost.to_dict(),
+        }
+
+    def to_json(self, *stages: str) -> str:
+        """Return the comparison as JSON; see `to_dict`."""
+        return json.dumps(finite(self.to_dict(*stages)), allow_nan=False)
+
+    def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
+        """Return one HTML file with both graphs, the stages side by side and the costs.
+
+        The file needs no kernel and no network.
+
+        Args:
+            path: Where to write the file; by default it is only returned.
+            stages: Names of the stages to include; by default all that both sides have, except machine code.
+
+        Raises:
+            UnknownOptionError: A side has no such stage.
+            ModelFileError: The file cannot be written.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> from mithril_nb.models import Linear
+            >>> ml.compare(Linear(3), Linear(4)).to_html()[:15]
+            '<!DOCTYPE html>'
+        """
+        chosen = [name for name in self.stages if not has_machine_code([name])] if stages is None else stages
+        for name in chosen:
+            self.stage(name)
+        return draw(self, "page", path=path, stages=tuple(chosen))
+
+    @property
+    def summary(self) -> str:
+        """All differences in a few words.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> from mithril_nb.models import Linear
+            >>> ml.compare(Linear(3), Linear(4)).summary
+            '1 block changed'
+        """
+        if self.first_stage is None and not self.has_models:
+            return "no stage is available on both sides"
+        counts = Counter(one.mark for one in self.blocks)
+        parts: list[str] = []
+        for mark, number in counts.items():
+            word = "" if parts else " block" if number == 1 else " blocks"
+            parts.append(f"{number}{word} {mark}")
+        wires = len(self.connections.added) + len(self.connections.removed)
+        parts += [f"{wires} connection{'' if wires == 1 else 's'} differ{'s' if wires == 1 else ''}"] if wires else []
+        if not parts:
+            return "no difference" if self.is_same else "same blocks, different instructions"
+        return ", ".join(parts)
+
+    def __repr__(self) -> str:
+        return f"Comparison({self.before.name!r} -> {self.after.name!r}: {self.summary})"
+
+
+def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
+    """Compare two models or programs: blocks, connections, every stage line by line, and costs by block. Nothing runs.
+
+    Blocks match by path, then by structure, so that a renamed or moved block counts as such. Lines of stages match by
+    block, role, opcode and position; the names of variables make no difference.
+
+    Args:
+        a: The left side: a model, an inspection, a stage (such as one side of a step of `ml.step_through`), the path
+            of a file that `inspection.save` or `ml.save` wrote, or anything that `ml.inspect` accepts.
+        b: The right side, likewise. A file may come from another version of JAX.
+        *args: Arguments of both, as for `ml.inspect`. Without arguments and `shapes`, only the blocks and connections
+            of models are compared. For different shapes or dtypes, pass two inspections.
+        **options: Options of both, as for `ml.inspect`, such as `shapes={"input": [32, 784]}`.
+
+    Returns:
+        The differences. A cell that ends with it shows them; `to_html` writes them to a file.
+
+    Raises:
+        UnknownOptionError: A value cannot be compared, takes no arguments, or has nothing in common with the other.
+        ModelFileError: A file cannot be read, or contains neither a model nor an inspection.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, mithril_nb as ml
+        >>> from mithril_nb.models import Linear, Model, Relu
+        >>> before, after = Model() + Linear(64) + Linear(10), Model() + Linear(64) + Relu() + Linear(10)
+        >>> found = ml.compare(before, after)
+        >>> [(one.mark, one.path) for one in found.blocks]
+        [('added', 'relu_0')]
+        >>> x = jax.ShapeDtypeStruct((8,), "float32")
+        >>> print(ml.compare(jnp.sin, jnp.cos, x).stage("jaxpr"))
+         { lambda
+             a:f32[8]  # x
+           let
+        -    b:f32[8] = sin a
+        +    b:f32[8] = cos a
+           in (b) }
+    """
+    before, after = side_of(a, args, options), side_of(b, args, options)
+    found = Comparison(before, after)
+    if found.stages or found.has_models:
+        return found
+    facts = tuple((word, side.described) for word, side in (("before", before), ("after", after)))
+    if not (before.names and after.names):
+        raise UnknownOptionError(
+            "cannot compare a model without shapes with a program.",
+            facts,
+            'ml.compare(ml.inspect(model, shapes={"input": [32, 784]}), other)',
+        )
+    raise UnknownOptionError(
+        "the two programs have no stage in common.", facts, "ml.compare(ml.inspect(a, x), ml.inspect(b, x))"
+    )

@@ -1,0 +1,344 @@
+"""Two texts of the same stage, line by line: which instructions and lines are added, removed, changed or moved."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from typing import Any, Literal, NamedTuple
+
+from mithril_nb.analysis.compare.names import Line, Renaming, lines_without_names
+from mithril_nb.display import Shown
+from mithril_nb.stages.alignment import align
+from mithril_nb.stages.records import Instruction, Stage
+
+RowMark = Literal["same", "added", "removed", "changed"]
+SIGNS: Mapping[str, str] = {"same": " ", "added": "+", "removed": "-", "changed": "~"}
+_AROUND = 2
+"""Unchanged lines around a change in the text form."""
+
+
+class Row(NamedTuple):
+    """A row of a side-by-side diff.
+
+    Attributes:
+        mark: `"same"`, `"added"`, `"removed"` or `"changed"`. Names of variables make no difference.
+        before: The line on the left, counted from 1; `None` if it is added.
+        after: The line on the right; `None` if it is removed.
+    """
+
+    mark: RowMark
+    before: int | None
+    after: int | None
+
+
+class Key(NamedTuple):
+    """Provenance of a line.
+
+    Attributes:
+        blocks: Its blocks, as paths on the left; empty for a line that starts no instruction.
+        role: Its role.
+        is_matched: False if one of its blocks has no counterpart.
+    """
+
+    blocks: tuple[Hashable, ...] = ()
+    role: str | None = None
+    is_matched: bool = True
+
+
+@dataclass(frozen=True)
+class StageComparison(Shown):
+    """One stage of two programs, line by line.
+
+    Attributes:
+        before: The stage on the left.
+        after: The stage on the right.
+        rows: The aligned lines.
+        moved: Line after for each removed line that was added elsewhere unchanged.
+        rewired: Lines after of changed rows that differ only in their operands.
+    """
+
+    before: Stage
+    after: Stage
+    rows: tuple[Row, ...] = field(repr=False)
+    moved: Mapping[int, int] = field(repr=False, default_factory=dict[int, int])
+    rewired: frozenset[int] = field(repr=False, default=frozenset())
+
+    @property
+    def name(self) -> str:
+        """Name of the stage."""
+        return self.after.name
+
+    @property
+    def unavailable(self) -> str | None:
+        """The reason why a side is missing, or `None`."""
+        reasons = (("before", self.before.unavailable), ("after", self.after.unavailable))
+        return next((f"{side}: {why}" for side, why in reasons if why is not None), None)
+
+    @property
+    def is_same(self) -> bool:
+        """True if both sides are available and equal, except for the names of variables."""
+        return self.unavailable is None and all(row.mark == "same" for row in self.rows)
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """Number of rows by mark, without unchanged ones."""
+        found = Counter(row.mark for row in self.rows)
+        return {mark: found[mark] for mark in ("added", "removed", "changed")}
+
+    @cached_property
+    def added(self) -> tuple[Instruction, ...]:
+        """Instructions only on the right, without moved ones."""
+        places = set(self.moved.values())
+        return self._of("added", lambda row: row.after not in places, self.after)
+
+    @cached_property
+    def removed(self) -> tuple[Instruction, ...]:
+        """Instructions only on the left, without moved ones."""
+        return self._of("removed", lambda row: (row.before or 0) not in self.moved, self.before)
+
+    @cached_property
+    def changed(self) -> tuple[tuple[Instruction, Instruction], ...]:
+        """Pairs of instructions before and after that correspond and differ."""
+        rows = [row for row in self.rows if row.mark == "changed"]
+        pairs = [(self._left.get(row.before or 0), self._right.get(row.after or 0)) for row in rows]
+        return tuple((one, other) for one, other in pairs if one is not None and other is not None)
+
+    @cached_property
+    def matches(self) -> Mapping[str, str]:
+        """Id after for the id of each instruction before that has a counterpart."""
+        pairs = [(row.before, row.after) for row in self.rows if row.before and row.after] + [*self.moved.items()]
+        return {self._left[at].id: self._right[to].id for at, to in pairs if at in self._left and to in self._right}
+
+    @cached_property
+    def _left(self) -> Mapping[int, Instruction]:
+        return starts_of(self.before)
+
+    @cached_property
+    def _right(self) -> Mapping[int, Instruction]:
+        return starts_of(self.after)
+
+    def _of(self, mark: str, is_counted: Callable[[Row], bool], stage: Stage) -> tuple[Instruction, ...]:
+        starts = self._right if stage is self.after else self._left
+        rows = [row for row in self.rows if row.mark == mark and is_counted(row)]
+        lines = [row.after if stage is self.after else row.before for row in rows]
+        return tuple(starts[line] for line in lines if line is not None and line in starts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as plain data: counts, ids of instructions, and rows without unchanged ones."""
+        return {
+            "name": self.name,
+            "unavailable": self.unavailable,
+            "is_same": self.is_same,
+            "added": [one.id for one in self.added],
+            "removed": [one.id for one in self.removed],
+            "changed": [[one.id, other.id] for one, other in self.changed],
+            "moved": [[at, to] for at, to in self.moved.items()],
+            "rows": [list(row) for row in self.rows if row.mark != "same"],
+        }
+
+    def diff_lines(self, around: int | None = _AROUND) -> Iterator[str]:
+        """Yield the diff as lines of text: `-`, `+`, or a space for context; a changed line is `-` and `+`.
+
+        Args:
+            around: Unchanged lines shown around a change; `None` shows all.
+        """
+        left, right = split_lines(self.before.text), split_lines(self.after.text)
+        for start, end in runs(self.rows):
+            some = self.rows[start:end]
+            if some[0].mark != "same":
+                yield from (f"-{left[row.before - 1]}" for row in some if row.before)
+                yield from (f"+{right[row.after - 1]}" for row in some if row.after)
+                continue
+            head = around if start else 0
+            tail = around if end < len(self.rows) else 0
+            if head is None or tail is None or len(some) <= head + tail + 1:
+                yield from (f" {right[row.after - 1]}" for row in some if row.after)
+                continue
+            yield from (f" {right[row.after - 1]}" for row in some[:head] if row.after)
+            yield f"@@ {len(some) - head - tail:,} unchanged lines @@"
+            yield from (f" {right[row.after - 1]}" for row in some[len(some) - tail :] if row.after)
+
+    def __repr__(self) -> str:
+        return f"StageComparison({self.name!r}: {self.summary})"
+
+    @property
+    def summary(self) -> str:
+        """The number of differing lines in a few words."""
+        if self.unavailable is not None:
+            return "not available"
+        parts = [f"{count:,} {mark}" for mark, count in self.counts.items() if count]
+        moved = f", {len(self.moved):,} of them moved" if self.moved else ""
+        return (", ".join(parts) + moved) if parts else "same"
+
+
+def starts_of(stage: Stage) -> dict[int, Instruction]:
+    """Return the instruction that starts on each line; the outermost if several do."""
+    found: dict[int, Instruction] = {}
+    for one in stage.instructions:
+        found.setdefault(one.line, one)
+    return found
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text."""
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def runs(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each run of rows that are all unchanged, or all different."""
+    start = 0
+    for at in range(1, len(rows) + 1):
+        if at == len(rows) or (rows[at].mark == "same") != (rows[start].mark == "same"):
+            yield start, at
+            start = at
+
+
+def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> StageComparison:
+    """Compare two texts of the same stage.
+
+    Lines correspond by provenance: by block, role, opcode and position. Names of variables make no difference, unless
+    an operand is another value.
+
+    Args:
+        before: The stage on the left.
+        after: The stage on the right.
+        paths: Path on the right for each block on the left that has a counterpart.
+    """
+    if before.unavailable is not None or after.unavailable is not None:
+        return StageComparison(before, after, ())
+    # Ties are broken in the same way in both directions, so that the comparison of b and a mirrors that of a and b.
+    left, right = (lines_without_names(side.text, side.name) for side in (before, after))
+    if after.text < before.text:
+        rows, moved = _compared((after, before), (right, left), {to: at for at, to in paths.items()})
+        rows = _removed_first([Row(_FLIPPED.get(row.mark, row.mark), row.after, row.before) for row in rows])
+        moved = {to: at for at, to in sorted(moved.items())}
+    else:
+        rows, moved = _compared((before, after), (left, right), paths)
+    changed = [(row.before, row.after) for row in rows if row.mark == "changed" and row.before and row.after]
+    rewired = frozenset(to for at, to in changed if left[at - 1].text == right[to - 1].text)
+    return StageComparison(before, after, rows, moved, rewired)
+
+
+_FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
+
+
+def _removed_first(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Return rows with the removed ones before the added ones of the same gap."""
+    found: list[Row] = []
+    for _, some in groupby(rows, lambda row: row.before is not None and row.after is not None):
+        found += sorted(some, key=lambda row: row.mark == "added")
+    return tuple(found)
+
+
+def _compared(
+    sides: tuple[Stage, Stage], lines: tuple[list[Line], list[Line]], paths: Mapping[str, str]
+) -> tuple[tuple[Row, ...], dict[int, int]]:
+    (before, after), (left, right) = sides, lines
+    keys = _keys(before, len(left), {path: path for path in paths}, "left")
+    others = _keys(after, len(right), {to: at for at, to in paths.items()}, "right")
+    pairs = _pairs(before, after, (left, right), (keys, others))
+    moved = _moved(left, right, keys, others, pairs)
+    return _rows(left, right, pairs, moved), {at + 1: to + 1 for at, to in moved.items()}
+
+
+def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[Key]:
+    """Return the provenance of each line; that of a block without a counterpart equals no other."""
+    found = [Key()] * count
+    known = {"": "", **paths}
+    for line, one in starts_of(stage).items():
+        if line <= count:
+            blocks = sorted((known.get(path, ""), path if path not in known else "") for path, _ in one.shares)
+            is_matched = all(path in known for path, _ in one.shares)
+            found[line - 1] = Key(tuple(blocks) if is_matched else (side, *blocks), one.role or "", is_matched)
+    return found
+
+
+def _pairs(
+    before: Stage, after: Stage, lines: tuple[list[Line], list[Line]], keys: tuple[list[Key], list[Key]]
+) -> dict[int, int]:
+    """Return the line on the right for each line on the left that has a counterpart, in order."""
+    (left, right), (ours, theirs) = lines, keys
+    found = dict(
+        align(
+            [(key, line.text) for key, line in zip(ours, left, strict=True)],
+            [(key, line.text) for key, line in zip(theirs, right, strict=True)],
+        )
+    )
+    starts, others = starts_of(before), starts_of(after)
+    # Weaker keys align the gaps: the same text with another provenance, then the same provenance and opcode.
+    opcodes = [starts[at + 1].opcode if at + 1 in starts else None for at in range(len(left))]
+    their_opcodes = [others[at + 1].opcode if at + 1 in others else None for at in range(len(right))]
+    found = _fill(found, [_text_key(*one) for one in zip(ours, left, strict=True)],
+                  [_text_key(*one) for one in zip(theirs, right, strict=True)])  # fmt: skip
+    found = _fill(
+        found,
+        [None if code is None else (key, code) for key, code in zip(ours, opcodes, strict=True)],
+        [None if code is None else (key, code) for key, code in zip(theirs, their_opcodes, strict=True)],
+    )
+    return _fill(found, [_head(line) for line in left], [_head(line) for line in right])
+
+
+def _text_key(key: Key, line: Line) -> Hashable:
+    """Return a key that ignores the blocks of a line, except that a new block does not match a kept one."""
+    return line.text, key.is_matched
+
+
+def _head(line: Line) -> Hashable:
+    """Return a key for lines that start no instruction: the first word, such as `module` or `func.func`."""
+    words = line.text.split(None, 1)
+    return (words[0], len(line.text) - len(line.text.lstrip())) if len(words) > 1 and words[0][0].isalpha() else None
+
+
+def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hashable]) -> dict[int, int]:
+    """Align the lines between those already aligned; `None` matches nothing."""
+    filled = dict(found)
+    start = low = 0
+    for at, to in (*found.items(), (len(left), len(right))):
+        if start < at and low < to:
+            ours = [one if one is not None else ("left", place) for place, one in enumerate(left[start:at])]
+            theirs = [one if one is not None else ("right", place) for place, one in enumerate(right[low:to])]
+            filled.update((start + one, low + other) for one, other in align(ours, theirs))
+        start, low = at + 1, to + 1
+    return dict(sorted(filled.items()))
+
+
+def _moved(
+    left: Sequence[Line], right: Sequence[Line], ours: Sequence[Key], theirs: Sequence[Key], pairs: Mapping[int, int]
+) -> dict[int, int]:
+    """Return the line on the right for each instruction on the left that is there unchanged, out of order."""
+    taken = set(pairs.values())
+    free: dict[Hashable, list[int]] = {}
+    for to in range(len(right) - 1, -1, -1):
+        if to not in taken and theirs[to] != Key():
+            free.setdefault((theirs[to], right[to].text), []).append(to)
+    found: dict[int, int] = {}
+    for at, line in enumerate(left):
+        places = free.get((ours[at], line.text)) if at not in pairs else None
+        if places:
+            found[at] = places.pop()
+    return found
+
+
+def _rows(
+    left: Sequence[Line], right: Sequence[Line], pairs: Mapping[int, int], moved: Mapping[int, int]
+) -> tuple[Row, ...]:
+    names = Renaming()
+    sources = {to: at for at, to in moved.items()}
+    rows: list[Row] = []
+    start = low = 0
+    for at, to in (*pairs.items(), (len(left), len(right))):
+        rows += [Row("removed", place + 1, None) for place in range(start, at)]
+        for place in range(low, to):
+            if place in sources:
+                names.define(left[sources[place]], right[place])
+            rows.append(Row("added", None, place + 1))
+        if at < len(left):
+            is_same = left[at].text == right[to].text and names.agrees(left[at], right[to])
+            if not is_same:
+                names.define(left[at], right[to])
+            rows.append(Row("same" if is_same else "changed", at + 1, to + 1))
+        start, low = at + 1, to + 1
+    return tuple(rows)

@@ -1,0 +1,194 @@
+"""Inspections that `Inspection.to_json` saved, read again as data: no code runs, and JAX is not needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mithril_nb.errors import ModelFileError, short_repr
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.inspection.exports import VERSION
+from mithril_nb.stages.records import ROLES, Equation, Input, Instruction, Param, Stage
+
+FORMAT = "mithril_nb.inspection"
+_ADVICE = 'inspection.save("inspection.json")  # writes the file again'
+_ORIGINS = ("tagged", "inferred", "kernel")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class SavedInspection:
+    """A program at every saved stage.
+
+    Attributes:
+        name: Name of the program.
+        jax: Version of JAX that made it.
+        stages: Its stages by name.
+        equations: Its equations; empty if it has no jaxpr.
+        inputs: The arrays that it takes.
+    """
+
+    name: str
+    jax: str
+    stages: Mapping[str, Stage] = field(repr=False)
+    equations: tuple[Equation, ...] = field(repr=False, default=())
+    inputs: tuple[Input, ...] = field(repr=False, default=())
+
+
+def is_saved_inspection(data: Any) -> bool:
+    """Return whether data declares the format of `Inspection.to_dict`."""
+    return isinstance(data, dict) and data.get("format") == FORMAT
+
+
+def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
+    """Read an inspection from the data of `Inspection.to_dict`.
+
+    Raises:
+        ModelFileError: The data has a later version, or does not have the structure of `schema.json`.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.inspection import inspect
+        >>> saved = saved_inspection(inspect(jnp.sin, jnp.zeros(3)).to_dict("jaxpr", passes=False))
+        >>> saved.name, [one.primitive for one in saved.equations]
+        ('sin', ['sin'])
+    """
+    version = data.get("version")
+    if type(version) is int and version > VERSION:
+        raise ModelFileError(
+            f"this inspection was written in version {version} of the format.",
+            (("supported", f"versions 1 to {VERSION}"),),
+            "pip install --upgrade mithril-nb",
+        )
+    try:
+        return SavedInspection(
+            _text(data["name"]),
+            _text(data["jax"]),
+            {one.name: one for one in map(_stage, _items(data["stages"]))},
+            tuple(map(_equation, _items(data["equations"]))),
+            tuple(map(_input, _items(data["inputs"]))),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        because = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise ModelFileError("this inspection is broken.", (("because", because),), _ADVICE) from error
+
+
+def read_json(path: str | Path) -> Any:
+    """Return the data of a JSON file.
+
+    Raises:
+        ModelFileError: The file cannot be read, or is not valid JSON.
+    """
+    try:
+        return json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot read {str(path)!r}.",
+            (("because", error.strerror or str(error)),),
+            'ml.compare("before.json", "after.json")',
+        ) from error
+    except (ValueError, RecursionError) as error:
+        because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ModelFileError(f"{str(path)!r} is not valid JSON.", (("because", because),), _ADVICE) from error
+
+
+def _checked(value: Any, kind: Any, what: str) -> Any:
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise TypeError(f"expected {what}, found {short_repr(value, 40)}")
+    return value
+
+
+def _text(value: Any) -> str:
+    return _checked(value, str, "a text")
+
+
+def _number(value: Any) -> int:
+    return _checked(value, int, "a whole number")
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return _checked(value, (list, tuple), "a list")
+
+
+def _pairs(value: Any) -> Mapping[str, Any]:
+    return _checked(value, dict, "an object")
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(_text, _items(value)))
+
+
+def _optional(value: Any, read: Callable[[Any], Value]) -> Value | None:
+    return None if value is None else read(value)
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> Any:
+    if value is not None and value not in known:
+        raise ValueError(f"expected one of {', '.join(known)}, found {short_repr(value, 40)}")
+    return value
+
+
+def _spec(value: Any) -> TensorSpec:
+    dims = _items(value["shape"])
+    return TensorSpec(tuple(dim if isinstance(dim, str) else _number(dim) for dim in dims), _text(value["dtype"]))
+
+
+def _param(value: Any) -> Param:
+    if isinstance(value, list | tuple):
+        return tuple(map(_param, _items(value)))
+    return _checked(value, (bool, int, float, str, type(None)), "plain data")
+
+
+def _stage(data: Any) -> Stage:
+    text, instructions = _text(data["text"]), tuple(map(_instruction, _items(data["instructions"])))
+    count = text.removesuffix("\n").count("\n") + 1
+    last = max((one.line + one.lines - 1 for one in instructions), default=0)
+    if last > count:
+        raise ValueError(f"an instruction ends on line {last:,} of {count:,}")
+    return Stage(_text(data["name"]), text, instructions, 0.0, _optional(data["unavailable"], _text))
+
+
+def _instruction(data: Any) -> Instruction:
+    return Instruction(
+        _text(data["id"]),
+        _text(data["opcode"]),
+        max(1, _number(data["line"])),
+        _texts(data["equations"]),
+        tuple((path, float(share)) for path, share in _pairs(data["blocks"]).items()),
+        _one_of(data["role"], ROLES),
+        _one_of(data["origin"], _ORIGINS),
+        max(1, _number(data["lines"])),
+        _texts(data["operands"]),
+        tuple(map(_spec, _items(data["shapes"]))),
+        tuple((name, _text(value)) for name, value in _pairs(data["attributes"]).items()),
+        _texts(data["transforms"]),
+        _texts(data["source"]),
+        _texts(data["library_source"]),
+    )
+
+
+def _equation(data: Any) -> Equation:
+    return Equation(
+        _text(data["id"]),
+        _text(data["primitive"]),
+        _text(data["block"]),
+        _one_of(data["role"], ROLES),
+        tuple(map(_spec, _items(data["inputs"]))),
+        tuple(map(_spec, _items(data["outputs"]))),
+        _text(data["source"]),
+        _optional(data["repeats"], _number),
+        bool(data["is_call"]),
+        tuple((name, _param(value)) for name, value in _pairs(data["params"]).items()),
+        _one_of(data["origin"], _ORIGINS),
+        bool(data["is_used"]),
+        tuple(_checked(value, (int, float, str, type(None)), "a constant") for value in _items(data["constants"])),
+        _texts(data["transforms"]),
+        _text(data["library_source"]),
+    )
+
+
+def _input(data: Any) -> Input:
+    return Input(_text(data["name"]), _spec(data["spec"]), _text(data["block"]), _optional(data["is_param"], bool))

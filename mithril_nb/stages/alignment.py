@@ -1,0 +1,95 @@
+"""Alignment of two sequences: the pairs of equal items in the same order, for diffs of texts and of instructions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from difflib import SequenceMatcher
+
+_SMALL = 1 << 16
+"""Largest product of two lengths that is compared item by item, in quadratic time."""
+
+
+def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the positions of equal items on both sides, in ascending order.
+
+    Items that are unique on both sides anchor the alignment; the gaps between anchors are aligned in turn. The result
+    is the longest common subsequence where all items are unique, and close to it elsewhere.
+
+    Args:
+        left: One sequence.
+        right: The other.
+
+    Examples:
+        >>> align("abcd", "xbyd")
+        [(1, 1), (3, 3)]
+        >>> align("aab", "aaab")
+        [(0, 0), (1, 1), (2, 3)]
+    """
+    found: list[tuple[int, int]] = []
+    waiting = [(0, len(left), 0, len(right))]
+    while waiting:
+        start, end, low, high = waiting.pop()
+        while start < end and low < high and left[start] == right[low]:
+            found.append((start, low))
+            start, low = start + 1, low + 1
+        while start < end and low < high and left[end - 1] == right[high - 1]:
+            end, high = end - 1, high - 1
+            found.append((end, high))
+        if start == end or low == high:
+            continue
+        anchors = _anchors(left, right, (start, end, low, high))
+        if anchors is None:
+            found += _without_anchors(left, right, (start, end, low, high))
+            continue
+        found += anchors
+        for at, to in (*anchors, (end, high)):
+            waiting.append((start, at, low, to))
+            start, low = at + 1, to + 1
+    return sorted(found)
+
+
+Window = tuple[int, int, int, int]
+"""Start and end on the left, then on the right."""
+
+
+def _anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]] | None:
+    """Return the anchors inside a window; `None` if there are none."""
+    start, end, low, high = window
+    counts, others = Counter(left[start:end]), Counter(right[low:high])
+    places = {left[at]: at for at in range(start, end) if counts[left[at]] == 1}
+    pairs = [(places[right[to]], to) for to in range(low, high) if others[right[to]] == 1 and right[to] in places]
+    return _in_order(pairs) if pairs else None
+
+
+def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]]:
+    """Align a window in which every common item is repeated."""
+    start, end, low, high = window
+    if (end - start) * (high - low) <= _SMALL:
+        matcher = SequenceMatcher(None, left[start:end], right[low:high], autojunk=False)
+        blocks = matcher.get_matching_blocks()
+        return [(start + one.a + at, low + one.b + at) for one in blocks for at in range(one.size)]
+    # The first occurrence on the left pairs with the first on the right, and so on.
+    places: dict[Hashable, list[int]] = {}
+    for at in range(end - 1, start - 1, -1):
+        places.setdefault(left[at], []).append(at)
+    return _in_order([(places[right[to]].pop(), to) for to in range(low, high) if places.get(right[to])])
+
+
+def _in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the most pairs whose left positions ascend; their right positions ascend already (patience sorting)."""
+    ends: list[int] = []  # per length: the lowest left position that ends a run of this length, and its pair in `last`
+    last: list[int] = []
+    before: list[int] = []
+    for number, (place, _) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [number]
+        before.append(last[length - 1] if length else -1)
+    found: list[tuple[int, int]] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]

@@ -1,0 +1,105 @@
+"""A graph with the marks of a comparison, as a scene: the one place that lays out compared graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
+from mithril_nb.viz.diagrams.logical import repeat_key
+from mithril_nb.viz.diagrams.picture import picture
+from mithril_nb.viz.diagrams.repeats import MOST_ON_A_LEVEL, repeated_runs
+from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.stages import stage_layout
+from mithril_nb.viz.text import outer_paths
+
+_MOST_OPEN = 24
+"""Groups are drawn open while the picture has at most this many blocks."""
+
+
+def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hues: Mapping[str, int]) -> Scene:
+    """Lay out a graph, with a mark on each node that differs.
+
+    Args:
+        graph: The graph of a model or of a stage.
+        marks: `"added"`, `"removed"` or `"changed"` by key of a node; in a model, the path of a block.
+        hues: Hue of each top-level block of a stage, by path.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model, Relu
+        >>> scene = marked_scene((Model() + Linear(3) + Relu()).graph, {"relu_0": "added"}, {})
+        >>> [(node.key, node.mark) for node in scene.nodes if node.mark]
+        [('relu_0', 'added')]
+    """
+    if isinstance(graph, StageGraph):
+        opened = _opened_nodes(graph, marks) if marks else None
+        return stage_layout(graph, opened=opened, hues=hues).with_marks(marks)
+    known = with_outer_blocks(marks)
+    if len(graph.nodes) > MOST_ON_A_LEVEL:
+        known |= _marks_of_repeats(graph, known, "")
+    return picture(graph, expanded=_opened(graph, known)).diagram.with_marks(known)
+
+
+def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
+    """Return marks by path, with the mark `"changed"` on each block around a marked one.
+
+    Examples:
+        >>> with_outer_blocks({"net/mlp": "added"})
+        {'net/mlp': 'added', 'net': 'changed'}
+    """
+    found = dict(marks)
+    for path in marks:
+        for outer in outer_paths(path)[:-1]:
+            found.setdefault(outer, "changed")
+    return found
+
+
+def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """Return the marks of the boxes around repeated parts: `"changed"` if any of their blocks differs."""
+    found: dict[str, str] = {}
+    for run in repeated_runs(graph.nodes):
+        paths = [join_path(prefix, node.name) for node in graph.nodes[run.start : run.end]]
+        if any(path in marks for path in paths):
+            found[repeat_key(paths[0])] = "changed"
+    for node in graph.nodes:
+        if node.block.graph is not None and marks.get(join_path(prefix, node.name)) == "changed":
+            found |= _marks_of_repeats(node.block.graph, marks, join_path(prefix, node.name))
+    return found
+
+
+def _opened(graph: LogicalGraph, marks: Mapping[str, str]) -> frozenset[str]:
+    """Return the groups to open: those around a difference, as far as the picture stays readable."""
+    opened: set[str] = set()
+    count = len(graph.nodes)
+    for path, node in graph.walk():
+        inner = node.block.graph
+        parent = path.rpartition("/")[0]
+        if inner is None or marks.get(path) != "changed" or (parent and parent not in opened):
+            continue
+        if count + len(inner.nodes) <= _MOST_OPEN and _has_marks(path, marks):
+            opened.add(path)
+            count += len(inner.nodes)
+    return frozenset(opened)
+
+
+def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]:
+    """Return the nodes of a stage to open: those around a difference, outer ones first."""
+    opened: set[str] = set()
+    level = list(graph.level())
+    count = len(level)
+    while level:
+        inner: list[GraphNode] = []
+        for node in level:
+            if marks.get(node.key) != "changed" or not any(child in marks for child in node.children):
+                continue
+            if count + len(node.children) <= MOST:
+                opened.add(node.key)
+                count += len(node.children)
+                inner += graph.level(node.key)
+        level = inner
+    return frozenset(opened)
+
+
+def _has_marks(path: str, marks: Iterable[str]) -> bool:
+    return any(one.startswith(f"{path}/") for one in marks)

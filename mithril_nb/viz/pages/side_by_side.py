@@ -1,0 +1,165 @@
+"""Two texts of a stage in the same rows, with a sign on each line that differs and folded unchanged lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from mithril_nb.stages.stage_kinds import language_of, title_of
+from mithril_nb.viz.languages import code_html, highlighted
+from mithril_nb.viz.pages.listing import MOST_CHARACTERS
+from mithril_nb.viz.text import block_key, escaped
+
+if TYPE_CHECKING:
+    from mithril_nb.analysis.compare import BlockChange, Comparison, StageComparison
+    from mithril_nb.stages.records import Instruction, Stage
+
+_AROUND = 2
+"""Unchanged lines shown around a difference."""
+_MOST_FOLDED = 300
+"""A longer run of unchanged lines is counted, but not included."""
+_SIGNS = {"same": ("", ""), "added": ("", "+"), "removed": ("−", ""), "changed": ("~", "~")}
+
+
+class Links:
+    """Links that both sides of a comparison share: of corresponding blocks and of corresponding equations.
+
+    Args:
+        found: The comparison.
+    """
+
+    def __init__(self, found: Comparison):
+        self._paths = found.paths
+        self._right = set(found.paths.values())
+        self._taken = {one.after for one in found.blocks if one.after is not None} | self._right
+        self._equations = found.stage("jaxpr").matches if "jaxpr" in found.stages else {}
+
+    def block(self, one: BlockChange) -> str:
+        """Return the link of a block that differs."""
+        return block_key(self.path(one.path, is_left=one.after is None))
+
+    def path(self, path: str, is_left: bool) -> str:
+        """Return the path that links a block: its path on the right, if it has one."""
+        if not is_left:
+            return path
+        return self._paths.get(path) or (f"{path} (removed)" if path in self._taken else path)
+
+    def equation(self, id: str, is_left: bool) -> str:
+        """Return the link of an equation: its id on the right, if it has one."""
+        return self._equations.get(id, f"b{id}") if is_left else id
+
+    def attributes(self, left: Instruction | None, right: Instruction | None) -> str:
+        """Return the attributes that link a row to others."""
+        equations: dict[str, None] = {}
+        blocks: dict[str, None] = {}
+        for one, is_left in ((left, True), (right, False)):
+            if one is not None:
+                equations |= dict.fromkeys(self.equation(id, is_left) for id in one.equations)
+                blocks |= dict.fromkeys(block_key(self.path(path, is_left)) for path, _ in one.shares if path)
+        found = f' data-e="{escaped(" ".join(equations))}"' if equations else ""
+        return f'{found} data-of="{escaped(" ".join(blocks))}"' if blocks else found
+
+
+def stage_html(found: StageComparison, links: Links, most_rows: int, *, is_open: bool) -> str:
+    """Return one stage of both sides as HTML, without a style sheet.
+
+    Args:
+        found: The stage.
+        links: The links of the comparison.
+        most_rows: Maximum number of rows.
+        is_open: Whether it is unfolded at first.
+    """
+    title = escaped(title_of(found.name))
+    head = f'<summary><b>{title}</b> <span class="quiet">{escaped(found.summary)}</span></summary>'
+    if found.unavailable is not None:
+        return f'<details class="pane">{head}<p class="gone">not available {escaped(found.unavailable)}</p></details>'
+    rows = "".join(_Rows(found, links).html(most_rows))
+    width = len(str(max(len(found.rows), 1)))
+    return (
+        f'<details class="pane" data-stage="{escaped(found.name)}"{" open" if is_open else ""}>{head}'
+        f'<div class="code" tabindex="0" role="region" aria-label="{title}, before and after">'
+        f'<div class="pairs" style="--w:{width}">{rows}</div></div></details>'
+    )
+
+
+class _Rows:
+    def __init__(self, found: StageComparison, links: Links):
+        self._found, self._links = found, links
+        self._left, self._right = _owners(found.before), _owners(found.after)
+        self._texts = _coloured(found.before), _coloured(found.after)
+
+    def html(self, most: int) -> Iterator[str]:
+        """Yield rows and folds, at most `most` rows."""
+        from mithril_nb.analysis.compare.stages import runs
+
+        rows, left = self._found.rows, most
+        for start, end in runs(rows):
+            if left <= 0:
+                yield f'<div class="cut">{len(rows) - start:,} more lines, not shown here</div>'
+                return
+            if rows[start].mark != "same":
+                for at in range(start, min(end, start + left)):
+                    yield self._row(at)
+                left -= end - start
+                continue
+            head, tail = _AROUND if start else 0, _AROUND if end < len(rows) else 0
+            if end - start <= head + tail + 1:
+                head, tail = end - start, 0
+            yield from map(self._row, range(start, start + head))
+            yield from self._fold(start + head, end - tail, left)
+            yield from map(self._row, range(end - tail, end))
+            left -= min(end - start, _MOST_FOLDED)
+
+    def _fold(self, start: int, end: int, most: int) -> Iterator[str]:
+        count = end - start
+        if not count:
+            return
+        if count > min(most, _MOST_FOLDED):
+            yield f'<div class="cut">{count:,} unchanged lines, not included</div>'
+            return
+        inside = "".join(map(self._row, range(start, end)))
+        lines = f"{count:,} unchanged line{'' if count == 1 else 's'}"
+        yield f'<details class="fold"><summary>{lines}</summary>{inside}</details>'
+
+    def _row(self, at: int) -> str:
+        row = self._found.rows[at]
+        left = self._left.get(row.before) if row.before else None
+        right = self._right.get(row.after) if row.after else None
+        moved = ""
+        if row.before is not None and row.after is None and row.before in self._found.moved:
+            moved = f"moved to line {self._found.moved[row.before]}"
+        look = f" m-{row.mark}" if row.mark != "same" else ""
+        hover = f' title="{moved}"' if moved else ""
+        sides = "".join(
+            _cell(number, texts, sign, row.mark)
+            for number, texts, sign in zip((row.before, row.after), self._texts, _SIGNS[row.mark], strict=True)
+        )
+        return f'<div class="l{look}"{self._links.attributes(left, right)}{hover}>{sides}</div>'
+
+
+def _cell(number: int | None, texts: Sequence[str], sign: str, mark: str) -> str:
+    if number is None:
+        return '<span class="n"></span><span class="g"></span><span class="x none"></span>'
+    name = f' role="img" aria-label="{mark}"' if sign else ""
+    return (
+        f'<span class="n">{number}</span><span class="g"{name}>{sign}</span><span class="x">{texts[number - 1]}</span>'
+    )
+
+
+def _coloured(stage: Stage) -> list[str]:
+    """Return the lines as HTML; long lines are cut."""
+    lines = stage.text.removesuffix("\n").split("\n")
+    short = "\n".join(line[:MOST_CHARACTERS] for line in lines)
+    found = [code_html(pieces) for pieces in highlighted(short, language_of(stage.name))]
+    cut = [
+        f" … {len(line) - MOST_CHARACTERS:,} more characters" if len(line) > MOST_CHARACTERS else "" for line in lines
+    ]
+    return [code + escaped(more) for code, more in zip(found, cut, strict=True)]
+
+
+def _owners(stage: Stage) -> dict[int, Instruction]:
+    """Return the innermost instruction around each line."""
+    found: dict[int, Instruction] = {}
+    for one in stage.instructions:
+        found |= dict.fromkeys(range(one.line, one.line + one.lines), one)
+    return found

@@ -1,0 +1,89 @@
+"""`mithril-nb compare`: saved inspections, models and programs, in each format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax.numpy as jnp
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two models and two inspections; it is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    ml.save(Model() + Linear(8) + Relu(), "before.json")
+    ml.save(Model() + Linear(9) + Relu(), "after.json")
+    for name, function in (("sin", jnp.sin), ("cos", jnp.cos)):
+        Path(f"{name}.json").write_text(ml.inspect(function, jnp.zeros(3)).to_json("jaxpr", passes=False))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("files")
+def test_models_are_compared_by_their_blocks(run_cli: Run):
+    code, out, err = run_cli("compare", "before.json", "after.json")
+    assert (code, err) == (0, "")
+    assert "~  linear_0  Linear  dimension: 8 → 9" in out
+    code, out, _ = run_cli("compare", "before.json", "after.json", "--shape", "input=4,5", "--stage", "jaxpr")
+    assert out.startswith("jaxpr: ")
+    assert "+    a:f32[9]  # params['linear_0.bias']" in out
+
+
+@pytest.mark.usefixtures("files")
+def test_saved_inspections_are_compared_line_by_line(run_cli: Run):
+    code, out, err = run_cli("compare", "sin.json", "cos.json", "--stage", "jaxpr")
+    assert (code, err) == (0, "")
+    assert "-    b:f32[3] = sin a\n+    b:f32[3] = cos a\n" in out
+    assert "sin.json" in run_cli("compare", "sin.json", "cos.json")[1]
+
+
+@pytest.mark.usefixtures("files")
+def test_formats(run_cli: Run):
+    code, out, _ = run_cli("compare", "sin.json", "cos.json", "--format", "json")
+    data = json.loads(out)
+    assert code == 0
+    assert data["stages"]["jaxpr"]["is_same"] is False
+    code, out, _ = run_cli("compare", "sin.json", "cos.json", "--format", "html", "-o", "page.html")
+    assert (code, out[:17]) == (0, "wrote page.html, ")
+    assert Path("page.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert run_cli("compare", "sin.json", "cos.json", "--format", "html")[1].startswith("<!DOCTYPE html>")
+    assert run_cli("compare", "sin.json", "cos.json", "-o", "text.txt")[0] == 0
+    assert "sin.json" in Path("text.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("files")
+def test_errors_have_advice_for_the_terminal(run_cli: Run):
+    assert run_cli("compare", "before.json", "after.json", "--stage", "hlo") == (
+        2,
+        "",
+        "UnknownOptionError: models without shapes have no stages.\n"
+        "    requested  hlo\n"
+        "    Try: --shape input=32,784\n",
+    )
+    assert run_cli("compare", "sin.json", "cos.json", "--stage", "jaxp") == (
+        2,
+        "",
+        "UnknownOptionError: both sides need the stage 'jaxp'.\n    both have  jaxpr\n    Try: --stage jaxpr\n",
+    )
+    assert run_cli("compare", "sin.json", "before.json") == (
+        2,
+        "",
+        "UnknownOptionError: cannot compare a model without shapes with a program.\n"
+        "    before  'sin.json': stages jaxpr\n"
+        "    after   'before.json': a model without shapes\n"
+        "    Try: --shape input=32,784\n",
+    )
+    assert run_cli("compare", "sin.json", "cos.json", "-o", "none/page.html") == (
+        2,
+        "",
+        "ModelFileError: cannot write 'none/page.html'.\n"
+        "    because  No such file or directory\n"
+        "    Try: -o comparison.html\n",
+    )
