@@ -56,7 +56,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--full", action="store_true", help="GPT-2 small, ResNet-50 and pages of 10,000 scopes too: takes an hour")
+    parser.add_argument("--full", action="store_true", help="GPT-2 small, ResNet-50, 10,000 scopes too: takes an hour")
     options = parser.parse_args()
     rounds, repeats = (30, 3) if options.quick else (200, 7)
     console = Console()

@@ -256,8 +256,8 @@ def listing(
                 # `replace` takes ten times as long, which a kernel of 100,000 lines shows.
                 found.append(
                     Instruction(
-                        f"{kernel.name}:{number}", opcode, len(shown), head.equations, head.shares, head.role, head.origin,
-                        operands=operands, transforms=head.transforms, source=head.source,
+                        f"{kernel.name}:{number}", opcode, len(shown), head.equations, head.shares, head.role,
+                        head.origin, operands=operands, transforms=head.transforms, source=head.source,
                         library_source=head.library_source,
                     )
                 )  # fmt: skip
