@@ -22,6 +22,7 @@ from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
 from benchmarks.profile import BAR as PROFILE_BAR
 from benchmarks.profile import profile_sums
+from benchmarks.saved_page import saved_page_figures
 from benchmarks.stages import (
     DIFF_BAR_S,
     LARGE_MEMORY_BAR,
@@ -46,7 +47,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "watching": watching_comparisons,
 }
 PARTS = [
-    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph",
+    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph", "page",
     "profile", "costs", "whatif",
 ]  # fmt: skip
 
@@ -56,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--full", action="store_true", help="stages of GPT-2 small and ResNet-50 too: takes an hour")
+    parser.add_argument("--full", action="store_true", help="GPT-2 small, ResNet-50, 10,000 scopes too: takes an hour")
     options = parser.parse_args()
     rounds, repeats = (30, 3) if options.quick else (200, 7)
     console = Console()
@@ -103,6 +104,11 @@ def main() -> None:
     if "graph" in options.only:
         table = Table("a graph in Chromium without a GPU", "figure", "bar")
         for row in graph_view_figures():
+            table.add_row(*row)
+        console.print(table)
+    if "page" in options.only:
+        table = Table("the saved page of an inspection", "figure", "bar")
+        for row in saved_page_figures(options.full):
             table.add_row(*row)
         console.print(table)
     if "profile" in options.only:

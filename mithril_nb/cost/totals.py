@@ -150,7 +150,7 @@ class CostTotals:
         """The self cost of each block in each role; `""` means none."""
         known = rows_by_block(self.rows)
         # XLA does not keep the order of the program. Blocks that only XLA lists come last.
-        ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
+        ordered = [path for path in dict.fromkeys((*self.order, *known)) if path in known]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
         return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
 
@@ -172,7 +172,7 @@ class CostTotals:
         """
         if path == "":
             return self.total
-        inside = {block for block in self._every if is_within(block, path)}
+        inside = self._inside.get(path, {})
         if not inside and not any(is_within(block, path) for block in self.order):
             if default is not None:
                 return default
@@ -234,6 +234,15 @@ class CostTotals:
 
     def _sum_of_rows(self, rows: Iterable[CostRow]) -> Figures:
         return sum_of_rows(rows, all_known=bool(self.symbols))
+
+    @cached_property
+    def _inside(self) -> Mapping[str, Mapping[str, None]]:
+        """The blocks in each group, itself among them; a search for each of thousands of blocks would take minutes."""
+        found: dict[str, dict[str, None]] = {}
+        for block in self._every:
+            for outer in with_outer([block]):
+                found.setdefault(outer, {})[block] = None
+        return found
 
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:

@@ -27,6 +27,7 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 _HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
 # One group, so that `findall` returns plain names: the passes of a large program are hundreds of megabytes.
 _INSTRUCTION = re.compile(r"^[ \t]+(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
+_SIMPLE = re.compile(r'[^"(){}\[\]]*(?:\[[^"(){}\[\],]*\][^"(){}\[\]]*)*')  # no comma in brackets or quotes
 _NAME = re.compile(r"%?([\w.\-]+)")
 _OPCODE = re.compile(r"[\w\-]+")
 # For example: f32[8,<=4], where XLA bounds the second size
@@ -194,6 +195,8 @@ def split(text: str) -> list[str]:
         >>> split('f32[2,3], (a, b), "x, y"')
         ['f32[2,3]', '(a, b)', '"x, y"']
     """
+    if _SIMPLE.fullmatch(text):
+        return [part for one in text.split(",") if (part := one.strip())]
     parts, start, depth, quoted = [], 0, 0, False
     for place, char in enumerate(text):
         if char == '"' and text[place - 1 : place] != "\\":

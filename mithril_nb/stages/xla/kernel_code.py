@@ -7,6 +7,7 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from mithril_nb.stages.hlo.syntax import split
@@ -50,18 +51,12 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     code = section.data()[start : start + size]
     engine = _engine(file.get_machine_arch())
     names = _called(file, table, index)
-    lines = []
-    for one in engine.disasm(code, 0):
-        operands = one.op_str
-        within = [names[at] for at in range(start + one.address, start + one.address + one.size) if at in names]
+    lines: list[tuple[str, str, tuple[str, ...]]] = []
+    for address, size, mnemonic, operands in engine.disasm_lite(code, 0):
+        within = [names[at] for at in range(start + address, start + address + size) if at in names] if names else ()
         comment = f"  ; {', '.join(within)}" if within else ""
-        lines.append(
-            (
-                f"  {one.address:#06x}  {one.mnemonic} {operands}".rstrip() + comment,
-                one.mnemonic,
-                tuple(split(operands)),
-            )
-        )
+        line = f"  {address:#06x}  {mnemonic} {operands}".rstrip() + comment
+        lines.append((line, mnemonic, tuple(split(operands))))
     return lines
 
 
@@ -90,17 +85,21 @@ def _called(file: Any, table: Any, index: int) -> dict[int, str]:
     """Return the values that the linker inserts, by offset: names of functions of the math library, and constants."""
     found: dict[int, str] = {}
     too_low = _FROM_END.get(file.get_machine_arch(), {})
+    # A kernel of 10,000 operations has 100,000 relocations: pyelftools would take 20 s for them. All machines that are
+    # supported write them as 64-bit little-endian RELA. Their symbols and sections are few.
+    symbol_of, section_of = cache(table.get_symbol), cache(lambda home: _content(file.get_section(home)))
     for section in file.iter_sections():
-        if section["sh_type"] in ("SHT_RELA", "SHT_REL") and section["sh_info"] == index:
-            for one in section.iter_relocations():
-                symbol = table.get_symbol(one["r_info_sym"])
-                home = symbol["st_shndx"]
-                target = file.get_section(home) if isinstance(home, int) else None
-                if target is not None and (target.name in _NUMBERS or symbol["st_info"]["type"] == "STT_SECTION"):
-                    place = symbol["st_value"] + one.entry.get("r_addend", 0) + too_low.get(one["r_info_type"], 0)
-                    found[one["r_offset"]] = _constant(target, place)
-                elif symbol.name:
-                    found[one["r_offset"]] = symbol.name
+        if section["sh_type"] != "SHT_RELA" or section["sh_info"] != index:
+            continue
+        for offset, info, addend in struct.iter_unpack("<QQq", section.data()):
+            symbol = symbol_of(info >> 32)
+            home = symbol["st_shndx"]
+            name, data = section_of(home) if isinstance(home, int) else ("", b"")
+            if name in _NUMBERS or (name and symbol["st_info"]["type"] == "STT_SECTION"):
+                place = symbol["st_value"] + addend + too_low.get(info & 0xFFFFFFFF, 0)
+                found[offset] = _constant(name, data, place)
+            elif symbol.name:
+                found[offset] = symbol.name
     return found
 
 
@@ -108,12 +107,16 @@ _NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
 """Sections of constants, and the format of each."""
 
 
-def _constant(section: Any, place: int) -> str:
+def _content(section: Any) -> tuple[str, bytes]:
+    """Return the name of a section, and its data if it contains constants."""
+    return section.name, section.data() if section.name in _NUMBERS else b""
+
+
+def _constant(name: str, data: bytes, place: int) -> str:
     """Return the number at an offset in a table of constants, otherwise the offset."""
-    kind = _NUMBERS.get(section.name)
-    data = section.data()
+    kind = _NUMBERS.get(name)
     if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
-        return f"{section.name}{place:+#x}"
+        return f"{name}{place:+#x}"
     number = struct.unpack_from(kind, data, place)[0]
     if math.isnan(number):  # a bit mask
         bits = data[place : place + struct.calcsize(kind)]
@@ -201,17 +204,17 @@ def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, 
             body.append(line)
         if line.startswith("}"):
             inside = False
-    used = {value for line in body for value in _VALUE.findall(line)}
+    used = set(_VALUE.findall("\n".join(body)))
     # Globals come before the functions, and which are used is known only now.
     for line in module.splitlines():
-        if (name := _VALUE.match(line)) and name.group() in used and line.startswith("@"):
+        if line.startswith("@") and (name := _VALUE.match(line)) and name.group() in used:
             yield line, "", ()
     yield from _read(body)
 
 
 def _read(lines: Iterable[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     for line in lines:
-        plain = _NOISE.sub("", line).rstrip()
+        plain = _NOISE.sub("", line).rstrip() if ", " in line or "; preds" in line else line.rstrip()
         match = _OPCODE.match(plain)
         if match is None:
             yield plain, "", ()

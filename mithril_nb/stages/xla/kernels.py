@@ -253,16 +253,13 @@ def listing(
         for number, (line, opcode, operands) in enumerate(lines):
             shown.append(line)
             if opcode:
+                # `replace` takes ten times as long, which a kernel of 100,000 lines shows.
                 found.append(
-                    replace(
-                        head,
-                        id=f"{kernel.name}:{number}",
-                        opcode=opcode,
-                        line=len(shown),
-                        lines=1,
-                        operands=operands,
-                        shapes=(),
+                    Instruction(
+                        f"{kernel.name}:{number}", opcode, len(shown), head.equations, head.shares, head.role,
+                        head.origin, operands=operands, transforms=head.transforms, source=head.source,
+                        library_source=head.library_source,
                     )
-                )
+                )  # fmt: skip
         shown.append("")
     return "\n".join(shown), tuple(found)

@@ -11,16 +11,17 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import columns
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
-from mithril_nb.viz.costs.tables.table import cost_tables
+from mithril_nb.viz.costs.tables.table import page_tables
 from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
-from mithril_nb.viz.pages.listing import equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
+from mithril_nb.viz.pages.listing import blocks_of, equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
 from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 
 if TYPE_CHECKING:
@@ -75,14 +76,26 @@ def _shown(inspection: Inspection) -> Sequence[str]:
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
+    graph = inspection.graph()
+    return _framed(_drawer(inspection, graph, hues, block_shares(inspection))(None)) if graph.level() else ""
+
+
+def _framed(picture: str) -> str:
+    return f'<div class="picture">{picture}</div>'
+
+
+def _drawer(
+    inspection: Inspection, graph: StageGraph, hues: Mapping[str, int], shares: Mapping[str, float]
+) -> Callable[[frozenset[str] | None], str]:
+    """Return a function that draws the graph with some nodes open; `None` draws the first view."""
     from mithril_nb.viz.diagrams.stages import stage_layout
     from mithril_nb.viz.diagrams.svg import scene_svg
 
-    graph = inspection.graph()
-    if not graph.level():
-        return ""
-    diagram = stage_layout(graph, shares=block_shares(inspection), hues=hues)
-    return f'<div class="picture">{scene_svg(diagram, title=f"graph of {inspection.name}", embedded=True)}</div>'
+    def draw(opened: frozenset[str] | None) -> str:
+        scene = stage_layout(graph, opened=opened, shares=shares, hues=hues)
+        return scene_svg(scene, title=f"graph of {inspection.name}", embedded=True)
+
+    return draw
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
@@ -129,8 +142,13 @@ def _lines(stage: Stage) -> int:
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
 """Stages that are open at first."""
-PLAIN_LINES = 60
+PLAIN_LINES = 40
 MOST_PICTURES = 100
+_LEVEL = 6  # 9 takes three times as long for 1 % less
+_PLAIN = (
+    "The first lines of each stage. With JavaScript, the page shows all lines, highlights linked lines, opens blocks "
+    "of the graph, and shows what each pass changed."
+)
 
 
 def inspection_page(inspection: Inspection, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
@@ -152,6 +170,7 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
     return write_page(page, path, 'inspection.to_html("inspection.html")')
 
 
+@paused_collector()
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     is_compiled = needs_compile(names)
     # Requesting everything before the first read compiles the program once instead of twice.
@@ -163,18 +182,23 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
     key = key_of(stages)
+    pictures = _pictures(inspection, hues)
+    first = pictures["pictures"].get("@first", "")
+    costs, rows = _cost_html(inspection, hues)
     data = {
         **_stages(inspection, stages, hues),
         "shown": _first_open(inspection, names),
         "passes": diffs,
-        **_pictures(inspection, hues),
+        "rows": rows,
+        **pictures,
     }
     # Without a time, so that equal programs give equal pages.
-    packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0)).decode()
+    packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), _LEVEL, mtime=0)).decode()
     body = (
-        f'{graph_html(inspection, hues)}<div class="live" hidden></div>'
-        f'<div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
-        f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues)}"
+        f'{_framed(first) if first else ""}<div class="live" hidden></div>'
+        f'<div class="plain"><p>{_PLAIN}</p>'
+        f"{panes_html(stages, hues, key, PLAIN_LINES, skip_inputs=True, is_linked=False)}</div>"
+        f"{_passes_html(passes, diffs, why)}{costs}"
         f"<h2>Stages</h2>{stages_html(inspection, names)}"
     )
     scripts = f'<script type="text/plain" id="mnb-data">{packed}</script><script>{built("page.js").rstrip()}</script>'
@@ -191,7 +215,7 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 
 def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
     """Return the data of the stages, and the keys and hues of their blocks."""
-    paths = {path for stage in stages for one in stage.instructions for path, _ in one.shares}
+    paths = blocks_of(stages)
     groups = {outer for path in paths for outer in outer_paths(path)}
     return {
         "stages": [
@@ -212,17 +236,10 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
 
 def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
     """Return one picture for each expandable node, drawn with the nodes around it open; at most `MOST_PICTURES`."""
-    from mithril_nb.viz.diagrams.stages import stage_layout
-    from mithril_nb.viz.diagrams.svg import scene_svg
-
     graph = inspection.graph()
     if not graph.level():
         return {"pictures": {}, "parents": {}}
-    shares, title = block_shares(inspection), f"graph of {inspection.name}"
-
-    def draw(opened: frozenset[str] | None) -> str:
-        return scene_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title=title, embedded=True)
-
+    draw = _drawer(inspection, graph, hues, block_shares(inspection))
     pictures, parents = {"@first": draw(None), "": draw(frozenset())}, {}
     for key, chain in _expandable(graph):
         parents[block_key(key)] = block_key(graph.nodes[key].parent)
@@ -264,11 +281,13 @@ def _signed(diff: str) -> str:
     return f"+{added:,} −{removed:,}"
 
 
-def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
+def _cost_html(inspection: Inspection, hues: dict[str, int]) -> tuple[str, list[str]]:
+    """Return the tables of costs, and the rows that a script draws."""
     from mithril_nb import cost
 
     try:
         found = cost.costs_so_far(inspection)
     except StageUnavailableError:
-        return ""  # the table of stages shows the reason
-    return f"<h2>Cost</h2>{cost_tables(found.to_dict(), hues)}"
+        return "", []  # the table of stages shows the reason
+    tables, rows = page_tables(found.to_dict(), hues)
+    return f"<h2>Cost</h2>{tables}", rows

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import attrgetter, sub
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.stage_kinds import language_of, title_of
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Instruction, Stage
 
 
+Value = TypeVar("Value")
 MOST_LINES = 400
 MOST_CHARACTERS = 400
 _LATE = (1 << 60,)
@@ -42,6 +45,26 @@ class _Line:
     pieces: list[tuple[str, str]]
     instruction: Instruction | None
     starts: bool
+
+
+@dataclass(frozen=True)
+class _Look:
+    """The look of a group of panes: `panes_html` documents the arguments."""
+
+    hues: Mapping[str, int]
+    key: str
+    is_linked: bool
+    _stripes: dict[int, list[tuple[str, float]]] = field(default_factory=dict)
+
+    def stripe(self, shares: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
+        """Return the bars of a stripe: CSS class and share of each hue. A fusion may have thousands of blocks."""
+        if id(shares) not in self._stripes:  # the instructions keep their shares, so ids stay unique
+            found: dict[str, float] = {}
+            for block, share in shares:
+                look = hue_class(block, self.hues)
+                found[look] = found.get(look, 0.0) + share
+            self._stripes[id(shares)] = list(found.items())
+        return self._stripes[id(shares)]
 
 
 def listing_html(
@@ -79,6 +102,7 @@ def panes_html(
     most_lines: int | None = MOST_LINES,
     *,
     skip_inputs: bool = False,
+    is_linked: bool = True,
 ) -> str:
     """Return only the panes, without style and script.
 
@@ -88,17 +112,19 @@ def panes_html(
         key: Prefix that makes the ids of this group of panes unique on a page.
         most_lines: Lines shown of each stage. `None` shows all.
         skip_inputs: Whether to start at the first equation if many lines only list the program's inputs.
+        is_linked: Whether to add the data that `link_script` needs.
     """
     starts = [_first_equation(stage) if skip_inputs else 1 for stage in stages]
     shown = [
         _lines(stage, most_lines, start) if stage.text else [] for stage, start in zip(stages, starts, strict=True)
     ]
     targets = [_first_lines(lines) for lines in shown]
+    look = _Look(hues, key, is_linked)
     panes = []
     for at, (stage, lines) in enumerate(zip(stages, shown, strict=True)):
         others = [(at + step) % len(stages) for step in range(1, len(stages))]
         links = [(stages[other].name, targets[other]) for other in others]
-        panes.append("".join(_pane(stage, lines, hues, key, links)))
+        panes.append("".join(_pane(stage, lines, look, links)))
     return f'<div class="panes">{"".join(panes)}</div>'
 
 
@@ -124,14 +150,30 @@ def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
     """
     first: dict[str, tuple[int, ...]] = {}
     for stage in stages:
-        for instr in stage.instructions:
-            numbers = [numbered for one in instr.equations if (numbered := _numbers(one))]
+        # Each instruction with other equations or blocks: all lines of a kernel share thousands of them.
+        for instr in {(id(one.equations), id(one.shares)): one for one in stage.instructions}.values():
+            numbers = [_numbers(one) or _LATE for one in instr.equations] if len(instr.shares) == 1 else []
             for block, _ in instr.shares:
-                place = min(numbers) if numbers and len(instr.shares) == 1 else _LATE
-                first[block] = min(place, first.get(block, _LATE))
+                first[block] = min(first.get(block, _LATE), *numbers, _LATE)
     return hues_of_blocks(sorted(first, key=first.__getitem__))
 
 
+def blocks_of(stages: Iterable[Stage]) -> set[str]:
+    """Return the paths of the blocks that instructions of stages are attributed to."""
+    shares = distinct(one.shares for stage in stages for one in stage.instructions)
+    return {path for one in shares for path, _ in one}
+
+
+def distinct(values: Iterable[Value]) -> Iterable[Value]:
+    """Return each object once, by identity.
+
+    All lines of a kernel share one tuple, of thousands of blocks in a large program: comparing them takes minutes.
+    """
+    kept = list(values)
+    return dict(zip(map(id, kept), kept, strict=True)).values()
+
+
+@lru_cache(maxsize=1 << 16)
 def _numbers(equation: str) -> tuple[int, ...]:
     """Return an equation's id as numbers that sort in program order; `()` if it is not the id of an equation."""
     parts = [part.lstrip("b") for part in equation.split(".")]
@@ -139,11 +181,7 @@ def _numbers(equation: str) -> tuple[int, ...]:
 
 
 def _pane(
-    stage: Stage,
-    lines: list[_Line],
-    hues: Mapping[str, int],
-    key: str,
-    links: Sequence[tuple[str, Mapping[str, int]]],
+    stage: Stage, lines: list[_Line], look: _Look, links: Sequence[tuple[str, Mapping[str, int]]]
 ) -> Iterator[str]:
     title = escaped(title_of(stage.name))
     gone = "" if stage.unavailable is None else f'<p class="gone">not available: {escaped(stage.unavailable)}</p>'
@@ -158,9 +196,8 @@ def _pane(
         f'<div class="lines" style="--w:{len(str(lines[-1].number if lines else 0))}">'
     )
     above = lines[0].number - 1 if lines else 0
-    prefix = f"mnb-{key}-{stage.name}-"
     for line in lines:
-        yield _row(stage.name, line, hues, prefix, key, links)
+        yield _row(stage.name, line, look, links)
     yield "</div></div>"
     if len(lines) < total:
         before = f", {above:,} of them before these" if above else ""
@@ -168,35 +205,30 @@ def _pane(
     yield "</section>"
 
 
-def _row(
-    stage: str,
-    line: _Line,
-    hues: Mapping[str, int],
-    prefix: str,
-    key: str,
-    links: Sequence[tuple[str, Mapping[str, int]]],
-) -> str:
+def _row(stage: str, line: _Line, look: _Look, links: Sequence[tuple[str, Mapping[str, int]]]) -> str:
     instr, number = line.instruction, line.number
     code = code_html(line.pieces)
     if instr is None or not (instr.equations or instr.shares):
         return (
             f'<div class="l"><span class="n">{number}</span><span class="s"></span><span class="x">{code}</span></div>'
         )
-    equations = escaped(" ".join(instr.equations))
-    of = escaped(" ".join(block_key(block) for block, _ in instr.shares))
+    data = ""
+    if look.is_linked:
+        of = " ".join(block_key(block) for block, _ in instr.shares)
+        data = f' data-e="{escaped(" ".join(instr.equations))}" data-of="{escaped(of)}"'
     goal = next(
-        (f"#mnb-{key}-{name}-{lines[at]}" for name, lines in links for at in instr.equations if at in lines), ""
+        (f"#mnb-{look.key}-{name}-{lines[at]}" for name, lines in links for at in instr.equations if at in lines), ""
     )
     count = f'<a class="n" href="{escaped(goal)}">{number}</a>' if goal else f'<span class="n">{number}</span>'
     looks = "s" + {"inferred": " i", "kernel": " k"}.get(instr.origin or "", "")
     looks += {"backward": " rb", "update": " ru"}.get(instr.role or "", "")
+    parts = look.stripe(instr.shares)
     bars = "".join(
-        f'<i class="{hue_class(block, hues)}"{"" if len(instr.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
-        for block, share in instr.shares
+        f'<i class="{hue}"{"" if len(parts) == 1 else f" style=flex-grow:{share:.2f}"}></i>' for hue, share in parts
     )
     stripe = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
     return (
-        f'<div class="l" id="{escaped(prefix)}{number}" data-e="{equations}" data-of="{of}" '
+        f'<div class="l" id="mnb-{look.key}-{escaped(stage)}-{number}"{data} '
         f'title="{escaped(_tooltip(stage, instr))}">{count}{stripe}<span class="x">{code}</span></div>'
     )
 
@@ -225,8 +257,8 @@ def _tooltip(stage: str, instr: Instruction) -> str:
 
 def _first_equation(stage: Stage) -> int:
     """Return the line shortly before a stage starts to compute; 1 if that is near the top."""
-    lines = [one.line for one in stage.instructions if any(_numbers(id) for id in one.equations)]
-    return lines[0] - 2 if lines and lines[0] > _MANY_INPUTS else 1
+    line = next((one.line for one in stage.instructions if any(_numbers(id) for id in one.equations)), 0)
+    return line - 2 if line > _MANY_INPUTS else 1
 
 
 def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
@@ -236,6 +268,8 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
     end = start + len(shown)
     owner: dict[int, Instruction] = {}
     for instr in stage.instructions:  # in order of lines, so an inner instruction overrides the one around it
+        if instr.line >= end:
+            break
         for number in range(max(instr.line, start), min(instr.line + instr.lines, end)):
             owner[number] = instr
     short = "\n".join(line[:MOST_CHARACTERS] for line in shown)
@@ -253,32 +287,30 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
 def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
     """Return the first line of each equation."""
     first: dict[str, int] = {}
+    seen: set[int] = set()
     for line in lines:
-        if line.instruction is not None and line.starts:
+        if line.instruction is not None and line.starts and id(line.instruction.equations) not in seen:
+            seen.add(id(line.instruction.equations))  # all lines of a kernel share them
             for equation in line.instruction.equations:
                 first.setdefault(equation, line.number)
     return first
+
+
+_COLUMNS = {name: name for name in ("opcode", "equations", "shares", "role", "origin", "transforms", "source")}
+_COLUMNS["library"] = "library_source"
+"""Attributes of instructions by column."""
 
 
 def stage_data(stage: Stage) -> dict[str, Any]:
     """Return a stage as JSON data, without the data of its equations."""
     starts = [one.line for one in stage.instructions]
     columns: dict[str, list[int]] = {
-        "step": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
+        "step": list(map(sub, starts, [0, *starts])),
         "lines": [one.lines for one in stage.instructions],
     }
     tables: dict[str, list[Any]] = {}
-    for column, values in (
-        ("opcode", (one.opcode for one in stage.instructions)),
-        ("equations", (one.equations for one in stage.instructions)),
-        ("shares", (one.shares for one in stage.instructions)),
-        ("role", (one.role for one in stage.instructions)),
-        ("origin", (one.origin for one in stage.instructions)),
-        ("transforms", (one.transforms for one in stage.instructions)),
-        ("source", (one.source for one in stage.instructions)),
-        ("library", (one.library_source for one in stage.instructions)),
-    ):
-        columns[column], tables[column] = _indexed(values)
+    for column, name in _COLUMNS.items():
+        columns[column], tables[column] = _indexed(map(attrgetter(name), stage.instructions))
     return {
         "text": stage.text,
         "columns": columns,
@@ -291,7 +323,8 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
     """Return the data of the equations that stages of a program refer to; empty if it cannot be traced."""
     from mithril_nb.stages.program_stages import known_equations
 
-    groups = {one.equations for stage in stages if stage.unavailable is None for one in stage.instructions}
+    available = (stage for stage in stages if stage.unavailable is None)
+    groups = distinct(one.equations for stage in available for one in stage.instructions)
     used = {equation for group in groups for equation in group}
     known = [one for one in known_equations(inspection) if one.id in used] if used else []
     found: dict[str, Any] = {"id": [one.id for one in known], "source": [one.place for one in known], "tables": {}}
@@ -306,5 +339,8 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
 
 def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
     """Return the index of each value, and the distinct values."""
+    kept = list(values)
+    ids = list(map(id, kept))
     places: dict[Hashable, int] = {}
-    return [places.setdefault(value, len(places)) for value in values], list(places)
+    place_of = {id: places.setdefault(value, len(places)) for id, value in dict(zip(ids, kept, strict=True)).items()}
+    return list(map(place_of.__getitem__, ids)), list(places)

@@ -101,7 +101,7 @@ describe("a saved page", () => {
     ],
     equations: packed({ text: "", instructions: [], equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } } })["equations"],
     paths: { "one%20two": "one two" }, hues: { "one two": "h1", "two/inner": "h2" }, shown: ["jaxpr", "hlo"],
-    passes: ["@ main\n+ new\n- old\n", ""],
+    passes: ["@ main\n+ new\n- old\n", ""], rows: [],
     pictures: { "@first": svg(box("two", true)), "": svg(box("two", false)), two: svg(box("two", true)) }, parents: { two: "" },
   };
 
@@ -132,11 +132,14 @@ describe("a saved page", () => {
 
   test("draws lines with colours, stripe and tooltip", () => {
     const row = find('[data-stage="hlo"] .l');
+    over(row);
     expect(row.title).toContain("fusion · one two 50 %, two/inner 50 % · backward");
     expect(row.title).toContain("equation 0 tanh · train.py:7");
     expect(row.title).toContain("link inferred");
-    expect(find(".s", row).className).toBe("s i rb");
-    expect([...row.querySelectorAll("i")].map((bar) => bar.className)).toEqual(["h1", "h2"]);
+    const margin = find('[data-stage="hlo"] .m');
+    expect(find(".n", margin).textContent).toBe("1");
+    expect(find(".s", margin).className).toBe("s i rb");
+    expect([...margin.querySelectorAll("i")].map((bar) => bar.className)).toEqual(["h1", "h2"]);
     expect(find('[data-stage="jaxpr"] .f').textContent).toBe("tanh");
   });
 

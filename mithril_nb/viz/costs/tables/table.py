@@ -28,6 +28,8 @@ from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent
 _OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the model's blocks
 _ROLES = ("forward", "backward", "update")
 _MOST_FORMULAS = 40
+MOST_PLAIN_ROWS = 100
+"""Most rows of a table that a page shows without a script."""
 _DEEPEST = 8
 """Most levels of indentation of a row, so that its name stays visible."""
 
@@ -41,30 +43,48 @@ def cost_html(cost: Cost) -> str:
     Args:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
     """
-    return output_html(_tables(cost, None, is_folded=True), "cost")
-
-
-def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
-    """Return only the tables, without a style sheet, with one row for each block, for use in a page with links."""
-    return _tables(cost, hues, is_folded=False)
-
-
-def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> str:
     table = CostTable(cost)
-    rows = table.folded if is_folded else flat_rows(table.blocks)
-    known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
+    hues = hues_of_blocks(path for path in table.blocks if path not in _OWN)
+    return output_html(_tables(table, table.folded, hues), "cost")
+
+
+def cost_tables(cost: Cost, hues: Mapping[str, int]) -> str:
+    """Return only the tables, without a style sheet, with one row for each block, for use in a page with links."""
+    table = CostTable(cost)
+    return _tables(table, flat_rows(table.blocks), hues)
+
+
+def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
+    """Return the tables for a page that is readable without scripts.
+
+    Args:
+        cost: The costs as data, as for `cost_html`.
+        hues: Hues of blocks, by path.
+
+    Returns:
+        The tables, and the rows of all blocks if the table of blocks only has the largest; a script draws them.
+    """
+    table = CostTable(cost)
+    rows = flat_rows(table.blocks)
+    if len(rows) <= MOST_PLAIN_ROWS:
+        return _tables(table, rows, hues), []
+    note = (
+        f'<p class="plain">{len(rows):,} blocks, in a table of {len(table.folded)} rows: equal and small blocks share '
+        "rows. With JavaScript, each block has a row.</p>"
+    )
+    return note + _tables(table, table.folded, hues), _rows(table, rows, hues)
+
+
+def _tables(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> str:
     whole = ('<div class="costs">', _sources(table), _memory(table), "</div>")
-    return "".join((_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
+    return "".join((_blocks(table, rows, hues), *_unknown(table), *whole, *_formulas(table)))
 
 
 # The table of blocks
 
 
 def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> str:
-    by_block, name = table.main.get("by_block", {}), next(iter(table.sources), "")
-    lost = table.main.get("unattributed")
-    shares = table.shares(rows)
-    largest = max((share or 0.0 for share, _ in (*shares, table.share(lost))), default=0.0)
+    by_block, lost = table.main.get("by_block", {}), table.main.get("unattributed")
     caption = "cost by block"
     if not table.is_timed and any(_role(one, role) for one in by_block.values() for role in ("backward", "update")):
         legend = (
@@ -72,12 +92,8 @@ def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> s
             for role in _ROLES
         )
         caption += f'<span class="legend">{"".join(legend)}</span>'
-    body = []
-    for row, share in zip(rows, shares, strict=True):
-        cells = "".join(_cell(column, table.figures(column.source, row)) for column in table.columns)
-        body.append(
-            Markup(f"{row_head(row, hues)}{cells}{_share(table, table.figures(name, row), share, largest)}</tr>")
-        )
+    body = map(Markup, _rows(table, rows, hues))
+    largest = _largest(table, table.shares(rows))
     unattributed = "".join(_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
     total = "".join(_cell(column, table.sources[column.source]["total"]) for column in table.columns)
     foot = (
@@ -86,6 +102,23 @@ def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> s
         f'<tr class="total"><th scope="row">total</th>{total}{"<td></td>" if table.has_shares else ""}</tr>'
     )
     return html_table(Markup("".join(_heads(table))), body, caption=Markup(caption), foot=foot)
+
+
+def _rows(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> list[str]:
+    """Return rows of the table of blocks as HTML."""
+    shares, name = table.shares(rows), next(iter(table.sources), "")
+    largest = _largest(table, shares)
+    found = []
+    for row, share in zip(rows, shares, strict=True):
+        figures = {source: table.figures(source, row) for source in table.sources}
+        cells = "".join(_cell(column, figures[column.source]) for column in table.columns)
+        found.append(f"{row_head(row, hues)}{cells}{_share(table, figures.get(name), share, largest)}</tr>")
+    return found
+
+
+def _largest(table: CostTable, shares: Sequence[tuple[float | None, str]]) -> float:
+    """Return the share whose bar is full."""
+    return max((share or 0.0 for share, _ in (*shares, table.share(table.main.get("unattributed")))), default=0.0)
 
 
 def row_head(row: Row, hues: Mapping[str, int]) -> str:

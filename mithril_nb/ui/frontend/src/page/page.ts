@@ -2,6 +2,7 @@
 
 import { h } from "../dom/dom";
 import type { Anchor, StageText } from "../store/links";
+import { CostRows } from "./cost-rows";
 import { showPasses } from "./pass-list";
 import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
@@ -17,8 +18,11 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
   const parts = new Parts(page, saved);
+  let costs: CostRows | null = null;
   const selection = new Selection(texts, (look) => {
     parts.paint(look, selection);
+    costs?.paint();
+    if (look === "pin") costs?.follow(true);
     for (const pane of panes.values()) {
       pane.paint();
       if (look === "pin") pane.follow(!pane.holds(selection.anchors.pin));
@@ -50,7 +54,9 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const live = page.querySelector<HTMLElement>(".live")!;
   live.replaceChildren(bar, shelf);
   live.hidden = false;
-  page.querySelector(".plain")!.remove();
+  for (const plain of page.querySelectorAll(".plain")) plain.remove();
+  const table = page.querySelector<HTMLTableElement>("table.cost");
+  if (table && saved.rows.length) costs = new CostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
   parts.gather();
   listen(page, saved, selection, parts);
   const list = page.querySelector<HTMLElement>(".passes");
@@ -68,7 +74,7 @@ class Parts {
   ) {}
 
   gather(): void {
-    const closed = [...this.page.querySelectorAll<HTMLElement | SVGElement>(PARTS)].filter((part) => part.getAttribute("aria-expanded") !== "true");
+    const closed = [...this.page.querySelectorAll<HTMLElement | SVGElement>(PARTS)].filter((part) => part.getAttribute("aria-expanded") !== "true" && !part.dataset["line"]);
     this.found = closed.map((part) => ({ part, equations: part.dataset["e"] ? new Set(part.dataset["e"].split(" ")) : null, block: this.path(part.dataset["block"] ?? "") }));
   }
 
@@ -112,7 +118,7 @@ function listen(page: HTMLElement, saved: Saved, selection: Selection, parts: Pa
   };
   const at = (event: Event, parts: string): HTMLElement | SVGElement | null => (event.target instanceof Element && !event.target.closest(".code") ? event.target.closest<HTMLElement | SVGElement>(parts) : null);
   page.addEventListener("mouseover", (event) => {
-    if ((event.target as Element).closest(".code")) return;
+    if ((event.target as Element).closest("[data-line], .code")) return;
     const part = at(event, PARTS);
     if (part || selection.anchors.on) selection.hover(part && parts.anchorOf(part));
   });

@@ -16,6 +16,8 @@ export interface Saved {
   shown: string[];
   /** Diffs of the passes. */
   passes: string[];
+  /** Rows of the table of costs as HTML, if the page itself has too few of them. */
+  rows: string[];
   /** Pictures of the graph by the node that is open in them, and the node around each node. */
   pictures: Record<string, string>;
   parents: Record<string, string>;

@@ -10,8 +10,9 @@ const ORIGINS: Record<string, string> = {
 
 /** Describe an instruction: opcode, blocks with shares, role, lines of Python, costs, equations, kind of link. */
 export function describe(text: StageText, instruction: Instruction, costs: readonly string[] = []): string[] {
-  const shares = instruction.shares.map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
-  const lines = [`${instruction.opcode} · ${shares.length ? shares.slice(0, 4).join(", ") + (shares.length > 4 ? `, and ${shares.length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
+  const { length } = instruction.shares;
+  const shares = instruction.shares.slice(0, 4).map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
+  const lines = [`${instruction.opcode} · ${length ? shares.join(", ") + (length > 4 ? `, and ${length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
   const help = text.help.get(instruction.opcode);
   if (help) lines.push(help);
   if (instruction.transforms.length) lines.push(`inside ${instruction.transforms.join(" › ")}`);

@@ -33,8 +33,11 @@ export type Anchor = { kind: "block"; path: string } | { kind: "instruction"; st
 export interface Links {
   blocks: Set<string>;
   /** Indices of the linked instructions of each stage. */
-  lines: Map<StageName, Set<number>>;
+  lines: Map<StageName, ReadonlySet<number>>;
 }
+
+/** Indices of instructions with the same equations or blocks, such as all lines of a kernel. */
+type Group = readonly number[];
 
 /** Return a path and the paths of its outer groups: `a/b/c` → `a/b/c`, `a/b`, `a`. */
 export function lineage(path: string): string[] {
@@ -54,8 +57,8 @@ export class StageText {
   readonly owner: Int32Array;
   /** For a shortened text: the line of each instruction. */
   readonly places: ReadonlyMap<number, number> | null;
-  private readonly byBlock = new Map<string, number[]>();
-  private readonly byEquation = new Map<string, number[]>();
+  private readonly byBlock = new Map<string, Group[]>();
+  private readonly byEquation = new Map<string, Group[]>();
 
   constructor(
     readonly stage: StageName,
@@ -76,14 +79,16 @@ export class StageText {
     else for (const { index, line, lines } of [...this.instructions].sort((a, b) => b.lines - a.lines || a.index - b.index)) {
       this.owner.fill(index, line, Math.min(line + lines, this.lineCount + 1));
     }
-    // Thousands of instructions share one array of shares, so compute their blocks once.
-    const blocksOfShares = new Map<unknown, string[]>();
+    // The lines of a kernel share one array of shares and one of equations. Each may have thousands of elements, so an
+    // index of every line by every element would not fit into memory.
+    const byShares = new Map<unknown, number[]>();
+    const byEquations = new Map<unknown, number[]>();
     for (const instruction of this.instructions) {
       const { index, shares, equations } = instruction;
-      let blocks = blocksOfShares.get(shares);
-      if (!blocks) blocksOfShares.set(shares, (blocks = blocksOf(instruction)));
-      for (const block of blocks) push(this.byBlock, block, index);
-      for (const equation of equations.length > 1 ? new Set(equations) : equations) push(this.byEquation, equation, index);
+      if (!byShares.has(shares)) for (const block of blocksOf(instruction)) push(this.byBlock, block, groupOf(byShares, shares));
+      groupOf(byShares, shares).push(index);
+      if (!byEquations.has(equations)) for (const equation of new Set(equations)) push(this.byEquation, equation, groupOf(byEquations, equations));
+      groupOf(byEquations, equations).push(index);
     }
   }
 
@@ -102,7 +107,12 @@ export class StageText {
     return index < 0 ? null : (this.instructions[index] ?? null);
   }
 
+  /** Return the instructions with a share in a block or in a block inside it. */
   ofBlock(path: string): readonly number[] {
+    return this.groupsOfBlock(path).flat().sort((a, b) => a - b);
+  }
+
+  groupsOfBlock(path: string): readonly Group[] {
     return this.byBlock.get(path) ?? [];
   }
 
@@ -111,7 +121,7 @@ export class StageText {
     return [...this.byBlock.keys()].filter((block) => block.startsWith(`${path}/`));
   }
 
-  ofEquation(id: string): readonly number[] {
+  groupsOfEquation(id: string): readonly Group[] {
     return this.byEquation.get(id) ?? [];
   }
 
@@ -129,20 +139,31 @@ export class StageText {
   }
 }
 
-function push(map: Map<string, number[]>, key: string, value: number): void {
+function push<T>(map: Map<string, T[]>, key: string, value: T): void {
   const list = map.get(key);
   if (list) list.push(value);
   else map.set(key, [value]);
+}
+
+function groupOf(groups: Map<unknown, number[]>, key: unknown): number[] {
+  let group = groups.get(key);
+  if (!group) groups.set(key, (group = []));
+  return group;
 }
 
 export function noLinks(): Links {
   return { blocks: new Set(), lines: new Map() };
 }
 
-function addLines(links: Links, stage: StageName, indices: Iterable<number>): void {
-  let set = links.lines.get(stage);
-  if (!set) links.lines.set(stage, (set = new Set()));
-  for (const index of indices) set.add(index);
+/** The set of each large group, so that a hover over a line of a large kernel copies nothing. */
+const setsOfGroups = new WeakMap<Group, ReadonlySet<number>>();
+
+function union(groups: ReadonlySet<Group>): ReadonlySet<number> {
+  const [first] = groups;
+  if (groups.size !== 1 || !first) return new Set([...groups].flat());
+  let set = setsOfGroups.get(first);
+  if (!set) setsOfGroups.set(first, (set = new Set(first)));
+  return set;
 }
 
 /** Return the paths of the blocks an instruction has shares in, and of their outer groups. */
@@ -153,35 +174,38 @@ export function blocksOf(instruction: Instruction): string[] {
 
 /** Return the blocks and instructions linked to the anchors. */
 export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: readonly Anchor[]): Links {
-  const links = noLinks();
+  const { blocks, lines } = noLinks();
+  const found = new Map<StageName, Set<Group>>();
+  const add = (stage: StageName, groups: readonly Group[]): void => {
+    let set = found.get(stage);
+    if (!set) found.set(stage, (set = new Set()));
+    for (const group of groups) set.add(group);
+  };
   for (const anchor of anchors) {
     if (anchor.kind === "block") {
-      links.blocks.add(anchor.path);
+      blocks.add(anchor.path);
       for (const stage of stages.values()) {
-        addLines(links, stage.stage, stage.ofBlock(anchor.path));
-        for (const inner of stage.inside(anchor.path)) links.blocks.add(inner);
+        add(stage.stage, stage.groupsOfBlock(anchor.path));
+        for (const inner of stage.inside(anchor.path)) blocks.add(inner);
       }
       continue;
     }
-    if (anchor.kind === "equations") {
-      for (const stage of stages.values()) {
-        const indices = anchor.ids.flatMap((id) => stage.ofEquation(id));
-        addLines(links, stage.stage, indices);
-        if (stage.stage === "jaxpr") for (const index of indices) for (const block of blocksOf(stage.instructions[index]!)) links.blocks.add(block);
-      }
-      continue;
+    const here = anchor.kind === "instruction" ? stages.get(anchor.stage) : undefined;
+    const instruction = anchor.kind === "instruction" && here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
+    if (instruction) {
+      add(here!.stage, [[instruction.index]]);
+      for (const block of blocksOf(instruction)) blocks.add(block);
     }
-    const here = stages.get(anchor.stage);
-    const instruction = here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
-    if (!instruction) continue;
-    addLines(links, anchor.stage, [anchor.index]);
-    for (const block of blocksOf(instruction)) links.blocks.add(block);
+    const equations = anchor.kind === "equations" ? anchor.ids : (instruction?.equations ?? []);
     for (const stage of stages.values()) {
-      if (stage.stage === anchor.stage) continue;
-      for (const equation of instruction.equations) addLines(links, stage.stage, stage.ofEquation(equation));
+      if (stage === here) continue;
+      const groups = new Set(equations.flatMap((id) => stage.groupsOfEquation(id)));
+      if (equations.length || anchor.kind === "equations") add(stage.stage, [...groups]);
+      if (anchor.kind === "equations" && stage.stage === "jaxpr") for (const index of union(groups)) for (const block of blocksOf(stage.instructions[index]!)) blocks.add(block);
     }
   }
-  return links;
+  for (const [stage, groups] of found) lines.set(stage, union(groups));
+  return { blocks, lines };
 }
 
 export function sameAnchor(a: Anchor, b: Anchor): boolean {

@@ -1,0 +1,104 @@
+/** Rows of equal height, of which only the visible ones are drawn: lines of a stage, and rows of a table. */
+
+import { h, keyed } from "../dom/dom";
+import { type Look, walkByKeys } from "./selection";
+
+const AHEAD = 8;
+
+export abstract class ScrolledRows {
+  /** The row that the keys have reached; rows count from 1, and 0 is none. */
+  here = 0;
+  /** Marks of the pinned rows, beside the scrollbar. */
+  readonly ticks = h("div", { class: "ticks" });
+  protected readonly drawn = new Map<number, HTMLElement>();
+  private over = 0;
+
+  /** `frame` scrolls, and `list` holds the rows; `top` is the height above the rows that stays when they scroll. */
+  protected constructor(
+    protected readonly frame: HTMLElement,
+    private readonly list: HTMLElement,
+    readonly lineCount: number,
+    private readonly height: number,
+    private readonly top = 0,
+  ) {
+    frame.addEventListener("scroll", () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(frame);
+    frame.addEventListener("mouseover", (event) => this.hoverOver(this.lineAt(event)));
+    frame.addEventListener("mouseleave", () => this.hoverOver(0));
+    walkByKeys(frame, this);
+  }
+
+  /** Create a row. */
+  protected abstract row(line: number): HTMLElement;
+  /** Leave room for the rows above the first and below the last drawn row. */
+  protected abstract leaveRoom(above: number, below: number): void;
+  /** Return the rows that are highlighted. */
+  protected abstract linked(look: Look): readonly number[];
+  protected abstract isLinked(look: Look, line: number): boolean;
+  protected abstract hover(line: number): void;
+  abstract pinHere(): void;
+  abstract release(): void;
+
+  isPinned(line: number): boolean {
+    return this.isLinked("pin", line);
+  }
+
+  go(line: number): void {
+    this.here = line;
+    const top = (line - 1) * this.height;
+    const seen = this.frame.clientHeight - this.top;
+    if (top < this.frame.scrollTop) this.frame.scrollTop = top;
+    else if (top > this.frame.scrollTop + seen - 2 * this.height) this.frame.scrollTop = top - seen + 2 * this.height;
+    this.draw();
+    this.hover(line);
+  }
+
+  /** Draw the visible rows; rows that stay visible are kept. */
+  draw(): void {
+    const first = Math.min(Math.max(1, Math.floor(this.frame.scrollTop / this.height) + 1 - AHEAD), Math.max(1, this.lineCount));
+    const last = Math.min(this.lineCount, first + Math.ceil(this.frame.clientHeight / this.height) + 2 * AHEAD);
+    const lines = Array.from({ length: last - first + 1 }, (_, at) => first + at);
+    const create = (line: number): HTMLElement => {
+      const row = this.row(line);
+      row.dataset["line"] = String(line);
+      this.drawn.set(line, row);
+      this.paintRow(line, row);
+      return row;
+    };
+    keyed(this.list, lines, String, create, () => {});
+    for (const line of this.drawn.keys()) if (line < first || line > last) this.drawn.delete(line);
+    this.leaveRoom((first - 1) * this.height, (this.lineCount - last) * this.height);
+  }
+
+  paint(): void {
+    for (const [line, row] of this.drawn) this.paintRow(line, row);
+  }
+
+  /** Mark the pinned rows beside the scrollbar; if none is visible, scroll to the nearest one. */
+  follow(mayScroll: boolean): void {
+    const found = this.linked("pin");
+    const places = new Set(found.map((line) => Math.round(((line - 1) / this.lineCount) * 200)));
+    this.ticks.replaceChildren(...[...places].map((place) => h("i", { style: `top:${place / 2}%` })));
+    const top = this.frame.scrollTop / this.height + 1;
+    const end = top + (this.frame.clientHeight - this.top) / this.height - 1;
+    if (!mayScroll || !found.length || found.some((line) => line >= top && line < end)) return;
+    const near = found.reduce((best, line) => (Math.abs(line - top) < Math.abs(best - top) ? line : best));
+    this.frame.scrollTop = (near - 1) * this.height - this.frame.clientHeight / 4;
+  }
+
+  protected lineAt(event: Event): number {
+    return Number((event.target as Element).closest<HTMLElement>("[data-line]")?.dataset["line"] ?? 0);
+  }
+
+  private paintRow(line: number, row: HTMLElement): void {
+    row.classList.toggle("on", this.isLinked("on", line));
+    row.classList.toggle("pin", this.isLinked("pin", line));
+    row.classList.toggle("here", line === this.here);
+  }
+
+  private hoverOver(line: number): void {
+    if (line === this.over) return;
+    this.over = line;
+    this.hover(line);
+  }
+}
