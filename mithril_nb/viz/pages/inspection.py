@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,6 @@ from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 
 if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
-    from mithril_nb.stages.graph.stage_graph import StageGraph
     from mithril_nb.stages.records import Stage
     from mithril_nb.stages.xla.passes import Pass
 
@@ -76,26 +75,7 @@ def _shown(inspection: Inspection) -> Sequence[str]:
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
-    graph = inspection.graph()
-    return _framed(_drawer(inspection, graph, hues, block_shares(inspection))(None)) if graph.level() else ""
-
-
-def _framed(picture: str) -> str:
-    return f'<div class="picture">{picture}</div>'
-
-
-def _drawer(
-    inspection: Inspection, graph: StageGraph, hues: Mapping[str, int], shares: Mapping[str, float]
-) -> Callable[[frozenset[str] | None], str]:
-    """Return a function that draws the graph with some nodes open; `None` draws the first view."""
-    from mithril_nb.viz.diagrams.stages import stage_layout
-    from mithril_nb.viz.diagrams.svg import scene_svg
-
-    def draw(opened: frozenset[str] | None) -> str:
-        scene = stage_layout(graph, opened=opened, shares=shares, hues=hues)
-        return scene_svg(scene, title=f"graph of {inspection.name}", embedded=True)
-
-    return draw
+    return _graph(inspection, hues)[1]
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
@@ -143,7 +123,6 @@ def _lines(stage: Stage) -> int:
 FIRST = ("jaxpr", "stablehlo", "hlo")
 """Stages that are open at first."""
 PLAIN_LINES = 40
-MOST_PICTURES = 100
 _LEVEL = 6  # 9 takes three times as long for 1 % less
 _PLAIN = (
     "The first lines of each stage. With JavaScript, the page shows all lines, highlights linked lines, opens blocks "
@@ -182,20 +161,19 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
     key = key_of(stages)
-    pictures = _pictures(inspection, hues)
-    first = pictures["pictures"].get("@first", "")
+    graph, first = _graph(inspection, hues)
     costs, rows = _cost_html(inspection, hues)
     data = {
         **_stages(inspection, stages, hues),
         "shown": _first_open(inspection, names),
         "passes": diffs,
         "rows": rows,
-        **pictures,
+        "graph": graph,
     }
     # Without a time, so that equal programs give equal pages.
     packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), _LEVEL, mtime=0)).decode()
     body = (
-        f'{_framed(first) if first else ""}<div class="live" hidden></div>'
+        f'{first}<div class="live" hidden></div>'
         f'<div class="plain"><p>{_PLAIN}</p>'
         f"{panes_html(stages, hues, key, PLAIN_LINES, skip_inputs=True, is_linked=False)}</div>"
         f"{_passes_html(passes, diffs, why)}{costs}"
@@ -234,26 +212,20 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
     }
 
 
-def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
-    """Return one picture for each expandable node, drawn with the nodes around it open; at most `MOST_PICTURES`."""
+def _graph(inspection: Inspection, hues: Mapping[str, int]) -> tuple[dict[str, Any] | None, str]:
+    """Return the graph as data, with its open nodes, and its first picture; `None` and `""` without a graph."""
+    from mithril_nb.viz.diagrams.layout import layout
+    from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
+    from mithril_nb.viz.diagrams.svg import scene_svg
+
     graph = inspection.graph()
     if not graph.level():
-        return {"pictures": {}, "parents": {}}
-    draw = _drawer(inspection, graph, hues, block_shares(inspection))
-    pictures, parents = {"@first": draw(None), "": draw(frozenset())}, {}
-    for key, chain in _expandable(graph):
-        parents[block_key(key)] = block_key(graph.nodes[key].parent)
-        if len(pictures) < MOST_PICTURES:
-            pictures[block_key(key)] = draw(frozenset(chain))
-    return {"pictures": pictures, "parents": parents}
-
-
-def _expandable(graph: StageGraph) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield the expandable nodes, outer ones first, each with the chain of nodes that must be open to show it open."""
-    level: list[tuple[str, tuple[str, ...]]] = [(node.key, (node.key,)) for node in graph.level() if node.children]
-    while level:
-        yield from level
-        level = [(node.key, (*chain, node.key)) for key, chain in level for node in graph.level(key) if node.children]
+        return None, ""
+    shares = block_shares(inspection)
+    nested = nested_stage(graph, shares, hues)
+    opened = opened_at_first(graph, nested, shares)
+    picture = scene_svg(layout(nested, opened), title=f"graph of {inspection.name}", embedded=True)
+    return {**nested.to_dict(), "opened": sorted(opened)}, f'<div class="picture">{picture}</div>'
 
 
 def _passes(inspection: Inspection) -> tuple[tuple[Pass, ...], str]:

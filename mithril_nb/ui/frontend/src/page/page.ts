@@ -3,6 +3,7 @@
 import { h } from "../dom/dom";
 import type { Anchor, StageText } from "../store/links";
 import { CostRows } from "./cost-rows";
+import { PageGraph } from "./graph";
 import { showPasses } from "./pass-list";
 import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
@@ -19,9 +20,11 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const panes = new Map<string, TextPane>();
   const parts = new Parts(page, saved);
   let costs: CostRows | null = null;
+  let graph: PageGraph | null = null;
   const selection = new Selection(texts, (look) => {
     parts.paint(look, selection);
     costs?.paint();
+    graph?.paint(look);
     if (look === "pin") costs?.follow(true);
     for (const pane of panes.values()) {
       pane.paint();
@@ -57,14 +60,16 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   for (const plain of page.querySelectorAll(".plain")) plain.remove();
   const table = page.querySelector<HTMLTableElement>("table.cost");
   if (table && saved.rows.length) costs = new CostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
+  const frame = page.querySelector<HTMLElement>(".picture");
+  if (frame && saved.graph) graph = new PageGraph(frame, saved.graph, selection);
   parts.gather();
-  listen(page, saved, selection, parts);
+  listen(page, selection, parts);
   const list = page.querySelector<HTMLElement>(".passes");
   if (list) showPasses(list, saved, selection);
   page.dataset["ready"] = "";
 }
 
-/** Boxes of the picture and rows of the tables. An open box is not highlighted; the boxes in it are. */
+/** Rows of the tables. */
 class Parts {
   private found: { part: Element; equations: Set<string> | null; block: string }[] = [];
 
@@ -74,7 +79,7 @@ class Parts {
   ) {}
 
   gather(): void {
-    const closed = [...this.page.querySelectorAll<HTMLElement | SVGElement>(PARTS)].filter((part) => part.getAttribute("aria-expanded") !== "true" && !part.dataset["line"]);
+    const closed = [...this.page.querySelectorAll<HTMLElement | SVGElement>(PARTS)].filter((part) => !part.dataset["line"]);
     this.found = closed.map((part) => ({ part, equations: part.dataset["e"] ? new Set(part.dataset["e"].split(" ")) : null, block: this.path(part.dataset["block"] ?? "") }));
   }
 
@@ -85,8 +90,8 @@ class Parts {
   }
 
   anchorOf({ dataset }: HTMLElement | SVGElement): Anchor | null {
-    const { e, block, node } = dataset;
-    if (e) return { kind: "equations", name: node ?? e, ids: e.split(" ") };
+    const { e, block } = dataset;
+    if (e) return { kind: "equations", name: e, ids: e.split(" ") };
     return block ? { kind: "block", path: this.path(block) } : null;
   }
 
@@ -95,42 +100,24 @@ class Parts {
   }
 }
 
-/** Select parts by pointer and keys. A press on a node opens or closes it: the page has a picture for each open node. */
-function listen(page: HTMLElement, saved: Saved, selection: Selection, parts: Parts): void {
-  const frame = page.querySelector<HTMLElement>(".picture");
-  const draw = (key: string): void => {
-    const parsed = new DOMParser().parseFromString(saved.pictures[key]!, "image/svg+xml");
-    frame!.replaceChildren(document.importNode(parsed.documentElement, true));
-    parts.gather();
-    parts.paint("pin", selection);
-  };
+/** Select rows of the tables by pointer and keys. */
+function listen(page: HTMLElement, selection: Selection, parts: Parts): void {
   const press = (part: HTMLElement | SVGElement): void => {
     const anchor = parts.anchorOf(part);
-    const key = part.dataset["node"] ?? "";
-    const isOpen = part.getAttribute("aria-expanded") === "true";
-    const goal = isOpen ? saved.parents[key] : key;
-    if (part.hasAttribute("aria-expanded") && goal !== undefined && goal in saved.pictures) {
-      selection.pin(null);
-      if (!isOpen) selection.pin(anchor);
-      draw(goal);
-      [...frame!.querySelectorAll<SVGElement>("[data-node]")].find((one) => one.dataset["node"] === key)?.focus({ preventScroll: true });
-    } else if (anchor) selection.pin(anchor);
+    if (anchor) selection.pin(anchor);
   };
-  const at = (event: Event, parts: string): HTMLElement | SVGElement | null => (event.target instanceof Element && !event.target.closest(".code") ? event.target.closest<HTMLElement | SVGElement>(parts) : null);
+  const at = (event: Event, parts: string): HTMLElement | SVGElement | null => (event.target instanceof Element && !event.target.closest(".code, .picture") ? event.target.closest<HTMLElement | SVGElement>(parts) : null);
   page.addEventListener("mouseover", (event) => {
-    if ((event.target as Element).closest("[data-line], .code")) return;
+    if ((event.target as Element).closest("[data-line], .code, .picture")) return;
     const part = at(event, PARTS);
     if (part || selection.anchors.on) selection.hover(part && parts.anchorOf(part));
   });
   page.addEventListener("click", (event) => {
-    const part = at(event, "[data-node],[data-block]");
+    const part = at(event, "[data-block]");
     if (part && !hasSelectedText()) press(part);
   });
   page.addEventListener("keydown", (event) => {
-    const part = at(event, "[data-node],tr[data-block]");
+    const part = at(event, "tr[data-block]");
     if (part) pressByKeys(event, () => press(part));
   });
-  if (!frame) return;
-  const button = (label: string, key: string): HTMLElement => h("button", { type: "button", onclick: () => draw(key) }, label);
-  frame.before(h("div", { class: "tools" }, button("Reset view", "@first"), button("Close all", ""), h("span", { class: "quiet" }, "Click a block to open it and pin its lines")));
 }

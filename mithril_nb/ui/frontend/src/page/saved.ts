@@ -1,6 +1,7 @@
 /** The data of a saved page, and what is read from them. */
 
 import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
+import type { PackedGraph } from "../layout/data";
 import { StageText } from "../store/links";
 
 /** The stages are encoded as for the widgets. */
@@ -18,9 +19,8 @@ export interface Saved {
   passes: string[];
   /** Rows of the table of costs as HTML, if the page itself has too few of them. */
   rows: string[];
-  /** Pictures of the graph by the node that is open in them, and the node around each node. */
-  pictures: Record<string, string>;
-  parents: Record<string, string>;
+  /** The graph and its open nodes; null if the program has none. */
+  graph: (PackedGraph & { opened: string[] }) | null;
 }
 
 export interface SavedStage {

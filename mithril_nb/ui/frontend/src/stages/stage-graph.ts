@@ -3,16 +3,14 @@
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
 import { attr, h, iconButton, text } from "../dom/dom";
-import { percent } from "../dom/format";
-import { times } from "../drawing/lettering";
-import type { Description } from "../graph/items";
-import type { Scene, SceneNode } from "../graph/scene";
+import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
 import { attempt, decodeJson } from "../kernel/messages";
 import { NestedGraph, type PackedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
-import { type Anchor, type Links, sameAnchor } from "../store/links";
+import type { Anchor, Links } from "../store/links";
 import type { Store } from "../store/store";
+import { anchorsOf, describe, linkedKeys } from "./graph-nodes";
 
 const STEP = 1.25;
 
@@ -135,21 +133,10 @@ export class StageGraph {
 
   private paintLinks(): void {
     const { hoverLinks, pinLinks, hover, pins } = this.store;
-    const [hovered, selected] = [this.linked(hover, hoverLinks), this.linked(pins, pinLinks)];
+    const { nodes } = this.view.scene;
+    const linked = (anchors: readonly Anchor[], links: Links): Set<string> => linkedKeys(nodes, anchors, links.blocks, this.idsOf(anchors));
+    const [hovered, selected] = [linked(hover, hoverLinks), linked(pins, pinLinks)];
     this.view.paint({ hovered, selected });
-  }
-
-  /** Return the keys of the visible nodes that some anchors are linked to. */
-  private linked(anchors: readonly Anchor[], links: Links): Set<string> {
-    const found = new Set<string>();
-    if (anchors.length === 0) return found;
-    const ids = this.idsOf(anchors);
-    for (const node of this.view.scene.nodes) {
-      const blocks = blocksOf(node);
-      const isLinked = blocks.length ? blocks.some((path) => links.blocks.has(path)) : node.equations!.some((id) => ids.has(id)) || anchorsOf(node).some((own) => anchors.some((one) => sameAnchor(one, own)));
-      if (isLinked) found.add(node.key);
-    }
-    return found;
   }
 
   /** Return the ids of the equations of anchors. */
@@ -165,26 +152,4 @@ export class StageGraph {
     }
     return found;
   }
-}
-
-/** Return the paths of the blocks that a node represents; none if it has equations. */
-function blocksOf(node: SceneNode): readonly string[] {
-  if (node.equations?.length) return [];
-  return node.blocks?.length ? node.blocks : node.path ? [node.path] : [];
-}
-
-function anchorsOf(node: SceneNode): Anchor[] {
-  const blocks = blocksOf(node);
-  if (blocks.length) return blocks.map((path) => ({ kind: "block", path }));
-  return node.equations?.length ? [{ kind: "equations", name: node.key, ids: [...node.equations] }] : [];
-}
-
-/** Return the accessible name and the tooltip of a node. */
-function describe(node: SceneNode, { roles }: Scene): Description {
-  const kind = node.kind === "block" || node.kind === "instruction" ? node.kind : node.kind === "repeat" ? "repeated part" : node.kind;
-  const counts = node.kind === "instruction" || node.kind === "input" ? "" : [...roles, "without a role"].map((role, at) => (node.counts?.[at] ? `${node.counts[at]} ${role}` : "")).filter(Boolean).join(", ");
-  const share = node.share === null ? "" : `${percent(node.share)} of FLOPs`;
-  const parts = [`${kind} ${times(node.name, node.repeat)}`, node.label, node.shape, share, counts].filter(Boolean);
-  const act = node.group ? (node.expanded ? "double-click or ← to close" : "double-click or → to open") : "";
-  return { name: parts.join(", "), tip: [...parts, act].filter(Boolean) };
 }

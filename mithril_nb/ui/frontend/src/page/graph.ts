@@ -1,0 +1,81 @@
+/** The graph of a saved page: it opens and closes groups without a kernel. */
+
+import canvas from "../../styles/canvas.css";
+import { Tip } from "../controls/tip";
+import { h } from "../dom/dom";
+import { GraphView } from "../graph/view";
+import { NestedGraph, type PackedGraph } from "../layout/data";
+import { layout } from "../layout/layout";
+import { anchorsOf, describe, linkedKeys } from "../stages/graph-nodes";
+import type { Look, Selection } from "./selection";
+
+/** Height of the frame in px: as high as the first picture, within these limits. */
+const [LEAST, MOST] = [220, 560];
+const MARGIN = 40;
+
+export class PageGraph {
+  private readonly graph: NestedGraph;
+  private readonly view: GraphView;
+  private readonly first: ReadonlySet<string>;
+  private opened: Set<string>;
+
+  /** Replace the picture in `frame`. */
+  constructor(
+    frame: HTMLElement,
+    { opened, ...packed }: PackedGraph & { opened: string[] },
+    private readonly selection: Selection,
+  ) {
+    this.graph = new NestedGraph(packed);
+    this.first = new Set(opened);
+    this.opened = new Set(opened);
+    frame.replaceChildren();
+    frame.classList.add("mnb-live-graph");
+    const tip = new Tip(frame);
+    this.view = new GraphView({
+      label: "Nodes of the graph",
+      tip,
+      describe: (node) => describe(node, this.view.scene),
+      hover: (node) => selection.hover(node ? (anchorsOf(node)[0] ?? null) : null),
+      select: (node) => selection.pin(anchorsOf(node)[0] ?? null),
+      toggle: (node) => this.toggle(node.key),
+      open: (node) => this.toggle(node.key),
+      clear: () => selection.pin(null),
+    });
+    const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
+    const tools = h(
+      "div",
+      { class: "tools" },
+      button("Reset view", () => this.open(new Set(this.first))),
+      button("Close all", () => this.open(new Set())),
+      button("Smaller", () => this.view.zoomBy(0.8)),
+      button("Larger", () => this.view.zoomBy(1.25)),
+      h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
+    );
+    frame.before(tools);
+    frame.append(h("style", {}, canvas), this.view.root, tip.root);
+    const scene = layout(this.graph, this.opened);
+    frame.style.height = `${Math.min(MOST, Math.max(LEAST, scene.height + MARGIN))}px`;
+    this.view.show(scene);
+  }
+
+  paint(look: Look): void {
+    const { selection } = this;
+    const anchor = selection.anchors[look];
+    const keys = linkedKeys(this.view.scene.nodes, anchor ? [anchor] : [], selection.links[look].blocks, new Set(selection.equations(look)));
+    this.view.paint(look === "pin" ? { selected: keys } : { hovered: keys });
+  }
+
+  private toggle(key: string): void {
+    if (!this.graph.byKey.get(key)?.is_group) return;
+    const opened = new Set(this.opened);
+    if (!opened.delete(key)) opened.add(key);
+    this.open(opened, key);
+  }
+
+  private open(opened: Set<string>, anchor?: string): void {
+    this.opened = opened;
+    this.view.show(layout(this.graph, opened), { anchor });
+    if (anchor === undefined) this.view.fit();
+    for (const look of ["on", "pin"] as const) this.paint(look);
+  }
+}
