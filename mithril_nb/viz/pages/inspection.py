@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -145,6 +146,8 @@ FIRST = ("jaxpr", "stablehlo", "hlo")
 """Stages that are open at first."""
 PLAIN_LINES = 40
 MOST_PICTURES = 100
+_LINKED = re.compile(r'data-node="([^"]*)" data-e="([^"]*)" data-of="[^"]*"')
+"""Node and equations in a picture."""
 _LEVEL = 6  # 9 takes three times as long for 1 % less
 _PLAIN = (
     "The first lines of each stage. With JavaScript, the page shows all lines, highlights linked lines, opens blocks "
@@ -248,14 +251,24 @@ def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
     """Return one picture for each expandable node, drawn with the nodes around it open; at most `MOST_PICTURES`."""
     graph = inspection.graph()
     if not graph.level():
-        return {"pictures": {}, "parents": {}}
-    draw = _drawer(inspection, graph, hues, block_shares(inspection))
+        return {"pictures": {}, "parents": {}, "linked": {}}
+    drawn = _drawer(inspection, graph, hues, block_shares(inspection))
+    linked: dict[str, str] = {}
+
+    def draw(opened: frozenset[str] | None) -> str:
+        # A node may have thousands of equations, and is in many pictures: it is listed once.
+        def keep(found: re.Match[str]) -> str:
+            linked[found[1]] = found[2]
+            return f'data-node="{found[1]}"'
+
+        return _LINKED.sub(keep, drawn(opened))
+
     pictures, parents = {"@first": draw(None), "": draw(frozenset())}, {}
     for key, chain in _expandable(graph):
         parents[block_key(key)] = block_key(graph.nodes[key].parent)
         if len(pictures) < MOST_PICTURES:
             pictures[block_key(key)] = draw(frozenset(chain))
-    return {"pictures": pictures, "parents": parents}
+    return {"pictures": pictures, "parents": parents, "linked": linked}
 
 
 def _expandable(graph: StageGraph) -> Iterator[tuple[str, tuple[str, ...]]]:

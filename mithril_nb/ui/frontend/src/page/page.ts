@@ -8,7 +8,7 @@ import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
 import { TextPane } from "./text-pane";
 
-const PARTS = "[data-block],[data-e]";
+const PARTS = "[data-block],[data-node]";
 
 export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise<void> {
   if (!("DecompressionStream" in globalThis)) return; // the static version of the page stays
@@ -66,7 +66,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
 
 /** Boxes of the picture and rows of the tables. An open box is not highlighted; the boxes in it are. */
 class Parts {
-  private found: { part: Element; equations: Set<string> | null; block: string }[] = [];
+  private found: { part: Element; equations: Set<string>; block: string }[] = [];
 
   constructor(
     private readonly page: HTMLElement,
@@ -75,19 +75,24 @@ class Parts {
 
   gather(): void {
     const closed = [...this.page.querySelectorAll<HTMLElement | SVGElement>(PARTS)].filter((part) => part.getAttribute("aria-expanded") !== "true" && !part.dataset["line"]);
-    this.found = closed.map((part) => ({ part, equations: part.dataset["e"] ? new Set(part.dataset["e"].split(" ")) : null, block: this.path(part.dataset["block"] ?? "") }));
+    this.found = closed.map((part) => ({ part, equations: new Set(this.equationsOf(part)), block: this.path(part.dataset["block"] ?? "") }));
   }
 
   paint(look: Look, selection: Selection): void {
     const ids = selection.equations(look);
     const { blocks } = selection.links[look];
-    for (const { part, equations, block } of this.found) part.classList.toggle(look, equations ? ids.some((id) => equations.has(id)) : blocks.has(block));
+    for (const { part, equations, block } of this.found) part.classList.toggle(look, equations.size ? ids.some((id) => equations.has(id)) : blocks.has(block));
   }
 
-  anchorOf({ dataset }: HTMLElement | SVGElement): Anchor | null {
-    const { e, block, node } = dataset;
-    if (e) return { kind: "equations", name: node ?? e, ids: e.split(" ") };
+  anchorOf(part: HTMLElement | SVGElement): Anchor | null {
+    const { block, node } = part.dataset;
+    const ids = this.equationsOf(part);
+    if (node && ids.length) return { kind: "equations", name: node, ids };
     return block ? { kind: "block", path: this.path(block) } : null;
+  }
+
+  private equationsOf({ dataset }: HTMLElement | SVGElement): string[] {
+    return this.saved.linked[dataset["node"] ?? ""]?.split(" ") ?? [];
   }
 
   private path(key: string): string {

@@ -21,6 +21,8 @@ export interface Saved {
   /** Pictures of the graph by the node that is open in them, and the node around each node. */
   pictures: Record<string, string>;
   parents: Record<string, string>;
+  /** Equations of the nodes that no block identifies, by node, separated by spaces. */
+  linked: Record<string, string>;
 }
 
 export interface SavedStage {
