@@ -138,7 +138,7 @@ def _in_browser(path: Path) -> Iterator[tuple[str, str, str]]:
             ("the page", ""),
             ("StableHLO", '[data-stage="stablehlo"] .code'),
             ("machine code", '[data-stage="asm"] .code'),
-            ("the table of costs", ".scroll.tall"),
+            ("the table of costs", ".scroll.long"),
             ("the graph", ".picture"),
         ):
             if selector and not page.locator(f".mnb-page {selector}").count():

@@ -101,6 +101,44 @@ def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, address:
     context.close()
 
 
+def flat(x):
+    for number in range(1_000):
+        with jax.named_scope(f"scope_{number}"):
+            x = jnp.tanh(x * 2.0) + jnp.sin(x)
+    return x
+
+
+def test_a_page_of_1000_scopes_draws_what_is_visible(chromium: Browser, tmp_path: Path):
+    path = tmp_path / "flat.html"
+    inspect(flat, jax.ShapeDtypeStruct((16,), "float32")).to_html(path)
+    with watched_page(chromium.context, path.as_uri(), 900) as page:
+        page.wait_for_selector(".mnb-page[data-ready]", timeout=60_000)
+        page.get_by_role("button", name="machine code", exact=True).click()
+        table = page.locator(".scroll.long")
+        assert table.locator("table").get_attribute("aria-rowcount") == "1000"
+        width = table.locator("tr[data-line]").first.bounding_box()
+        focus(table)
+        for key in ("ArrowDown", "ArrowDown", "Enter"):
+            page.keyboard.press(key)
+        assert page.locator("tr.pin").get_attribute("data-block") == "scope_1"
+        assert len(lines(page, "jaxpr", "pin")) == 4
+        assert lines(page, "asm", "pin")  # all lines of the kernel
+        table.evaluate("table => { table.scrollTop = table.scrollHeight }")
+        page.locator('tr[data-block="scope_999"]').wait_for()
+        after = table.locator("tr[data-line]").first.bounding_box()
+        assert width is not None
+        assert after is not None
+        assert width["width"] == after["width"]
+        code = page.locator('[data-stage="asm"] .code')
+        code.evaluate("code => { code.scrollTop = code.scrollHeight / 2 }")
+        page.locator('[data-stage="asm"] .l').first.wait_for()
+        count = page.evaluate("document.getElementsByTagName('*').length")
+        assert count <= 6_000
+        numbers = page.locator('[data-stage="asm"] .margin .n').all_text_contents()
+        assert len(numbers) == page.locator('[data-stage="asm"] .l').count() > 10
+        assert int(numbers[0]) > 10_000
+
+
 def test_a_stage_that_is_not_available_has_its_reason_and_no_box(chromium: Browser, tmp_path: Path):
     def early(x):
         raise ValueError("not today")

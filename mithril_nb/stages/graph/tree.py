@@ -13,6 +13,7 @@ from mithril_nb.stages.graph.folds import Draft, fold, sort_children
 from mithril_nb.stages.graph.stage_graph import MOST, ROOT, GraphNode, StageGraph, shapes_text
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
+from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, Stage
 
 # For example: params in params['linear_0.weight'] and state in state[0].mu
@@ -43,6 +44,7 @@ class Region:
     id: str
 
 
+@paused_collector()
 def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) -> StageGraph:
     """Return a stage as a graph in levels.
 

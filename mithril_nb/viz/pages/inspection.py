@@ -12,6 +12,7 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,7 +162,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     diffs = [one.diff for one in passes]
     key = key_of(stages)
-    graph, first = _graph(inspection, hues)
+    graph, first = _graph(inspection, hues, is_linked=False)
     costs, rows = _cost_html(inspection, hues)
     data = {
         **_stages(inspection, stages, hues),
@@ -212,8 +213,13 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
     }
 
 
-def _graph(inspection: Inspection, hues: Mapping[str, int]) -> tuple[dict[str, Any] | None, str]:
-    """Return the graph as data, with its open nodes, and its first picture; `None` and `""` without a graph."""
+def _graph(
+    inspection: Inspection, hues: Mapping[str, int], *, is_linked: bool = True
+) -> tuple[dict[str, Any] | None, str]:
+    """Return the graph as data, with its open nodes, and its first picture; `None` and `""` without a graph.
+
+    A picture that a script replaces is not linked: a node may have thousands of equations.
+    """
     from mithril_nb.viz.diagrams.layout import layout
     from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
     from mithril_nb.viz.diagrams.svg import scene_svg
@@ -224,7 +230,8 @@ def _graph(inspection: Inspection, hues: Mapping[str, int]) -> tuple[dict[str, A
     shares = block_shares(inspection)
     nested = nested_stage(graph, shares, hues)
     opened = opened_at_first(graph, nested, shares)
-    picture = scene_svg(layout(nested, opened), title=f"graph of {inspection.name}", embedded=True)
+    drawn = nested if is_linked else replace(nested, boxes=tuple(replace(box, equations=()) for box in nested.boxes))
+    picture = scene_svg(layout(drawn, opened), title=f"graph of {inspection.name}", embedded=True)
     return {**nested.to_dict(), "opened": sorted(opened)}, f'<div class="picture">{picture}</div>'
 
 

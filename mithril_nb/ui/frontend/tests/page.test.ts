@@ -102,17 +102,19 @@ describe("a saved page", () => {
     equations: packed({ text: "", instructions: [], equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } } })["equations"],
     paths: { "one%20two": "one two" }, hues: { "one two": "h1", "two/inner": "h2" }, shown: ["jaxpr", "hlo"],
     passes: ["@ main\n+ new\n- old\n", ""], rows: [],
-    pictures: { "@first": svg(box("two", true)), "": svg(box("two", false)), two: svg(box("two", true)) }, parents: { two: "" },
+    pictures: { "@first": svg(box("two", true)), "": svg(box("two", false)), two: svg(box("two", true)) }, parents: { two: "" }, linked: { "bucket:0": "0" },
   };
-
-  beforeEach(async () => {
-    document.body.innerHTML = `<main class="mnb-page"><div class="picture">${svg(box("two", false))}</div><div class="live" hidden></div><div class="plain"></div>
-      <table><tr data-block="one%20two"></tr></table><ol class="passes"><li><b>1. first</b></li><li><b>2. second</b></li></ol></main><script type="text/plain"></script>`;
-    const stream = new Blob([JSON.stringify(saved)]).stream().pipeThrough(new CompressionStream("gzip"));
+  const wide = { ...saved, rows: Array.from({ length: 500 }, (_, at) => `<tr data-block="${at ? `b${at}` : "one%20two"}" tabindex="0"><th scope="row">&lt;i&gt; ${at}</th><td>1</td></tr>`) };
+  const mount = async (data: object, rows: string): Promise<void> => {
+    document.body.innerHTML = `<main class="mnb-page"><div class="picture">${svg(`${box("two", false)}<g data-node="bucket:0" tabindex="0"/>`)}</div><div class="live" hidden></div><div class="plain"></div>
+      <div class="scroll"><table class="cost"><tbody>${rows}</tbody></table></div><ol class="passes"><li><b>1. first</b></li><li><b>2. second</b></li></ol></main><script type="text/plain"></script>`;
+    const stream = new Blob([JSON.stringify(data)]).stream().pipeThrough(new CompressionStream("gzip"));
     const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
     find("script").textContent = btoa(String.fromCharCode(...bytes));
     await mountPage(find(".mnb-page"), find("script"));
-  });
+  };
+
+  beforeEach(() => mount(saved, '<tr data-block="one%20two"></tr>'));
 
   const linked = (look: string, stage: string): string[] => [...document.querySelectorAll(`[data-stage="${stage}"] .l.${look} .x`)].map((element) => element.textContent);
 
@@ -136,7 +138,7 @@ describe("a saved page", () => {
     expect(row.title).toContain("fusion · one two 50 %, two/inner 50 % · backward");
     expect(row.title).toContain("equation 0 tanh · train.py:7");
     expect(row.title).toContain("link inferred");
-    const margin = find('[data-stage="hlo"] .m');
+    const margin = find('[data-stage="hlo"] .margin');
     expect(find(".n", margin).textContent).toBe("1");
     expect(find(".s", margin).className).toBe("s i rb");
     expect([...margin.querySelectorAll("i")].map((bar) => bar.className)).toEqual(["h1", "h2"]);
@@ -164,5 +166,34 @@ describe("a saved page", () => {
     press(find(".passes li"), "ArrowDown");
     expect(find(".difference b").textContent).toBe("2. second");
     expect(find(".difference .x").textContent).toBe("only names or layouts changed");
+  });
+
+  test("links a node of the graph that is no block by its equations", () => {
+    over(find('[data-node="bucket:0"]'));
+    expect(linked("on", "jaxpr")).toEqual(["a = tanh x"]);
+    expect(linked("on", "hlo")).toEqual(["fusion"]);
+    over(find('[data-stage="jaxpr"] .l'));
+    expect(find('[data-node="bucket:0"]').classList.contains("on")).toBe(true);
+  });
+
+  test("draws only the visible rows of a long table, and links all of them", async () => {
+    await mount(wide, "<tr><th>and 500 smaller</th></tr>");
+    const rows = [...document.querySelectorAll<HTMLElement>("tr[data-line]")];
+    expect(rows.length).toBeLessThan(40);
+    expect(find("table").getAttribute("aria-rowcount")).toBe("500");
+    expect(rows[0]!.textContent).toBe("<i> 01");
+    expect(document.body.textContent).not.toContain("smaller");
+    over(rows[0]!);
+    expect(linked("on", "jaxpr")).toEqual(["a = tanh x"]);
+    press(find(".long"), "ArrowDown");
+    expect(classed("here")).toEqual(["one%20two"]);
+    press(find(".long"), "Enter");
+    expect(linked("pin", "jaxpr")).toEqual(["a = tanh x"]);
+    expect(classed("here")).toEqual(["one%20two"]);
+    click(rows[1]!);
+    const pinned = (): (string | undefined)[] => [...document.querySelectorAll<HTMLElement>("tr.pin")].map((row) => row.dataset["block"]);
+    expect(pinned()).toEqual(["b1"]);
+    press(find(".long"), "Escape");
+    expect(pinned()).toEqual([]);
   });
 });

@@ -69,8 +69,7 @@ def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
     if len(rows) <= MOST_PLAIN_ROWS:
         return _tables(table, rows, hues), []
     note = (
-        f'<p class="plain">{len(rows):,} blocks, in a table of {len(table.folded)} rows: equal and small blocks share '
-        "rows. With JavaScript, each block has a row.</p>"
+        f'<p class="plain">{len(rows):,} blocks: equal and small ones share rows. With JavaScript, each has a row.</p>'
     )
     return note + _tables(table, table.folded, hues), _rows(table, rows, hues)
 

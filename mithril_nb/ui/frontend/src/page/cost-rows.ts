@@ -25,7 +25,7 @@ export class CostRows extends ScrolledRows {
     super(frame, list, rows.length, ROW, (table.tHead?.offsetHeight ?? 0) + (table.tFoot?.offsetHeight ?? 0));
     this.paths = rows.map((row) => pathOf(/data-block="([^"]*)"/.exec(row)?.[1] ?? ""));
     for (const [name, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": "cost by block, table" })) frame.setAttribute(name, value);
-    frame.classList.add("tall");
+    frame.classList.add("long");
     table.setAttribute("aria-rowcount", String(rows.length));
     const longest = [...rows].sort((a, b) => b.length - a.length).slice(0, MEASURED);
     list.replaceChildren(...longest.map(parseRow));

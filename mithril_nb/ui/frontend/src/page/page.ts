@@ -9,7 +9,7 @@ import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
 import { TextPane } from "./text-pane";
 
-const PARTS = "[data-block],[data-e]";
+const PARTS = "[data-block],[data-node]";
 
 export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise<void> {
   if (!("DecompressionStream" in globalThis)) return; // the static version of the page stays
@@ -71,7 +71,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
 
 /** Rows of the tables. */
 class Parts {
-  private found: { part: Element; equations: Set<string> | null; block: string }[] = [];
+  private found: { part: Element; block: string }[] = [];
 
   constructor(
     private readonly page: HTMLElement,
@@ -79,20 +79,17 @@ class Parts {
   ) {}
 
   gather(): void {
-    const closed = [...this.page.querySelectorAll<HTMLElement | SVGElement>(PARTS)].filter((part) => !part.dataset["line"]);
-    this.found = closed.map((part) => ({ part, equations: part.dataset["e"] ? new Set(part.dataset["e"].split(" ")) : null, block: this.path(part.dataset["block"] ?? "") }));
+    const rows = [...this.page.querySelectorAll<HTMLElement>(PARTS)].filter((part) => !part.dataset["line"]);
+    this.found = rows.map((part) => ({ part, block: this.path(part.dataset["block"]!) }));
   }
 
   paint(look: Look, selection: Selection): void {
-    const ids = selection.equations(look);
     const { blocks } = selection.links[look];
-    for (const { part, equations, block } of this.found) part.classList.toggle(look, equations ? ids.some((id) => equations.has(id)) : blocks.has(block));
+    for (const { part, block } of this.found) part.classList.toggle(look, blocks.has(block));
   }
 
-  anchorOf({ dataset }: HTMLElement | SVGElement): Anchor | null {
-    const { e, block } = dataset;
-    if (e) return { kind: "equations", name: e, ids: e.split(" ") };
-    return block ? { kind: "block", path: this.path(block) } : null;
+  anchorOf({ dataset }: HTMLElement): Anchor | null {
+    return dataset["block"] ? { kind: "block", path: this.path(dataset["block"]) } : null;
   }
 
   private path(key: string): string {
@@ -102,11 +99,11 @@ class Parts {
 
 /** Select rows of the tables by pointer and keys. */
 function listen(page: HTMLElement, selection: Selection, parts: Parts): void {
-  const press = (part: HTMLElement | SVGElement): void => {
+  const press = (part: HTMLElement): void => {
     const anchor = parts.anchorOf(part);
     if (anchor) selection.pin(anchor);
   };
-  const at = (event: Event, parts: string): HTMLElement | SVGElement | null => (event.target instanceof Element && !event.target.closest(".code, .picture") ? event.target.closest<HTMLElement | SVGElement>(parts) : null);
+  const at = (event: Event, parts: string): HTMLElement | null => (event.target instanceof Element && !event.target.closest(".code, .picture") ? event.target.closest<HTMLElement>(parts) : null);
   page.addEventListener("mouseover", (event) => {
     if ((event.target as Element).closest("[data-line], .code, .picture")) return;
     const part = at(event, PARTS);

@@ -121,7 +121,7 @@ export class TextPane extends ScrolledRows {
       stripe.className += (ORIGINS[instruction.origin ?? ""] ?? "") + (ROLES[instruction.role ?? ""] ?? "");
       stripe.append(h("span", {}, ...this.barsOf(instruction.shares).map(([look, share]) => h("i", { class: look, style: `flex-grow:${share}` }))));
     }
-    return h("div", { class: "m", "data-line": line }, h("span", { class: "n" }, line), stripe);
+    return h("div", { class: "margin", "data-line": line }, h("span", { class: "n" }, line), stripe);
   }
 
   protected row(line: number): HTMLElement {
