@@ -19,6 +19,9 @@ import mithril_nb.viz.costs.drawing  # noqa: F401  Docstrings of lower rooms nam
 
 NOT_RUN = {
     "mithril-nb lab": "starts JupyterLab and does not return; tests/browser starts it",
+    "mithril-nb lab --app model.json": "serves a page and does not return; tests/browser/test_voila.py starts it",
+    "mithril-nb lab --app model.json --shape input=32,64": "serves a page and does not return",
+    "mithril-nb lab --app model.json -- --no-browser --port=8900": "serves a page and does not return",
     "mithril-nb launch": "starts processes; tests/launch runs the command",
     "mithril-nb launch --processes 2 train.py": "starts processes; tests/launch runs the command",
     '"gelu"(input="x")': "Mithril's notation, which %load_ext mithril_nb rewrites; tests/seeds runs it",

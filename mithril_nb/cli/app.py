@@ -56,7 +56,9 @@ def open_app(options: argparse.Namespace) -> int:
     given = [one for one in (options.notebook, *options.jupyter) if one is not None]
     wrong = [one for one in given if not one.startswith("-")]
     if wrong:
-        raise UnknownOptionError(f"--app opens one model, but {wrong[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}")
+        raise UnknownOptionError(
+            f"--app opens one model, but {wrong[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
+        )
     shapes = shapes_of(options.shape)
     load_model(options.app)  # report an unreadable file here instead of in the page
     path = Path(options.app).resolve()
@@ -90,7 +92,12 @@ def notebook(model: Path, shapes: dict[str, list[int | str]]) -> dict[str, Any]:
     cell = {"cell_type": "code", "id": "app", "execution_count": None, "metadata": {}, "outputs": []}
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     source = "\n".join(lines)
-    return {"cells": [{**cell, "source": source}], "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
+    return {
+        "cells": [{**cell, "source": source}],
+        "metadata": {"kernelspec": kernel},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
 
 
 def _serve(folder: Path, model: Path, options: list[str]) -> int:

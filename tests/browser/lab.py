@@ -78,6 +78,7 @@ _PROGRESS = """() => {
 _SHOW = """async (notebook) => {
     const {context} = window.jupyterapp.shell.currentWidget;
     context.model.fromJSON(notebook);
+    localStorage.removeItem('mithril_nb.layouts');
     performance.clearMarks();
     performance.clearMeasures();
 }"""

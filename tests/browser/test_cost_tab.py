@@ -64,6 +64,9 @@ def tab(run_cells, kept, latest):
         notebook = kept.page if is_open else run_cells([MODEL, cell], width=1280, height=1000)
         latest.update(cell=cell, page=notebook)
         shown(notebook)
+        notebook.page.locator(f'{root} [data-mnb-tab="cost"]').click()
+        if root == ".mnb-workbench":
+            at("layout.cost").click()
         at("cost.view.table").click()
         for source in ("analytic", "lowered", "compiled", "measured"):
             if at(f"cost.source.{source}").get_attribute("aria-pressed") != str(source == "analytic").lower():

@@ -50,6 +50,7 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     page.locator('[data-mnb-action="output"]').select_option("logits")
     note.wait_for(state="hidden")
     settled(notebook)
+    page.locator('[data-mnb-action="layout.cost"]').click()
     page.locator('tr[data-mnb-cost="(loss)"]').wait_for()
     # One block, one number: in the graph, the inspector, the table and the treemap.
     node(notebook, "head").click()
@@ -63,7 +64,9 @@ def test_two_outputs_open_forward_and_names_of_sizes_are_typed(run_cells):
     field.fill("batch, 29")
     field.press("Enter")
     settled(notebook, "jaxpr", "stablehlo")
+    page.locator('[data-mnb-tab="stages"]').click()
     page.locator('[data-mnb-pane="hlo"] .mnb-pane-card', has_text="Enter a number for each size").wait_for()
+    page.locator('[data-mnb-tab="cost"]').click()
     assert "batch" in page.locator('tr[data-mnb-cost="head"] td').nth(4).inner_text()
     field.fill("2*n, 29")
     field.press("Enter")

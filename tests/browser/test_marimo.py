@@ -116,6 +116,7 @@ def test_marimo_shows_widgets_that_reach_python(marimo: Page, tmp_path: Path):
     workbench = marimo.locator(".mnb-workbench")
     workbench.locator('[data-mnb-pane="jaxpr"] .cm-line', has_text="lambda").first.wait_for()
     assert workbench.locator('[data-mnb-pane="jaxpr"] .cm-line').first.evaluate(TEXT_STARTS) < 30
+    workbench.get_by_role("tab", name="Cost").click()
     workbench.locator('[data-mnb-node="linear_1"]').click()
     workbench.locator('tr[data-mnb-cost="linear_1"][aria-selected="true"]').wait_for()
     workbench.locator('[data-mnb-action="inspector.remove"]').click()

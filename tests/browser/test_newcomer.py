@@ -78,7 +78,7 @@ def test_rename_button_and_delete_key_in_the_graph(run_cells) -> None:
     # A click on text focuses the element around it.
     places = (
         '[data-mnb-pane="jaxpr"] .cm-line',
-        ".mnb-bar-title",
+        '[data-mnb-pane="jaxpr"] .mnb-pane-head > b',
         '[data-mnb-tab="train"]',
         ".mnb-train-control > span",
     )

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from lab import NotebookPage
+from lab import NotebookPage, focus
 from playwright.sync_api import Error as PlaywrightError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -74,6 +74,10 @@ def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> 
     page = trained.page
     workbench = page.locator(".mnb-workbench")
     page.locator('[data-mnb-node="linear_1"]').click()
+    for label, key, count in (("Height of the widget", "ArrowDown", 20), ("Size of the graph", "ArrowUp", 12)):
+        focus(page.locator(f'[aria-label="{label}"]'))
+        for _ in range(count):
+            page.keyboard.press(key)
     page.get_by_role("tab", name="Train").click()
     page.wait_for_timeout(500)  # panes scroll to what is lit up
     place = README_PICTURE if os.environ.get(REFRESH) else screenshots / "workbench.png"

@@ -354,6 +354,7 @@ def test_names_of_any_length_are_elided(run_cells) -> None:
     wide = {"first": page.evaluate(TOO_WIDE, ".mnb-root")}
     page.locator("[data-mnb-node]").nth(1).click()
     notebook.wait_for("wb.selection")
+    page.locator('[data-mnb-tab="cost"]').click()
     for part in ("view.treemap", "view.memory", "view.beside", "view.what_if", "view.table"):
         page.locator(f'[data-mnb-action="cost.{part}"]').click()
         wide[part] = page.evaluate(TOO_WIDE, ".mnb-root")

@@ -31,7 +31,9 @@ def test_the_passes_of_a_design_are_stepped_through_by_keys(run_cells, record_pr
     assert page.locator(".mnb-pass").count() == notebook.evaluate("len(wb.session.analysis.inspection.passes)")
     notebook.pictures(screenshots, "workbench-passes", page.locator(".mnb-workbench"), widths=(1280, 1600), height=1100)
     # A pinned line of HLO has a history; after a change of the model, the old list stays readable.
+    page.locator('.mnb-workbench [data-mnb-tab="stages"]').click()
     page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="fusion").first.click(position={"x": 90, "y": 6})
+    page.locator('.mnb-workbench [data-mnb-tab="passes"]').click()
     page.locator(".mnb-pass-history", has_text="in HLO").wait_for()
     notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=40)")
     page.locator('.mnb-passes[data-mnb-state="stale"] .mnb-hint', has_text="The model has changed").wait_for()

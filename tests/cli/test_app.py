@@ -16,6 +16,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.cli import app
 from mithril_nb.models import MLP
+from mithril_nb.ui.widgets.workbench import Workbench
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_the_notebook_of_an_app_opens_the_model(model):
     names: dict[str, object] = {}
     exec(written.cells[0].source, names)
     workbench = names["wb"]
-    assert isinstance(workbench, ml.Workbench)
+    assert isinstance(workbench, Workbench)
     assert workbench.snapshot["shapes"] == {"input": [8, 29]}
     assert workbench.snapshot["autosave"]["path"] == str(model.parent / ".mithril_nb" / "it's a net-app.json")
     assert list(workbench._dom_classes) == ["mnb-filled", "mnb-page"]
@@ -54,7 +55,8 @@ def test_an_app_reports_wrong_arguments(run_cli, model):
     code, _, err = run_cli("lab", "--app", str(model), "mine.ipynb")
     assert (code, err) == (
         2,
-        f"UnknownOptionError: --app opens one model, but 'mine.ipynb' is given as well.\n    Try: --app {shlex.quote(str(model))}\n",
+        "UnknownOptionError: --app opens one model, but 'mine.ipynb' is given as well.\n"
+        f"    Try: --app {shlex.quote(str(model))}\n",
     )
     code, _, err = run_cli("lab", "--app", str(model.with_name("none.json")))
     assert code == 2
@@ -64,19 +66,21 @@ def test_an_app_reports_wrong_arguments(run_cli, model):
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_an_app_prints_its_address_once_and_leaves_nothing(model, tmp_path, end):
     pytest.importorskip("voila")
     command = [sys.executable, "-m", "mithril_nb", "lab", "--app", str(model), "--", "--no-browser"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as server:
         try:
             first = server.stdout.readline()
             token = re.fullmatch(r"it's a net\.json is open at http://localhost:\d+/\?token=(\S+)\n", first)[1]
             arguments = Path(f"/proc/{server.pid}/cmdline")
             assert not arguments.exists() or token not in arguments.read_text()
             assert list(tmp_path.glob("mithril-nb-app-*"))
-            server.send_signal(end)
+            server.send_signal(getattr(signal, end))
             rest = server.stdout.read()
             server.wait(30)
         finally:

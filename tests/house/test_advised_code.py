@@ -29,6 +29,8 @@ LEFT: dict[str, tuple[str, ...]] = {
     "installs or starts another program": (
         "cli/__init__.py:open_lab",
         "cli/__init__.py:_notebook",
+        "cli/app.py:open_app",
+        "cli/app.py:open_app#2",
         "cost/tables.py:data_frame#2",
         "interop/safetensors.py:_names#2",
         "models/saving/serialization.py:graph_from_dict#2",

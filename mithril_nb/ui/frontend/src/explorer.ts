@@ -63,6 +63,8 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
   ], "Costs, passes, transforms");
   const graph = new StageGraph(store, tip);
+  graph.root.dataset["mnbFull"] = "the graph";
+  graph.root.querySelector(".mnb-bar")?.append(fullButton("the graph", "graph"));
   const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);
   const main = h("div", { class: "mnb-main" }, graph.root, lower);
   graph.root.after(divider("Height of the graph", main, graph.root, "--mnb-graph", store.memory));

@@ -221,7 +221,7 @@ describe("the layout of the workbench", () => {
     key("2");
     unmount();
     const { snapshot } = data;
-    mount({ snapshot: { ...snapshot, autosave: { path: "/work/.mithril_nb/b-1.json", edits: 0, offer: null, problem: "" } } });
+    mount({ snapshot: { ...snapshot, autosave: { path: "notebooks/.mithril_nb/b-1.json", edits: 0, offer: null, problem: "" } } });
     expect(checked()).toBe("layout.build");
   });
 
@@ -294,14 +294,27 @@ describe("the layout of the workbench", () => {
     mount({ own_id: "abc" });
     expect(el.querySelector('[data-mnb-action="tab.open"]')).toBeNull();
     unmount();
-    const view = { luminoWidget: { title: { label: "", caption: "", closable: false }, addClass: vi.fn() } };
-    const added: unknown[] = [];
-    const manager = { get_model: (id: string) => Promise.resolve(id), create_view: (model: string) => Promise.resolve((added.push(model), view)), context: { addSibling: (widget: unknown) => added.push(widget) } };
+    class Widget {
+      static attach = vi.fn();
+      readonly node = document.createElement("div");
+      readonly title = { label: "", caption: "", closable: false };
+      readonly slots: (() => void)[] = [];
+      readonly disposed = { connect: (slot: () => void): unknown => this.slots.push(slot) };
+      addClass = (name: string): void => this.node.classList.add(name);
+      dispose = vi.fn();
+    }
+    class View extends Widget {}
+    const view = new View();
+    const added: any[] = [];
+    const manager = { get_model: (id: string) => Promise.resolve(id), create_view: (model: string) => Promise.resolve((added.push(model), { luminoWidget: view })), context: { addSibling: (page: Widget) => added.push(page) } };
     mount({ own_id: "abc" }, manager);
     find('[data-mnb-action="tab.open"]').click();
-    await vi.waitFor(() => expect(added).toEqual(["abc", view.luminoWidget]));
-    expect(view.luminoWidget.title).toEqual({ label: session.snapshot.name, caption: session.snapshot.name, closable: true });
-    expect(view.luminoWidget.addClass).toHaveBeenCalledWith("mnb-filled");
+    await vi.waitFor(() => expect(Widget.attach).toHaveBeenCalled());
+    const [id, page] = added;
+    expect([id, page.title, page.node.className]).toEqual(["abc", { label: session.snapshot.name, caption: session.snapshot.name, closable: true }, "mnb-filled"]);
+    expect(Widget.attach).toHaveBeenCalledWith(view, page.node);
+    page.slots[0]();
+    expect(view.dispose).toHaveBeenCalled();
   });
 });
 

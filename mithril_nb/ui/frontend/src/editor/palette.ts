@@ -22,7 +22,8 @@ export class Palette {
   readonly root: HTMLElement;
   readonly input: HTMLInputElement;
   private readonly id = uid("palette");
-  private readonly list = h("div", { class: "mnb-palette-list", role: "listbox", id: this.id, "aria-label": "Blocks" });
+  // Browsers let Tab enter a list that scrolls, but this one closes when the box loses the focus.
+  private readonly list = h("div", { class: "mnb-palette-list", role: "listbox", id: this.id, "aria-label": "Blocks", tabindex: -1 });
   private items: PaletteItem[] = [];
   private at = 0;
   private drawn = "";

@@ -8,29 +8,38 @@ interface Manager {
   get_model?: (id: string) => Promise<unknown>;
   create_view?: (model: unknown) => Promise<{ luminoWidget: LuminoWidget }>;
   /** The context of the notebook's document: `DocumentRegistry.IContext`. */
-  context?: { addSibling?: (widget: LuminoWidget, options: { mode: string }) => unknown };
+  context?: { addSibling?: (widget: LuminoWidget) => unknown };
 }
 
 interface LuminoWidget {
+  node: HTMLElement;
   title: { label: string; caption: string; closable: boolean };
+  disposed: { connect: (slot: () => void) => void };
   addClass: (name: string) => void;
+  dispose: () => void;
 }
 
-/** The class of an element that a widget fills. */
-export const FILLED = "mnb-filled";
+interface LuminoClass {
+  new (): LuminoWidget;
+  attach: (widget: LuminoWidget, host: HTMLElement) => void;
+}
 
 /** Create the button, or return null if the host has no tabs: only JupyterLab adds siblings to a document. */
 export function newTabButton(model: WidgetModel, name: string): HTMLButtonElement | null {
   const manager = model.widget_manager as Manager | undefined;
-  const id = model.get("own_id");
   // Notebook 7 has the same manager, but shows one document per page.
-  if (!manager?.get_model || !manager.create_view || !manager.context?.addSibling || typeof id !== "string" || !id || document.body.dataset["notebook"]) return null;
+  if (!manager?.get_model || !manager.create_view || !manager.context?.addSibling || document.body.dataset["notebook"]) return null;
   const open = async (): Promise<void> => {
-    const { luminoWidget: view } = await manager.create_view!(await manager.get_model!(id));
-    view.title.label = view.title.caption = name;
-    view.title.closable = true;
-    view.addClass(FILLED);
-    manager.context!.addSibling!(view, { mode: "tab-after" });
+    const { luminoWidget: view } = await manager.create_view!(await manager.get_model!(model.get("own_id") as string));
+    // ipywidgets resets the size of a view when it is displayed, so another element gets the size of the tab.
+    const Widget = Object.getPrototypeOf(Object.getPrototypeOf(view)).constructor as LuminoClass;
+    const page = new Widget();
+    page.title.label = page.title.caption = name;
+    page.title.closable = true;
+    page.addClass("mnb-filled");
+    page.disposed.connect(() => view.dispose());
+    manager.context!.addSibling!(page);
+    Widget.attach(view, page.node);
   };
   return iconButton("tab", "Open in a JupyterLab tab", "tab.open", () => void open());
 }
