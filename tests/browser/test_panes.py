@@ -129,6 +129,7 @@ def test_folding_by_mouse_keeps_the_first_line_in_place(explorer) -> None:
 
 def test_lines_move_to_the_next_stage_unless_motion_is_reduced(explorer) -> None:
     page = explorer.page
+    page.emulate_media(reduced_motion="no-preference")
     page.evaluate(COUNT_TRACES)
     line = page.locator(f"{JAXPR} .cm-line", has_text="tanh").first
     line.click(position={"x": 90, "y": 6})
@@ -143,7 +144,6 @@ def test_lines_move_to_the_next_stage_unless_motion_is_reduced(explorer) -> None
     page.wait_for_function(f"document.activeElement.closest('{JAXPR}')")
     page.evaluate("() => new Promise((done) => setTimeout(done, 300))")
     assert page.evaluate("window.traces") == before
-    page.emulate_media(reduced_motion="no-preference")
 
 
 def test_passes_side_by_side_filtered_and_searched(explorer, screenshots) -> None:
