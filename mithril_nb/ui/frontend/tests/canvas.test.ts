@@ -1,0 +1,106 @@
+/** Editing the model on the canvas with the pointer: wiring, dragging, renaming, problems. */
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { FakeSession } from "../dev/fake-model";
+import { stateOf } from "../dev/states";
+import type { GraphNode } from "../src/kernel/types";
+import { mountWorkbench } from "../src/workbench";
+import { finderIn } from "./find";
+import { shortData } from "./short-data";
+
+const data = shortData(20);
+let session: FakeSession;
+let el: HTMLElement;
+let cleanup: () => void;
+const find = finderIn(() => el);
+const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+const nodeOf = (path: string): GraphNode => session.snapshot.graph.nodes.find((node) => (node.path || node.name) === path)!;
+const item = (path: string): HTMLElement => find(`[data-mnb-node="${path}"]`);
+
+/** Return the place on the screen of a point relative to a block. */
+function at(path: string, dx: number, dy: number): { clientX: number; clientY: number } {
+  const [x, y] = /translate\((.+)px, (.+)px\)/.exec(item(path).style.transform)!.slice(1).map(Number) as [number, number];
+  const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
+  return { clientX: k * (x + dx), clientY: k * (y + dy) };
+}
+
+function pointer(type: string, place: { clientX: number; clientY: number }, target: Element = find(".mnb-board"), buttons = 0): void {
+  target.dispatchEvent(new MouseEvent(type, { bubbles: true, cancelable: true, button: 0, buttons, ...place }));
+}
+
+/** Hover a block, press its output, and move to a place. */
+function pull(from: string, to: { clientX: number; clientY: number }): void {
+  const port = nodeOf(from).outputs[0]!;
+  pointer("pointermove", at(from, 40, 20));
+  pointer("pointerdown", at(from, port.x, port.y), find(`[data-mnb-node="${from}"] .mnb-port-output`), 1);
+  pointer("pointermove", to, undefined, 1);
+}
+
+const input = (path: string): { clientX: number; clientY: number } => at(path, nodeOf(path).inputs[0]!.x, nodeOf(path).inputs[0]!.y);
+
+async function mount(state = ""): Promise<void> {
+  session = new FakeSession(stateOf(data, state));
+  el = document.body.appendChild(document.createElement("div"));
+  cleanup = mountWorkbench({ model: session, el });
+  vi.spyOn(find(".mnb-board"), "clientWidth", "get").mockReturnValue(700);
+  vi.spyOn(find(".mnb-board"), "clientHeight", "get").mockReturnValue(400);
+  find('[data-mnb-action="canvas.fit"]').click();
+}
+
+beforeEach(() => mount());
+afterEach(() => {
+  cleanup();
+  el.remove();
+});
+
+test("connects an output to the input where it is dropped", () => {
+  pull("linear_0", input("linear_1"));
+  expect(find(".mnb-tip").textContent).toBe("linear_0.output → linear_1.input");
+  pointer("pointerup", input("linear_1"));
+  expect(sent("connect")).toEqual([{ source: "linear_0.output", target: "linear_1.input" }]);
+  expect([find(".mnb-tip").hidden, sent("select")]).toEqual([true, []]);
+});
+
+test("rejects a cycle with its reason, and connects nothing", () => {
+  pull("linear_1", input("linear_0"));
+  expect(find(".mnb-tip").textContent).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
+  pointer("pointerup", input("linear_0"));
+  expect(sent("connect")).toEqual([]);
+});
+
+test("drags a block, and selects nothing", () => {
+  const { x, y } = nodeOf("gelu_0");
+  const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
+  const start = at("gelu_0", 20, 20);
+  const end = { clientX: start.clientX + 60, clientY: start.clientY + 30 };
+  pointer("pointerdown", start, undefined, 1);
+  pointer("pointermove", end, undefined, 1);
+  pointer("pointerup", end);
+  pointer("click", end);
+  expect(sent("move")).toEqual([{ path: "gelu_0", x: Math.round(x + 60 / k), y: Math.round(y + 30 / k) }]);
+  expect(sent("select")).toEqual([]);
+});
+
+test("renames by double-click, opens a group by its chevron, and leaves no text field behind", () => {
+  pointer("dblclick", at("gelu_0", 20, 20));
+  const field = find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename');
+  field.value = "act";
+  field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  expect([sent("rename"), el.querySelectorAll(".mnb-rename-slot").length]).toEqual([[{ path: "gelu_0", name: "act" }], 0]);
+  pointer("pointermove", at("mlp_0", 40, 20));
+  find('[data-mnb-node="mlp_0"] .mnb-node-chevron').click();
+  expect(sent("expand")).toEqual([{ path: "mlp_0" }]);
+});
+
+test("names problems on blocks and edges, and shows them in the list", async () => {
+  cleanup();
+  el.remove();
+  await mount("problem");
+  expect(item("linear_1").getAttribute("aria-label")).toContain(", problem: cannot connect");
+  expect(find("[data-mnb-problem]").title).toBe("mlp_0.output → linear_1.input: cannot connect 'mlp_0.output' to 'linear_1.input'.");
+  pointer("pointermove", at("linear_1", 40, 20));
+  find('[data-mnb-node="linear_1"] .mnb-node-flag').click();
+  expect(find('[data-mnb-panel="problems"]').hidden).toBe(false);
+  find("[data-mnb-problem]").dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  expect(find("[data-mnb-problem]").classList.contains("mnb-selected")).toBe(true);
+});
