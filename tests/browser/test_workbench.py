@@ -323,6 +323,7 @@ def test_blocks_added_in_quick_succession_keep_their_order(show_workbench) -> No
     settled(notebook, "jaxpr")
     page = notebook.page
     node(notebook, "linear_2").click()
+    page.keyboard.press("i")  # the inspector lies over relu_0
     node(notebook, "relu_0").click()
     search = page.locator('[data-mnb-action="palette.search"]')
     search.click()
