@@ -47,8 +47,8 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "watching": watching_comparisons,
 }
 PARTS = [
-    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph", "page",
-    "profile", "costs", "whatif",
+    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph",
+    "page", "profile", "costs", "whatif",
 ]  # fmt: skip
 
 
