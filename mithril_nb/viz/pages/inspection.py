@@ -170,6 +170,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
         "passes": diffs,
         "rows": rows,
         "graph": graph,
+        "costs": _fold_costs(inspection),
     }
     # Without a time, so that equal programs give equal pages.
     packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), _LEVEL, mtime=0)).decode()
@@ -258,6 +259,23 @@ def _signed(diff: str) -> str:
     lines = diff.split("\n")
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return f"+{added:,} −{removed:,}"
+
+
+def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
+    """Return the FLOPs by block and role that folded rows of the panes show; `None` if the program has no costs."""
+    from mithril_nb import cost
+
+    try:
+        found = cost.cost_of(inspection)
+    except StageUnavailableError:
+        return None
+
+    def row(block: str, figures: cost.Figures, roles: Mapping[str, cost.Figures]) -> dict[str, Any]:
+        known = {role: {"flops": one.flops} for role, one in roles.items() if role and one.flops}
+        return {"block": block, "flops": figures.flops, "unknown": {"flops": figures.unknown}, "roles": known}
+
+    rows = [row(path, one, found.by_block_and_role.get(path, {})) for path, one in found.by_block.items()]
+    return {"rows": rows, "total": row("", found.total, found.by_role)}
 
 
 def _cost_html(inspection: Inspection, hues: dict[str, int]) -> tuple[str, list[str]]:

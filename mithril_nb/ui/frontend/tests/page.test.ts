@@ -2,9 +2,12 @@
 
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { columnsOf } from "../dev/fake-model";
-import type { RawStage } from "../src/kernel/types";
+import type { RawInstruction, RawStage } from "../src/kernel/types";
 import { Output } from "../src/page/outputs";
 import { mountPage } from "../src/page/page";
+import { Selection } from "../src/page/selection";
+import { TextPane } from "../src/page/text-pane";
+import { StageText } from "../src/store/links";
 import { finderIn } from "./find";
 
 const find = finderIn(() => document.body);
@@ -168,14 +171,6 @@ describe("a saved page", () => {
     expect(find(".difference .x").textContent).toBe("only names or layouts changed");
   });
 
-  test("links a node of the graph that is no block by its equations", () => {
-    over(find('[data-node="bucket:0"]'));
-    expect(linked("on", "jaxpr")).toEqual(["a = tanh x"]);
-    expect(linked("on", "hlo")).toEqual(["fusion"]);
-    over(find('[data-stage="jaxpr"] .l'));
-    expect(find('[data-node="bucket:0"]').classList.contains("on")).toBe(true);
-  });
-
   test("draws only the visible rows of a long table, and links all of them", async () => {
     await mount(wide, "<tr><th>and 500 smaller</th></tr>");
     const rows = [...document.querySelectorAll<HTMLElement>("tr[data-line]")];
@@ -195,5 +190,42 @@ describe("a saved page", () => {
     expect(pinned()).toEqual(["b1"]);
     press(find(".long"), "Escape");
     expect(pinned()).toEqual([]);
+  });
+
+  test("folds long signatures and blocks, by click and by key", async () => {
+    document.body.innerHTML = '<div class="x"></div>';
+    const lines = ["{ lambda", ...Array<string>(12).fill("  a:f32[]"), "  let", ...Array<string>(4).fill("  b = add a"), ...Array<string>(3).fill("  c = mul b")];
+    const instructions = lines.flatMap((line, i): RawInstruction[] => (line.includes(" = ") ? [[i + 1, 1, "add", [], [[line.includes("add") ? "one" : "two", 1]], "forward", null]] : line.includes("a:") ? [[i + 1, 1, "parameter", [], [], null, null]] : []));
+    const text = new StageText("jaxpr", 0, lines.join("\n"), { instructions, equations: {} });
+    const selection = new Selection(new Map([["jaxpr", text]]), () => pane.paint());
+    const pane: TextPane = new TextPane({ name: "jaxpr", title: "jaxpr", language: "jaxpr", unavailable: null, text }, selection, {}, undefined, (block) => `cost of ${block}`);
+    document.body.append(pane.root);
+    pane.draw();
+    const shown = (): string[] => [...document.querySelectorAll(".l .x")].map((row) => row.textContent.trim());
+    const code = find(".code");
+    expect(shown()).toEqual(["{ lambda", "12 parameters", "let", ...Array<string>(4).fill("b = add a"), ...Array<string>(3).fill("c = mul b")]);
+    press(code, "Z");
+    expect(shown()).toEqual(["{ lambda", "12 parameters", "let", "one: 4 lines, cost of one", "two: 3 lines, cost of two"]);
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown"]) press(code, key);
+    expect(pane.here).toBe(15);
+    press(code, "Enter");
+    expect(shown().slice(3)).toEqual([...Array<string>(4).fill("b = add a"), "two: 3 lines, cost of two"]);
+    press(code, "z");
+    expect(shown().slice(3)).toEqual(["one: 4 lines, cost of one", "two: 3 lines, cost of two"]);
+    click(find(".fold"));
+    expect(shown()).toContain("a:f32[]");
+    press(code, "Z");
+    press(code, "Z");
+    code.scrollTop = 0;
+    pane.draw();
+    expect(shown()).toEqual(lines.slice(0, shown().length).map((line) => line.trim()));
+    expect(shown().length).toBeGreaterThan(12);
+    selection.pin({ kind: "block", path: "two" });
+    press(code, "b");
+    expect(shown()).toEqual(["18 lines of other blocks", ...Array<string>(3).fill("c = mul b")]);
+    press(code, "b");
+    const menu = find<HTMLSelectElement>("select");
+    menu.dispatchEvent(new Event("focus"));
+    expect([...menu.options].map((option) => option.textContent)).toEqual(["Blocks", "one", "two"]);
   });
 });

@@ -1,6 +1,7 @@
 /** The page of a program at every stage: panes, the picture of the graph, tables and passes, linked to each other. */
 
 import { h } from "../dom/dom";
+import { costTexts } from "../stages/fold-costs";
 import type { Anchor, StageText } from "../store/links";
 import { CostRows } from "./cost-rows";
 import { PageGraph } from "./graph";
@@ -16,6 +17,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const saved = await decodeSaved(packed.textContent);
   packed.remove();
   const stages = stagesOf(saved);
+  const costOf = costTexts(saved.costs ?? null, "flops");
   const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
   const parts = new Parts(page, saved);
@@ -41,7 +43,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
       if (isShown) {
         texts.set(name, stage.text);
         selection.refresh();
-        panes.set(name, new TextPane(stage, selection, saved.hues));
+        panes.set(name, new TextPane(stage, selection, saved.hues, undefined, costOf));
       } else panes.delete(name);
       shelf.replaceChildren(...stages.flatMap((one) => panes.get(one.name)?.root ?? []));
       for (const pane of panes.values()) {

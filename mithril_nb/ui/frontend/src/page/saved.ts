@@ -1,6 +1,7 @@
 /** The data of a saved page, and what is read from them. */
 
 import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
+import type { Cost } from "../kernel/types";
 import type { PackedGraph } from "../layout/data";
 import { StageText } from "../store/links";
 
@@ -15,6 +16,8 @@ export interface Saved {
   hues: Record<string, string>;
   /** Stages that are open at first. */
   shown: string[];
+  /** FLOPs by block and role, for folded rows; missing if unknown. */
+  costs?: Cost | null;
   /** Diffs of the passes. */
   passes: string[];
   /** Rows of the table of costs as HTML, if the page itself has too few of them. */

@@ -1,5 +1,6 @@
 /** Rows of equal height, of which only the visible ones are drawn: lines of a stage, and rows of a table. */
 
+import { Folds } from "../code/folds";
 import { h, keyed } from "../dom/dom";
 import { type Look, walkByKeys } from "./selection";
 
@@ -10,6 +11,8 @@ export abstract class ScrolledRows {
   here = 0;
   /** Marks of the pinned rows, beside the scrollbar. */
   readonly ticks = h("div", { class: "ticks" });
+  /** The folded lines; each folded part is one row. */
+  protected folds = Folds.NONE;
   protected readonly drawn = new Map<number, HTMLElement>();
   private over = 0;
 
@@ -28,6 +31,11 @@ export abstract class ScrolledRows {
     walkByKeys(frame, this);
   }
 
+  /** Return a key of a row; a row with another key is drawn again. */
+  protected keyOf(line: number): string {
+    return String(line);
+  }
+
   /** Create a row. */
   protected abstract row(line: number): HTMLElement;
   /** Leave room for the rows above the first and below the last drawn row. */
@@ -40,12 +48,25 @@ export abstract class ScrolledRows {
   abstract release(): void;
 
   isPinned(line: number): boolean {
-    return this.isLinked("pin", line);
+    return this.isRowLinked("pin", line);
   }
 
-  go(line: number): void {
+  /** Return whether a row is highlighted: a folded one if any of its lines is. Other folded lines are in no row. */
+  private isRowLinked(look: Look, line: number): boolean {
+    const hidden = this.folds.hiddenAt(line);
+    if (!hidden) return this.isLinked(look, line);
+    if (hidden.from !== line) return false;
+    for (let at = hidden.from; at <= hidden.to; at++) if (this.isLinked(look, at)) return true;
+    return false;
+  }
+
+  go(goal: number): void {
+    const hidden = this.folds.hiddenAt(goal);
+    // Down from a folded row is the line after it.
+    const line = !hidden ? goal : goal > this.here && this.here === hidden.from ? hidden.to + 1 : hidden.from;
+    if (line > this.lineCount) return;
     this.here = line;
-    const top = (line - 1) * this.height;
+    const top = (this.folds.rowOf(line) - 1) * this.height;
     const seen = this.frame.clientHeight - this.top;
     if (top < this.frame.scrollTop) this.frame.scrollTop = top;
     else if (top > this.frame.scrollTop + seen - 2 * this.height) this.frame.scrollTop = top - seen + 2 * this.height;
@@ -55,9 +76,10 @@ export abstract class ScrolledRows {
 
   /** Draw the visible rows; rows that stay visible are kept. */
   draw(): void {
-    const first = Math.min(Math.max(1, Math.floor(this.frame.scrollTop / this.height) + 1 - AHEAD), Math.max(1, this.lineCount));
-    const last = Math.min(this.lineCount, first + Math.ceil(this.frame.clientHeight / this.height) + 2 * AHEAD);
-    const lines = Array.from({ length: last - first + 1 }, (_, at) => first + at);
+    const count = this.folds.rowCount(this.lineCount);
+    const first = Math.min(Math.max(1, Math.floor(this.frame.scrollTop / this.height) + 1 - AHEAD), Math.max(1, count));
+    const last = Math.min(count, first + Math.ceil(this.frame.clientHeight / this.height) + 2 * AHEAD);
+    const lines = Array.from({ length: last - first + 1 }, (_, at) => this.folds.lineOf(first + at));
     const create = (line: number): HTMLElement => {
       const row = this.row(line);
       row.dataset["line"] = String(line);
@@ -65,9 +87,10 @@ export abstract class ScrolledRows {
       this.paintRow(line, row);
       return row;
     };
-    keyed(this.list, lines, String, create, () => {});
-    for (const line of this.drawn.keys()) if (line < first || line > last) this.drawn.delete(line);
-    this.leaveRoom((first - 1) * this.height, (this.lineCount - last) * this.height);
+    keyed(this.list, lines, (line) => this.keyOf(line), create, () => {});
+    const kept = new Set(lines);
+    for (const line of this.drawn.keys()) if (!kept.has(line)) this.drawn.delete(line);
+    this.leaveRoom((first - 1) * this.height, (count - last) * this.height);
   }
 
   paint(): void {
@@ -77,12 +100,15 @@ export abstract class ScrolledRows {
   /** Mark the pinned rows beside the scrollbar; if none is visible, scroll to the nearest one. */
   follow(mayScroll: boolean): void {
     const found = this.linked("pin");
-    const places = new Set(found.map((line) => Math.round(((line - 1) / this.lineCount) * 200)));
+    const rowOf = (line: number): number => this.folds.rowOf(line);
+    const places = new Set(found.map((line) => Math.round(((rowOf(line) - 1) / this.folds.rowCount(this.lineCount)) * 200)));
     this.ticks.replaceChildren(...[...places].map((place) => h("i", { style: `top:${place / 2}%` })));
     const top = this.frame.scrollTop / this.height + 1;
     const end = top + (this.frame.clientHeight - this.top) / this.height - 1;
-    if (!mayScroll || !found.length || found.some((line) => line >= top && line < end)) return;
-    const near = found.reduce((best, line) => (Math.abs(line - top) < Math.abs(best - top) ? line : best));
+    if (!mayScroll || !found.length || found.some((line) => rowOf(line) >= top && rowOf(line) < end)) return;
+    // A folded signature is rarely of interest.
+    const open = found.filter((line) => !this.folds.hiddenAt(line));
+    const near = (open.length ? open : found).map(rowOf).reduce((best, row) => (Math.abs(row - top) < Math.abs(best - top) ? row : best));
     this.frame.scrollTop = (near - 1) * this.height - this.frame.clientHeight / 4;
   }
 
@@ -91,8 +117,8 @@ export abstract class ScrolledRows {
   }
 
   private paintRow(line: number, row: HTMLElement): void {
-    row.classList.toggle("on", this.isLinked("on", line));
-    row.classList.toggle("pin", this.isLinked("pin", line));
+    row.classList.toggle("on", this.isRowLinked("on", line));
+    row.classList.toggle("pin", this.isRowLinked("pin", line));
     row.classList.toggle("here", line === this.here);
   }
 

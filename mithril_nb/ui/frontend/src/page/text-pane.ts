@@ -2,8 +2,10 @@
 
 import { RULES, type Rule, tokensFrom } from "../code/tokens";
 import { h, keyed } from "../dom/dom";
+import type { CostText } from "../code/folds";
 import { describe } from "../store/description";
 import type { Anchor, Instruction, StageText } from "../store/links";
+import { FoldedPane } from "./folded-pane";
 import type { SavedStage } from "./saved";
 import { ScrolledRows } from "./scrolled";
 import { type Look, type Selection, hasSelectedText } from "./selection";
@@ -23,6 +25,8 @@ export class TextPane extends ScrolledRows {
   /** The token that is open at the start of each line, for languages with tokens over several lines. */
   private readonly opens: (Rule | null)[] | null;
   private readonly sight: HTMLElement;
+  private readonly tall: HTMLElement;
+  private readonly folded: FoldedPane;
   /** The numbers and stripes of the drawn lines: one sticky element, because one for each line takes too long to paint. */
   private readonly edge = h("div", { class: "edge", "aria-hidden": "true" });
   /** The bars of each array of shares, which thousands of lines of a kernel have in common. */
@@ -33,6 +37,7 @@ export class TextPane extends ScrolledRows {
     private readonly selection: Selection,
     private readonly hues: Record<string, string>,
     private readonly lookOf: (line: string) => string = () => "",
+    costOf: CostText = () => "",
   ) {
     const { title, language, unavailable, text } = stage;
     const lines = text.text === "" ? [] : text.text.split("\n");
@@ -47,12 +52,15 @@ export class TextPane extends ScrolledRows {
     const digits = String(this.lineCount).length;
     const wide = Math.min(MOST_CHARACTERS, lines.reduce((most, line) => Math.max(most, line.length), 0));
     this.sight.style.setProperty("--w", String(digits));
-    code.append(h("div", { class: "tall", style: `height:${this.lineCount * ROW}px;min-width:calc(${wide + digits}ch + 48px)` }, this.sight));
+    this.folded = new FoldedPane(text, title, costOf, () => this.fold(), (line) => this.go(line), () => this.pinnedBlock());
+    this.folds = this.folded.now;
+    this.tall = h("div", { class: "tall", style: `height:${this.folds.rowCount(this.lineCount) * ROW}px;min-width:calc(${wide + digits}ch + 60px)` }, this.sight);
+    code.append(this.tall);
     const count = this.lineCount ? `${this.lineCount.toLocaleString("en")} lines` : "";
     this.root = h(
       "section",
       { class: "pane", "aria-label": title, "data-stage": text.stage },
-      h("header", {}, h("b", {}, title), h("span", { class: "quiet" }, count)),
+      h("header", {}, h("b", {}, title), this.folded.root, h("span", { class: "quiet" }, count)),
       unavailable === null ? null : h("p", { class: "gone" }, `not available: ${unavailable}`),
       this.lineCount ? code : null,
       this.lineCount ? this.ticks : null,
@@ -60,13 +68,21 @@ export class TextPane extends ScrolledRows {
     code.addEventListener("click", (event) => {
       const line = this.lineAt(event);
       if (!line || hasSelectedText()) return;
+      const target = event.target as Element;
+      const label = target.closest<HTMLElement>(".fold");
+      if (label ? this.folded.toggle(line, label.dataset["span"]) : target.closest(".g") && this.folded.toggle(line)) return;
       this.go(line);
       this.pinHere();
+    });
+    code.addEventListener("keydown", (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || !this.folded.key(event.key, this.here || 1)) return;
+      event.preventDefault();
     });
   }
 
   pinHere(): void {
-    this.selection.pin(this.anchorAt(this.here));
+    if (this.folds.hiddenAt(this.here)) this.folded.toggle(this.here);
+    else this.selection.pin(this.anchorAt(this.here));
   }
 
   release(): void {
@@ -80,7 +96,35 @@ export class TextPane extends ScrolledRows {
 
   override draw(): void {
     super.draw();
-    keyed(this.edge, [...this.drawn.keys()].sort((a, b) => a - b), String, (line) => this.margin(line), () => {});
+    const signOf = (line: number): string => this.folded.signOf(line);
+    keyed(this.edge, [...this.drawn.keys()].sort((a, b) => a - b), (line) => `${line}${signOf(line)}`, (line) => this.margin(line, signOf(line)), () => {});
+    this.folded.follow(this.folds.lineOf(Math.floor(this.frame.scrollTop / ROW) + 1));
+  }
+
+  protected override keyOf(line: number): string {
+    const spans = this.folds.spans.some(({ from }) => from === line);
+    return `${line}${this.folds.hiddenAt(line) ? " folded" : ""}${spans ? " short" : ""}`;
+  }
+
+  /** Draw again with other lines folded; the first visible line stays where it is. */
+  private fold(): void {
+    const row = Math.floor(this.frame.scrollTop / ROW);
+    const rest = this.frame.scrollTop - row * ROW;
+    const first = this.folds.lineOf(row + 1);
+    this.folds = this.folded.now;
+    const hidden = this.folds.hiddenAt(this.here);
+    if (hidden) this.here = hidden.from;
+    this.tall.style.height = `${this.folds.rowCount(this.lineCount) * ROW}px`;
+    this.frame.scrollTop = (this.folds.rowOf(first) - 1) * ROW + rest;
+    this.draw();
+    this.follow(false);
+  }
+
+  private pinnedBlock(): string | null {
+    const { pin } = this.selection.anchors;
+    if (pin?.kind === "block") return pin.path;
+    const stage = pin?.kind === "instruction" ? this.selection.stages.get(pin.stage) : undefined;
+    return stage && pin?.kind === "instruction" ? stage.mainBlock(stage.instructions[pin.index]!) : null;
   }
 
   override paint(): void {
@@ -114,18 +158,22 @@ export class TextPane extends ScrolledRows {
   }
 
   /** Create the number and the stripe of a line. */
-  private margin(line: number): HTMLElement {
+  private margin(line: number, sign: string): HTMLElement {
     const instruction = this.text.at(line);
     const stripe = h("span", { class: "s" });
     if (instruction) {
       stripe.className += (ORIGINS[instruction.origin ?? ""] ?? "") + (ROLES[instruction.role ?? ""] ?? "");
       stripe.append(h("span", {}, ...this.barsOf(instruction.shares).map(([look, share]) => h("i", { class: look, style: `flex-grow:${share}` }))));
     }
-    return h("div", { class: "margin", "data-line": line }, h("span", { class: "n" }, line), stripe);
+    return h("div", { class: "margin", "data-line": line }, h("span", { class: "n" }, line), h("span", { class: "g" }, sign), stripe);
   }
 
   protected row(line: number): HTMLElement {
     const whole = this.lines[line - 1]!;
+    const label = this.folded.labelOf(line);
+    if (label !== null) return h("div", { class: "l" }, h("span", { class: "x" }, h("span", { class: "fold" }, label)));
+    const short = this.folded.piecesOf(line, whole);
+    if (short) return h("div", { class: "l" }, h("span", { class: "x" }, ...short));
     const rest = whole.length > MOST_CHARACTERS ? h("span", { class: "c" }, ` … ${whole.length - MOST_CHARACTERS} more characters`) : null;
     return h("div", { class: `l ${this.lookOf(whole)}` }, h("span", { class: "x" }, ...this.pieces(line, whole.slice(0, MOST_CHARACTERS)), rest));
   }
