@@ -21,7 +21,7 @@ Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bu
 ROOT = ""
 # With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
-# A first picture with fewer nodes than this says too little: opening another one may scale it down to this scale.
+# A first picture with fewer nodes than this shows too little: opening another one may scale it down to this scale.
 _FEW_NODES = 9
 _SMALLEST = 0.7
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})

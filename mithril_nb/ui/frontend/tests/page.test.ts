@@ -94,8 +94,6 @@ describe("an output", () => {
 describe("a saved page", () => {
   const packed = (raw: object): Record<string, unknown> => columnsOf(raw as RawStage) as Record<string, unknown>;
   const stage = (name: string, text: string, instructions: unknown[]): object => ({ name, title: name, language: name, unavailable: null, ...packed({ text, instructions, equations: {} }) });
-  const box = (key: string, isOpen: boolean): string => `<g data-node="${key}" data-block="${key}" tabindex="0" aria-expanded="${isOpen}"/>`;
-  const svg = (content: string): string => `<svg xmlns="http://www.w3.org/2000/svg">${content}</svg>`;
   const saved = {
     stages: [
       stage("jaxpr", "a = tanh x\nb = exp a\n", [[1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"], [2, 1, "exp", ["1"], [["two/inner", 1]], null, "tagged"]]),
@@ -105,11 +103,14 @@ describe("a saved page", () => {
     equations: packed({ text: "", instructions: [], equations: { 0: { primitive: "tanh", block: "one two", role: null, source: "train.py:7" } } })["equations"],
     paths: { "one%20two": "one two" }, hues: { "one two": "h1", "two/inner": "h2" }, shown: ["jaxpr", "hlo"],
     passes: ["@ main\n+ new\n- old\n", ""], rows: [],
-    pictures: { "@first": svg(box("two", true)), "": svg(box("two", false)), two: svg(box("two", true)) }, parents: { two: "" }, linked: { "bucket:0": "0" },
+    graph: {
+      title: "jaxpr", is_model: false, roles: [], shapes: [], idle: [], flows: {}, opened: [],
+      boxes: { key: ["two", "two/inner", "bucket:0"], name: ["two", "inner", "<b>"], kind: ["block", "block", "bucket"], w: [112, 112, 112], h: [64, 64, 64], parent: [-1, 0, -1], is_group: [true, false, false], path: ["two", "two/inner", ""], equations: [[], [], ["0"]] },
+    },
   };
   const wide = { ...saved, rows: Array.from({ length: 500 }, (_, at) => `<tr data-block="${at ? `b${at}` : "one%20two"}" tabindex="0"><th scope="row">&lt;i&gt; ${at}</th><td>1</td></tr>`) };
   const mount = async (data: object, rows: string): Promise<void> => {
-    document.body.innerHTML = `<main class="mnb-page"><div class="picture">${svg(`${box("two", false)}<g data-node="bucket:0" tabindex="0"/>`)}</div><div class="live" hidden></div><div class="plain"></div>
+    document.body.innerHTML = `<main class="mnb-page"><div class="picture"><svg></svg></div><div class="live" hidden></div><div class="plain"></div>
       <div class="scroll"><table class="cost"><tbody>${rows}</tbody></table></div><ol class="passes"><li><b>1. first</b></li><li><b>2. second</b></li></ol></main><script type="text/plain"></script>`;
     const stream = new Blob([JSON.stringify(data)]).stream().pipeThrough(new CompressionStream("gzip"));
     const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
@@ -148,13 +149,17 @@ describe("a saved page", () => {
     expect(find('[data-stage="jaxpr"] .f').textContent).toBe("tanh");
   });
 
-  test("opens and closes boxes, and shows and hides stages", () => {
-    click(find("[data-node]"));
-    expect(find("[data-node]").getAttribute("aria-expanded")).toBe("true");
+  const node = (key: string): HTMLElement => find(`[data-mnb-node="${key}"]`);
+
+  test("opens and closes nodes of the graph, and shows and hides stages", () => {
+    press(node("two"), "ArrowRight");
+    expect(node("two").getAttribute("aria-expanded")).toBe("true");
+    press(node("two/inner"), "Enter");
     expect(linked("pin", "jaxpr")).toEqual(["b = exp a"]);
-    press(find("[data-node]"), "Enter");
-    expect(find("[data-node]").getAttribute("aria-expanded")).toBe("false");
-    expect(linked("pin", "jaxpr")).toEqual([]);
+    press(node("two"), "ArrowLeft");
+    expect(document.querySelector('[data-mnb-node="two/inner"]')).toBeNull();
+    click([...document.querySelectorAll<HTMLElement>(".tools button")].find((button) => button.textContent === "Reset view")!);
+    expect(node("two").getAttribute("aria-expanded")).toBe("false");
     const tabs = [...document.querySelectorAll<HTMLElement>(".bar-of-stages button")];
     click(tabs[2]!);
     expect(find('[data-stage="llvm"] .gone').textContent).toBe("not available: no compiler");

@@ -1,10 +1,14 @@
 /** Minimal stand-ins for browser features that jsdom lacks. */
 
 import { Blob as NodeBlob } from "node:buffer";
-import { beforeEach } from "vitest";
+import { beforeEach, vi } from "vitest";
 
 // Layouts are remembered by the browser.
 beforeEach(() => globalThis.localStorage?.clear());
+
+// The default of one second is too short for a busy machine.
+const { waitFor } = vi;
+vi.waitFor = (look, options = { timeout: 10_000 }) => waitFor(look, options);
 
 // jsdom's Blob has no stream().
 globalThis.Blob = NodeBlob as unknown as typeof Blob;

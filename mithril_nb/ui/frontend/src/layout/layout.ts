@@ -17,7 +17,7 @@ const WIDE = 208;
 /** Room in a group without boxes, where wires lead from its inputs to its outputs. */
 const EMPTY = new Map<string, Part>([[":", { w: 24, h: 16, ins: new Map(), outs: new Map(), isInput: false }]]);
 
-/** One level, from (0, 0). `borders` says of each of its own edges, the first of `edges`, whether it starts and ends at the border. */
+/** One level, from (0, 0). `borders` holds for each of its own edges, the first of `edges`, whether it starts and ends at the border. */
 interface Level {
   w: number;
   h: number;
