@@ -54,9 +54,8 @@ class _Page:
         self._widget._receive(self._widget, command, [])
         self._widget.session.wait()
         self._widget._packer.wait()
-        return _size(
-            [command, *(data for data, _ in self._sent)], sum(len(one) for _, all in self._sent for one in all)
-        )
+        binary = sum(len(one) for _, buffers in self._sent for one in buffers)
+        return _size([command, *(data for data, _ in self._sent)], binary)
 
 
 def _size(messages: list[Any], binary: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Messages between kernel and page: none while the user looks around, small ones otherwise, and a current saved state."""
+"""Messages between kernel and page: none while the user looks around, small ones otherwise; the saved state."""
 
 from __future__ import annotations
 
@@ -43,10 +43,22 @@ def quiet(notebook: NotebookPage) -> tuple[int, int]:
     return tuple(notebook.evaluate("size()"))
 
 
+def save_widget_state(notebook: NotebookPage, is_on: bool) -> None:
+    """Turn the setting that saves the widgets' state with a notebook on or off."""
+    toggle = "@jupyter-widgets/jupyterlab-manager:saveWidgetState"
+    is_toggled = f"window.jupyterapp.commands.isToggled({toggle!r})"
+    if notebook.page.evaluate(is_toggled) != is_on:
+        notebook.command(toggle)
+        notebook.page.wait_for_function(f"() => {is_toggled} === {json.dumps(is_on)}")
+
+
 def snapshot_in_page(notebook: NotebookPage) -> dict[str, Any]:
     """Save the widgets' state in the notebook, and return the snapshot in it."""
-    notebook.command("@jupyter-widgets/jupyterlab-manager:saveWidgetState")
-    states = notebook.save().metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
+    save_widget_state(notebook, True)
+    try:
+        states = notebook.save().metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
+    finally:
+        save_widget_state(notebook, False)
     (found,) = [one["state"]["snapshot"] for one in states.values() if "snapshot" in one["state"]]
     return found
 

@@ -13,13 +13,8 @@ from mithril_nb.ui.widgets.changes import change_between
 
 CASES = json.loads((Path(mithril_nb.__file__).parent / "ui/frontend/fixtures/changes.json").read_text("utf-8"))
 """Old value, new value, change. `tests/changes.test.ts` applies the same changes."""
-LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 2)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text("ab", max_size=2)
-)
+NUMBERS = st.integers(-2, 2) | st.floats(allow_nan=False, allow_infinity=False)
+LEAVES = st.none() | st.booleans() | NUMBERS | st.text("ab", max_size=2)
 KEYS = st.sampled_from(["a", "b", "c", "d/e", "__proto__", "ü\n"])
 VALUES = st.recursive(
     LEAVES, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(KEYS, inner, max_size=5), max_leaves=25

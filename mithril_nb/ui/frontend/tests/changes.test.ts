@@ -63,6 +63,14 @@ describe("a model that follows the kernel", () => {
     expect(requests(model)).toHaveLength(4);
   });
 
+  test("shows its snapshot if no kernel is connected", () => {
+    const model = new FakeModel({ snapshot: { revision: 4 } });
+    model.send = () => {
+      throw new Error("the comm is closed");
+    };
+    expect(() => followSnapshot({ model })).not.toThrow();
+  });
+
   test("ignores other messages, and requests a snapshot that it does not have", () => {
     const model = follow({});
     model.message(null);

@@ -50,7 +50,13 @@ export function followSnapshot({ model }: { model: WidgetModel }): void {
   const read = (): { revision?: number } => (model.get("snapshot") as { revision?: number } | null) ?? {};
   let missing = -1;
   let requestedAt = 0;
-  const request = (): void => model.send({ type: "command", id: null, name: "request_snapshot", args: { revision: read().revision ?? null } });
+  const request = (): void => {
+    try {
+      model.send({ type: "command", id: null, name: "request_snapshot", args: { revision: read().revision ?? null } });
+    } catch {
+      // A closed comm may throw on send. The views show that the kernel is gone.
+    }
+  };
   model.on("msg:custom", (message: Changed | null) => {
     if (message?.type !== "snapshot_change") return;
     const revision = read().revision ?? 0;
