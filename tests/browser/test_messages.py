@@ -108,7 +108,7 @@ def test_the_saved_state_is_current_after_edits_and_a_reload(notebook: NotebookP
 
 
 def test_two_views_show_the_same_changes(open_notebook) -> None:
-    notebook = open_notebook([MODEL, OPEN, "wb"], height=1000)
+    notebook = open_notebook([MODEL + "import json\n", OPEN, "wb"], height=1000)
     notebook.run_all()
     shown(notebook)
     settled(notebook)

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 Change = dict[str, Any] | list[Any]
@@ -36,7 +36,7 @@ def change_between(old: Any, new: Any) -> Change:
     return {} if type(old) is type(new) and old == new else [new]
 
 
-def _between_dicts(old: Mapping[str, Any], new: Mapping[str, Any]) -> Change:
+def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
     kept = [key for key in new if key in old]
     if kept != [key for key in old if key in new]:
         return [new]  # the order changed

@@ -131,11 +131,12 @@ class SessionWidget(FrontEndWidget):
             change = change_between(self.snapshot, _with_revision(snapshot, revision))
             if not change:
                 return
+            fresh = _with_revision(snapshot, revision + 1)
             if self._is_followed:
-                change = {"revision": [revision + 1], **change}
+                change = {"revision": [revision + 1], **change} if isinstance(change, dict) else [fresh]
                 self._change = {"type": "snapshot_change", "from": revision, "to": revision + 1, "change": change}
             try:
-                self.snapshot = _with_revision(snapshot, revision + 1)
+                self.snapshot = fresh
             finally:
                 self._change = None
 
