@@ -19,6 +19,7 @@ from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.explorer import explorer_figures
 from benchmarks.graph_view import graph_view_figures
 from benchmarks.interleaved import Comparison
+from benchmarks.messages import message_sizes
 from benchmarks.observation import observation_comparisons
 from benchmarks.profile import BAR as PROFILE_BAR
 from benchmarks.profile import profile_sums
@@ -48,7 +49,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
 }
 PARTS = [
     *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph",
-    "page", "profile", "costs", "whatif",
+    "page", "messages", "profile", "costs", "whatif",
 ]  # fmt: skip
 
 
@@ -109,6 +110,11 @@ def main() -> None:
     if "page" in options.only:
         table = Table("the saved page of an inspection", "figure", "bar")
         for row in saved_page_figures(options.full):
+            table.add_row(*row)
+        console.print(table)
+    if "messages" in options.only:
+        table = Table("messages between kernel and page", "size", "bar")
+        for row in message_sizes():
             table.add_row(*row)
         console.print(table)
     if "profile" in options.only:

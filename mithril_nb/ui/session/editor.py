@@ -283,7 +283,7 @@ class DesignEditor(Publisher):
         with self._lock:
             known = {path for path, _ in self.design.graph.walk()}
             self._view = replace(self._view, selection=tuple(paths)).only(known)
-            self._publish()
+            self._send("selection", list(self._view.selection))
 
     @command('path="mlp_0"')
     def expand(self, path: str) -> None:

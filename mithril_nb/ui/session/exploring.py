@@ -237,7 +237,9 @@ class Exploration(Publisher):
     @command('paths=["linear_0"]')
     def select(self, paths: Sequence[str]) -> None:
         """Store the paths pinned in the front end as the selection."""
-        self._selection = tuple(map(str, paths))
+        with self._lock:
+            self._selection = tuple(map(str, paths))
+            self._send("selection", list(self._selection))
 
     # Threads
 

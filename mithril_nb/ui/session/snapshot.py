@@ -166,6 +166,7 @@ def snapshot_of(
         },
         "graph": diagram.to_dict(),
         "blocks": describe_blocks(design.graph, analysis.inference, hues_of(design.graph)),
+        "kinds": describe_kinds(design.graph),
         "palette": list(palette()),
         "cost": cost,
         "costs": dict(costs),
@@ -220,8 +221,24 @@ def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
     return category == _LAST, rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
 
 
+def describe_kinds(graph: LogicalGraph) -> dict[str, dict[str, Any]]:
+    """Return the inspector's data that all blocks of a kind share, by kind, for the kinds in a graph."""
+    return {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())}
+
+
+def _describe_kind(kind: str) -> dict[str, Any]:
+    constructor = KINDS.get(kind)
+    if constructor is None:
+        return {"doc": "A model composed of blocks.", "formula": "", "fields": []}
+    return {
+        "doc": summary(constructor),
+        "formula": _metadata(constructor, "formula"),
+        "fields": [_describe_field(field) for field in fields_of(constructor)],
+    }
+
+
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return the inspector's data of every block, by path."""
+    """Return the inspector's data of every block, by path. `describe_kinds` returns what its kind determines."""
     starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
         path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)
@@ -244,9 +261,7 @@ def _describe(
         "name": name,
         "kind": block.kind,
         "hue": hue,
-        "doc": summary(constructor) if constructor else "A model composed of blocks.",
-        "formula": _metadata(constructor, "formula") if constructor else "",
-        "fields": [_field(field, block) for field in fields_of(constructor)] if constructor else [],
+        "values": _values(fields_of(constructor), block) if constructor else {},
         "inputs": [{"port": port.name, "shape": _text(specs.inputs.get(port.name))}
                    for port in block.inputs if port.role == "data"],
         "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
@@ -261,19 +276,27 @@ def _describe(
     }  # fmt: skip
 
 
-def _field(field: Field, block: Block) -> dict[str, Any]:
-    value = block.options.get(field.name, field.default)
+def _values(fields: Iterable[Field], block: Block) -> dict[str, Any]:
+    """Return the values of the fields that differ from their defaults."""
+    values = {field.name: block.options.get(field.name, field.default) for field in fields}
+    return {field.name: _listed(values[field.name]) for field in fields if values[field.name] != field.default}
+
+
+def _describe_field(field: Field) -> dict[str, Any]:
     return {
         "name": field.name,
         "type": field.type,
-        "value": list(value) if isinstance(value, tuple) else value,
-        "default": list(field.default) if isinstance(field.default, tuple) else field.default,
+        "default": _listed(field.default),
         "min": field.range.least if field.range else None,
         "max": field.range.most if field.range else None,
         "choices": list(field.choices) or None,
         "doc": field.doc,
         "optional": field.is_optional,
     }
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _text(spec: Spec | None) -> str:

@@ -134,6 +134,6 @@ def shown_in_widget(handler: Callable[..., None]) -> Callable[..., None]:
             handler(self, *args)
         except Exception as error:
             self.session.errors.append(error)
-            self.snapshot = {**self.snapshot, "notice": notice_of(problem_of(error))}
+            self._show({**self.snapshot, "notice": notice_of(problem_of(error))})
 
     return guarded

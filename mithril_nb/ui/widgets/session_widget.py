@@ -1,4 +1,8 @@
-"""Base of the workbench and the explorer: a session, the messages of the front end, and a static fallback."""
+"""Base of the workbench and the explorer: a session, the messages of the front end, and a static fallback.
+
+The trait `snapshot` has all data that a page shows. Hosts read it to open a page and to save a notebook. Once a page
+follows the snapshot, the kernel sends changes of it, which the page applies to its model.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from mithril_nb.ui.session import Session
 from mithril_nb.ui.session.commands import Reply, problem_of
 from mithril_nb.ui.session.exploring import Exploration
 from mithril_nb.ui.widgets.cells import remember
+from mithril_nb.ui.widgets.changes import change_between
 from mithril_nb.ui.widgets.front_end import FrontEndWidget, shown_in_widget
 from mithril_nb.ui.widgets.protocol import reply_message, stage_message
 from mithril_nb.ui.widgets.static_fallback import StaticFallback
@@ -41,8 +46,11 @@ class SessionWidget(FrontEndWidget):
         # Packing a large text takes long, so do not block the thread that handles messages.
         self._packer, self._lock = JobQueue("mithril_nb-texts"), threading.Lock()
         self._requests: dict[str, Any] = {}
+        self._showing = threading.RLock()
+        self._is_followed = False  # whether a page applies changes to its snapshot
+        self._change: dict[str, Any] | None = None
         fallback = StaticFallback(bundle, session.errors, first, quick)
-        super().__init__(module, fallback, snapshot=session.snapshot())
+        super().__init__(module, fallback, snapshot=_with_revision(session.snapshot(), 1))
         self._unlisten = session.listen(self._on_change)
         remember(self)
 
@@ -62,6 +70,8 @@ class SessionWidget(FrontEndWidget):
         if name == "hello":
             self._send_initial_data()
             self._reply(id, None)
+        elif name == "request_snapshot":
+            self._send_snapshot(args.get("revision"))
         elif name == "request_stage":
             self._request_text(id, str(args.get("stage")), bool(args.get("short")))
         else:
@@ -106,6 +116,45 @@ class SessionWidget(FrontEndWidget):
     @shown_in_widget
     def _on_change(self, kind: str, value: Any) -> None:
         if kind == "snapshot":
-            self.snapshot = value
+            self._show(value)
+        elif kind == "selection":
+            self._show({**self.snapshot, "selection": value})
         elif isinstance(value, Reply):
             self.send(*reply_message(kind, value))
+
+    # Snapshots
+
+    def _show(self, snapshot: Mapping[str, Any]) -> None:
+        """Set the snapshot if it differs, with the next revision, and send it or its change."""
+        with self._showing:
+            revision = self.snapshot.get("revision", 0)
+            change = change_between(self.snapshot, _with_revision(snapshot, revision))
+            if not change:
+                return
+            fresh = _with_revision(snapshot, revision + 1)
+            if self._is_followed:
+                change = {"revision": [revision + 1], **change} if isinstance(change, dict) else [fresh]
+                self._change = {"type": "snapshot_change", "from": revision, "to": revision + 1, "change": change}
+            try:
+                self.snapshot = fresh
+            finally:
+                self._change = None
+
+    def _send_snapshot(self, revision: Any) -> None:
+        """Send the snapshot to a page with an older one, and only its changes from now on."""
+        with self._showing:
+            self._is_followed = True
+            if revision != self.snapshot["revision"]:
+                self.send_state("snapshot")
+
+    def send_state(self, key: Any = None) -> None:
+        """Send traits. Of a snapshot that a page follows, send the change."""
+        if key == "snapshot" and self._change is not None:
+            self.send(self._change)
+        else:
+            super().send_state(key)
+
+
+def _with_revision(snapshot: Mapping[str, Any], revision: int) -> dict[str, Any]:
+    """Return a snapshot with its revision, which comes first so that two snapshots are compared quickly."""
+    return {"revision": revision} | {**snapshot} | {"revision": revision}

@@ -104,7 +104,7 @@ class Workbench(SessionWidget):
     @shown_in_widget
     def _on_change(self, kind: str, value: Any) -> None:
         super()._on_change(kind, value)
-        if kind == "snapshot":
+        if kind in ("snapshot", "selection"):
             self._follow()
         elif kind == "run":
             self.send({"type": "run", "run": value})

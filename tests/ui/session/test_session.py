@@ -263,7 +263,7 @@ def test_commands_from_many_threads_are_consistent(session):
         thread.join()
     assert session.errors == []
     snapshot = session.snapshot()
-    width = snapshot["blocks"]["linear_0"]["fields"][0]["value"]
+    width = snapshot["blocks"]["linear_0"]["values"]["dimension"]
     assert snapshot["blocks"]["linear_0"]["outputs"][0]["shape"] == f"(32, {width}) float32"
 
 

@@ -177,8 +177,8 @@ export class FakeSession extends FakeModel {
 
   private setAttribute(path: string, name: string, value: any): void {
     const block = this.snapshot.blocks[path]!;
-    const fields = block.fields.map((field) => (field.name === name ? { ...field, value } : field));
-    this.change({ version: this.snapshot.version + 1, blocks: { ...this.snapshot.blocks, [path]: { ...block, fields } } });
+    const values = { ...block.values, [name]: value };
+    this.change({ version: this.snapshot.version + 1, blocks: { ...this.snapshot.blocks, [path]: { ...block, values } } });
   }
 
   private move(path: string, x: number, y: number): void {

@@ -1,3 +1,4 @@
+import { followSnapshot } from "./kernel/changes";
 import { renderWith } from "./loader";
 
-export default { render: renderWith("mountWorkbench") };
+export default { initialize: followSnapshot, render: renderWith("mountWorkbench") };

@@ -202,10 +202,9 @@ describe("the Cost tab", () => {
     expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual(["linear_0, 7 FLOP", "button", "0"]);
     mark.dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
     expect(mark.getAttribute("aria-pressed")).toBe("true");
-    expect(sent("select").at(-1)).toEqual({ paths: ["linear_0"] });
+    await soon(() => expect(sent("select").at(-1)).toEqual({ paths: ["linear_0"] }));
     key(mark, "ArrowRight");
     key(drawing().activeElement!, "Enter");
-    expect(sent("select").length).toBeGreaterThan(0);
     expect(find('[data-block="mlp_0/linear_0"]', drawing()).getAttribute("data-mnb-linked")).toBe("pinned");
     expect(mark.getAttribute("data-mnb-linked")).toBeNull();
     at("view.memory").click();

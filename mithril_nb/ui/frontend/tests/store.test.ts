@@ -18,12 +18,35 @@ describe("a store", () => {
   });
   const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
 
-  test("sends the selection and links without the kernel", () => {
+  test("links without the kernel, and sends the selection once the user rests", () => {
+    vi.useFakeTimers();
     take("jaxpr");
     model.alive = false;
-    store.pinBlocks(["linear_0"]);
-    expect(selected()).toEqual([["linear_0"]]);
+    for (const path of ["gelu_0", "linear_1", "linear_0"]) {
+      store.pinBlocks([path]);
+      vi.advanceTimersByTime(100);
+    }
     expect(store.pinLinks.lines.get("jaxpr")!.size).toBeGreaterThan(3);
+    expect(model.sent).toEqual([]);
+    vi.advanceTimersByTime(100);
+    expect(selected()).toEqual([["linear_0"]]);
+    vi.useRealTimers();
+  });
+
+  test("sends the selection before a command that may need it", () => {
+    store.pinBlocks(["linear_0"]);
+    store.command("add_block", { kind: "Relu" });
+    expect(model.names()).toEqual(["select", "add_block"]);
+  });
+
+  test("gives fields the values of a block, else the defaults of its kind", () => {
+    const field = { name: "width", type: "int" as const, default: 8 };
+    const kinds = { Linear: { doc: "", formula: "", fields: [field, { ...field, name: "__proto__" }] } };
+    const block = { ...snapshot.blocks["linear_0"]!, kind: "Linear" };
+    store.takeSnapshot({ ...snapshot, kinds, blocks: { a: { ...block, values: {} }, b: { ...block, values: { width: null as never } } } });
+    expect(store.fieldsOf("a").map(({ value }) => value)).toEqual([8, 8]);
+    expect(store.fieldsOf("b")[0]!.value).toBeNull();
+    expect(store.fieldsOf("no such block")).toEqual([]);
   });
 
   test("adds and removes by Shift, clears by Escape", () => {

@@ -131,7 +131,7 @@ export class WhatIf {
     if (this.changes.size === 0) this.discardAnswer();
     const settings = this.info.settings ?? [];
     const path = selection[0] ?? "";
-    const blockFields = (snapshot.blocks[path]?.fields ?? []).filter((field) => TYPES.has(field.type));
+    const blockFields = this.store.fieldsOf(path).filter((field) => TYPES.has(field.type));
     const shown = new Set([...this.fields(this.whole, "", settings), ...this.fields(this.ofBlock, path, blockFields)]);
     for (const key of this.views.keys()) if (!shown.has(key)) this.views.delete(key);
     this.blockTitle.hidden = blockFields.length === 0;
@@ -179,7 +179,7 @@ export class WhatIf {
   }
 
   private valueNow(path: string, name: string): FieldValue | undefined {
-    const fields = path ? this.store.snapshot.blocks[path]?.fields : (this.info.settings ?? undefined);
+    const fields = path ? this.store.fieldsOf(path) : (this.info.settings ?? []);
     return fields?.find((field) => field.name === name)?.value;
   }
 

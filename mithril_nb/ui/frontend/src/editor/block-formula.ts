@@ -48,7 +48,7 @@ export class BlockFormulaView {
     const key = JSON.stringify([path, version]);
     if (cost !== null && !cost.stale && this.requested !== key) {
       this.requested = key;
-      this.store.kernel.latest("formula", "request_formula", { block: path }, (reply) => {
+      this.store.kernel.afterRest("formula", "request_formula", { block: path }, (reply) => {
         const why = errorOf(reply);
         if (why !== null) this.fail(path, version, why);
         else if (!reply.ok && this.requested === key) this.requested = ""; // no reply: request it again

@@ -87,10 +87,11 @@ export class Inspector {
     attr(this.kind, "title", block.kind);
     text(this.kind, selection.length > 1 ? `${block.kind} · ${selection.length - 1} more selected` : block.kind);
     this.root.className = `mnb-inspector mnb-has-hue mnb-hue-${((block.hue % 8) + 8) % 8}`;
-    this.fields(block);
-    text(this.formula, block.formula);
-    this.formula.hidden = !block.formula;
-    text(this.doc, block.doc);
+    const kind = snapshot.kinds?.[block.kind];
+    this.fields(this.store.fieldsOf(path));
+    text(this.formula, kind?.formula ?? "");
+    this.formula.hidden = !kind?.formula;
+    text(this.doc, kind?.doc ?? "");
     this.paintFacts(block);
     const ofBlock = snapshot.problems.filter((problem) => problem.block === path);
     keyed(this.problems, ofBlock, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => {
@@ -99,12 +100,12 @@ export class Inspector {
     });
   }
 
-  private fields(block: BlockDetails): void {
+  private fields(fields: Field[]): void {
     const key = (field: Field): string => `${field.name} ${field.type}`;
-    for (const field of block.fields) {
+    for (const field of fields) {
       if (!this.views.has(key(field))) this.views.set(key(field), createField(field, (value) => this.send(field.name, value)));
     }
-    keyed(this.fieldList, block.fields, key, (field) => this.views.get(key(field))!.root, (_, field) => {
+    keyed(this.fieldList, fields, key, (field) => this.views.get(key(field))!.root, (_, field) => {
       // A change that waits for its reply is newer than the snapshot.
       if (!this.store.kernel.busy(`set ${this.path} ${field.name}`)) this.views.get(key(field))!.update(field);
     });

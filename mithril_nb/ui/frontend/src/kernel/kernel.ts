@@ -11,6 +11,9 @@ export type Connection = "live" | "waiting" | "lost" | "closed" | "replaced";
 /** A command without a reply after this long means that the kernel is busy or gone. */
 export const PATIENCE_MS = 5000;
 
+/** A command that waits for the user to rest is sent after this long. */
+export const REST_MS = 150;
+
 /** Commands without an effect on the model or the run: if one cannot be sent, the user loses nothing. */
 const QUIET = /^(hello|select|expand|collapse|tidy|dismiss|request_.*|leave_.*|show_.*|open_node|close_node|what_if)$/;
 
@@ -46,6 +49,7 @@ export class Kernel {
   private nextId = 1;
   private readonly pending = new Map<number, Pending>();
   private readonly inFlight = new Map<string, { next: (() => void) | null }>();
+  private readonly resting = new Map<string, { timer: ReturnType<typeof setTimeout>; send: () => void }>();
   private readonly listeners = new Map<string, Set<MessageListener>>();
   private readonly watchers = new Set<() => void>();
   private readonly replied = new Set<ReplyListener>();
@@ -77,6 +81,8 @@ export class Kernel {
     this.timer = null;
     this.pending.clear();
     this.inFlight.clear();
+    for (const { timer } of this.resting.values()) clearTimeout(timer);
+    this.resting.clear();
   }
 
   /** Send a command. The promise always resolves; `ok` is false if it failed or got no reply. */
@@ -117,17 +123,32 @@ export class Kernel {
     });
   }
 
-  /** Send the queued command of this key, if any, because the next command needs its effect. */
+  /** Send with `latest` once no further command of this key follows for REST_MS. */
+  afterRest(key: string, name: string, args: Record<string, unknown>, onReply?: (reply: Reply) => void): void {
+    clearTimeout(this.resting.get(key)?.timer);
+    const send = (): void => {
+      this.resting.delete(key);
+      this.latest(key, name, args, onReply);
+    };
+    this.resting.set(key, { timer: setTimeout(send, REST_MS), send });
+  }
+
+  /** Send the waiting command of this key, if any, because the next command needs its effect. */
   flush(key: string): void {
+    const rests = this.resting.get(key);
+    if (rests) {
+      clearTimeout(rests.timer);
+      rests.send();
+    }
     const next = this.inFlight.get(key)?.next;
     if (!next) return;
     this.inFlight.delete(key);
     next();
   }
 
-  /** Return whether a command of this key waits for its reply. */
+  /** Return whether a command of this key waits to be sent, or for its reply. */
   busy(key: string): boolean {
-    return this.inFlight.has(key);
+    return this.inFlight.has(key) || this.resting.has(key);
   }
 
   on(type: string, listener: MessageListener): () => void {

@@ -73,15 +73,21 @@ export interface BlockDetails {
   name: string;
   kind: string;
   hue: number;
-  doc: string;
-  formula: string;
-  fields: Field[];
+  /** The values of the fields that differ from their defaults. */
+  values?: Record<string, FieldValue>;
   inputs: { port: string; shape: string }[];
   outputs: { port: string; shape: string }[];
   params: { name: string; shape: string; count: number | null }[];
   children: string[];
   /** Facts of plugins: pairs of label and text. */
   facts?: [name: string, value: string][];
+}
+
+/** The data that all blocks of a kind share. */
+export interface KindDetails {
+  doc: string;
+  formula: string;
+  fields: (Omit<Field, "value"> & { default: FieldValue })[];
 }
 
 export interface PaletteItem {
@@ -253,6 +259,8 @@ export interface Autosave {
 }
 
 export interface Snapshot {
+  /** Counts the snapshots of a widget; `version` counts the designs. */
+  revision?: number;
   version: number;
   name: string;
   backend: string;
@@ -268,6 +276,8 @@ export interface Snapshot {
   shapes: Record<string, (number | string)[]>;
   graph: Graph;
   blocks: Record<string, BlockDetails>;
+  /** The kinds of the blocks. */
+  kinds?: Record<string, KindDetails>;
   palette: PaletteItem[];
   cost: Cost | null;
   problems: Diagnostic[];
@@ -373,6 +383,7 @@ export interface Reply {
 /** The part of anywidget's model that the front end uses. */
 export interface WidgetModel {
   get(name: string): unknown;
+  set(name: string, value: unknown): void;
   on(event: string, callback: (...args: any[]) => void): void;
   off(event: string, callback: (...args: any[]) => void): void;
   send(content: unknown, callbacks?: unknown, buffers?: unknown): void;

@@ -2,7 +2,7 @@
 
 import { Memory } from "../dom/memory";
 import type { Kernel } from "../kernel/kernel";
-import type { Cost, CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "../kernel/types";
+import type { Cost, CostView, Diagnostic, Field, Figure, Run, Snapshot, Source, StageName } from "../kernel/types";
 import type { Anchor, Links, StageText } from "./links";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
@@ -64,6 +64,14 @@ export class Store {
   /** Paths of the selected blocks, as shown by the inspector and sent to the kernel. */
   get selection(): string[] {
     return selectionOf(this.texts, this.pins).filter((path) => path in this.snapshot.blocks);
+  }
+
+  /** Return the fields of a block with their values; none for an unknown block. */
+  fieldsOf(path: string): Field[] {
+    const { blocks, kinds } = this.snapshot;
+    const block = blocks[path];
+    const values = block?.values ?? {};
+    return (kinds?.[block?.kind ?? ""]?.fields ?? []).map(({ default: usual, ...field }) => ({ ...field, value: Object.hasOwn(values, field.name) ? values[field.name]! : usual }));
   }
 
   titleOf(stage: StageName): string {
@@ -265,6 +273,6 @@ export class Store {
     if (this.isSelectionSure && sameSet(paths, this.sentSelection ?? this.seenSelection)) return;
     this.sentSelection = paths;
     this.isSelectionSure = true;
-    this.kernel.latest("select", "select", { paths });
+    this.kernel.afterRest("select", "select", { paths });
   }
 }

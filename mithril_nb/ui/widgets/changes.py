@@ -1,0 +1,64 @@
+"""Changes between two snapshots as JSON. The kernel sends them instead of snapshots, which are much larger.
+
+`kernel/changes.ts` applies them. A change is one of:
+
+- `{key: change}`: changes inside a dict by key, or inside a list by index;
+- `[value]`: a new value; `[value, next]` inserts a key of a dict before another one;
+- `[]`: a key removed from a dict;
+- `[start, count, values]`: in a list, values that replace `count` others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Change = dict[str, Any] | list[Any]
+
+
+def change_between(old: Any, new: Any) -> Change:
+    """Return the change from one JSON value to another; an empty dict if they are equal.
+
+    Args:
+        old: The old value. Tuples count as lists.
+        new: The new value.
+
+    Examples:
+        >>> change_between({"a": 1, "b": [1, 2]}, {"b": [1, 3], "c": None})
+        {'a': [], 'b': {'1': [3]}, 'c': [None]}
+        >>> change_between([1, 2, 3], [1, 3]), change_between([1], [1])
+        ([1, 1, []], {})
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _between_dicts(old, new)
+    if isinstance(old, list | tuple) and isinstance(new, list | tuple):
+        return _between_lists(old, new)
+    return {} if type(old) is type(new) and old == new else [new]
+
+
+def _between_dicts(old: dict[str, Any], new: dict[str, Any]) -> Change:
+    kept = [key for key in new if key in old]
+    if kept != [key for key in old if key in new]:
+        return [new]  # the order changed
+    found: Change = {key: [] for key in old if key not in new}
+    following: str | None = None
+    inserted: dict[str, Change] = {}
+    for key in reversed(new):
+        if key not in old:
+            inserted[key] = [new[key]] if following is None else [new[key], following]
+            continue
+        following = key
+        if change := change_between(old[key], new[key]):
+            found[key] = change
+    return found | dict(reversed(inserted.items()))
+
+
+def _between_lists(old: Sequence[Any], new: Sequence[Any]) -> Change:
+    if len(old) == len(new):
+        changes = ((str(at), change_between(*pair)) for at, pair in enumerate(zip(old, new, strict=True)))
+        return {at: change for at, change in changes if change}
+    least = min(len(old), len(new))
+    start = next((at for at in range(least) if change_between(old[at], new[at])), least)
+    rest = least - start
+    end = next((at for at in range(rest) if change_between(old[-1 - at], new[-1 - at])), rest)
+    return [start, len(old) - end - start, list(new[start : len(new) - end])]
