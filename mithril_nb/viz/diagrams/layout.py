@@ -1,7 +1,7 @@
 """Layout of a nested graph. The boxes of each level are placed in rows, from left to right and top to bottom like text.
 
 Each level is laid out separately, from the inside out. An open group is one large box on the level around it, so that
-opening a group moves other boxes only as far as it needs room. The front end mirrors this in `graph/layout.ts`.
+opening a group moves other boxes only as far as it needs room. The front end does the same (its folder layout).
 """
 
 from __future__ import annotations

@@ -214,7 +214,7 @@ def repeat_key(path: str) -> str:
 
 
 def repeat_keys(graph: LogicalGraph, prefix: str = "") -> Iterator[str]:
-    """Yield the keys of the boxes that `model_layout(graph, fold=True)` draws around repeated parts."""
+    """Yield the keys of the boxes that `model_layout` draws around repeated parts."""
     for run in repeated_runs(graph.nodes):
         yield repeat_key(join_path(prefix, graph.nodes[run.start].name))
     for node in graph.nodes:

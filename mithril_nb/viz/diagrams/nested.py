@@ -1,7 +1,7 @@
 """A graph in levels as data: boxes with their sizes, and the data that flows between them; not laid out yet.
 
-Models and stages become such graphs. `layout` turns one into a scene; the front end does the same, in
-`frontend/src/graph`, so that groups open without a kernel. A test compares the two.
+Models and stages become such graphs. `layout` turns one into a scene. The front end does the same in its folder layout,
+so that groups open without a kernel. A test compares the two.
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@
  * It mirrors `viz/diagrams/rows.py`; a test compares the two.
  */
 
-import { Heap } from "./heap";
+import { type Point, TRACK, Tracks } from "./tracks";
 
-export type Point = [number, number];
+export type { Point };
 
 const ROW_GAP = 18;
-const TRACK = 8;
 const CHANNEL = 36;
 const LANE = 22;
 /** Size of a level that can be seen at once. */
@@ -42,34 +41,6 @@ export interface Placed {
   routes: Point[][][];
   ins: Map<string, number>;
   outs: Map<string, number>;
-}
-
-/** The tracks of one lane or channel; nets whose intervals do not overlap share a track. */
-class Tracks {
-  private readonly intervals = new Map<number, Point>();
-  readonly places = new Map<number, number>();
-  count = 0;
-
-  add(net: number, one: number, other: number): void {
-    const known = this.intervals.get(net);
-    const [low, high] = [Math.min(one, other), Math.max(one, other)];
-    this.intervals.set(net, known ? [Math.min(low, known[0]), Math.max(high, known[1])] : [low, high]);
-  }
-
-  /** Assign a track to each net; return the number of tracks. */
-  settle(): number {
-    const busy = new Heap<Point>((a, b) => a[0] < b[0] || (a[0] === b[0] && a[1] < b[1]));
-    const free = new Heap<number>((a, b) => a < b);
-    const sorted = [...this.intervals].sort(([, a], [, b]) => a[0] - b[0] || a[1] - b[1]);
-    for (const [net, [low, high]] of sorted) {
-      while (busy.size && busy.least![0] < low) free.push(busy.pop()![1]);
-      if (free.size === 0) free.push(this.count++);
-      const track = free.pop()!;
-      this.places.set(net, track);
-      busy.push([high, track]);
-    }
-    return this.count;
-  }
 }
 
 /** Place parts and route nets. A net from the border without heads is an input that nothing reads; `idle` are ports of the border that nothing feeds. */
