@@ -190,7 +190,7 @@ class Scene(Shown):
         return replace(self, nodes=tuple(replace(node, mark=marks.get(node.key, "")) for node in self.nodes))
 
     def within(self, path: str, x: float, y: float) -> Point:
-        """Convert the point `(x, y)` of this picture into the form of `model_layout(moved=...)` for the block at `path`.
+        """Convert a point of this picture into the form of `model_layout(moved=...)` for the block at `path`.
 
         The result is relative to the frame of the block's group, so that moving a group moves its blocks along.
         """
