@@ -68,7 +68,7 @@ def test_the_first_view_is_linked_for_mouse_and_keyboard(open_explorer, record_p
     before = int(nodes.get_attribute("data-mnb-nodes"))
     page.keyboard.press("ArrowRight")
     page.wait_for_function(f"Number(document.querySelector('[data-mnb-nodes]').dataset.mnbNodes) > {before}")
-    assert page.evaluate("document.activeElement.dataset.node") == "layer_1"
+    assert page.evaluate("document.activeElement.dataset.mnbNode") == "layer_1"
     page.keyboard.press("ArrowLeft")
     page.wait_for_function(f"Number(document.querySelector('[data-mnb-nodes]').dataset.mnbNodes) === {before}")
     page.keyboard.press("Escape")

@@ -75,6 +75,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const presets = presetButtons((preset) => layout.choose(preset));
   const header = new Header(store, panes, () => help.toggle(), presets.root, newTabButton(model, first.name), fullButton("the workbench", "all"));
   const inspector = new Inspector(store);
+  canvas.keepClearOf(inspector.root);
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
   const source = new SourceTab(store);

@@ -3,7 +3,7 @@
 import { editName } from "../controls/rename";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
-import { h, iconButton } from "../dom/dom";
+import { h, iconButton, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
 import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
@@ -18,9 +18,12 @@ export class Canvas {
   readonly root: HTMLElement;
   readonly destroy: () => void;
   private readonly view: GraphView;
+  private readonly watched: (() => void)[] = [];
   private readonly empty: HTMLElement;
   private readonly wiring: Wiring;
   private readonly menu: ConnectMenu;
+  /** Element that may lie over the graph. */
+  private cover: HTMLElement | null = null;
   /** The group that the user opened or closed; it stays in its place. */
   private toggled: string | undefined;
 
@@ -56,7 +59,7 @@ export class Canvas {
       ),
     );
     this.menu = new ConnectMenu(store, this.root, () => this.view.focus(this.view.active));
-    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintLinks()), () => this.view.destroy(), () => this.menu.close());
+    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintLinks()), () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
     this.update();
   }
 
@@ -67,6 +70,21 @@ export class Canvas {
 
   contains(clientX: number, clientY: number): boolean {
     return this.view.contains(clientX, clientY);
+  }
+
+  /** Keep the graph clear of an element that lies over its right side while it is shown. */
+  keepClearOf(cover: HTMLElement): void {
+    this.cover = cover;
+    if (typeof ResizeObserver === "undefined") return;
+    const watcher = new ResizeObserver(() => this.view.refit());
+    watcher.observe(cover);
+    this.watched.push(() => watcher.disconnect());
+  }
+
+  private covered(): number {
+    if (!this.cover?.offsetWidth) return 0;
+    const [board, cover] = [this.view.board.getBoundingClientRect(), this.cover.getBoundingClientRect()];
+    return Math.max(0, board.right - Math.max(board.left, cover.left)) / zoomOf(this.view.board);
   }
 
   private startFromBlock(): void {
@@ -93,6 +111,7 @@ export class Canvas {
       },
       toggle: (node) => this.toggle(node),
       clear: () => store.release(),
+      covered: () => this.covered(),
       selectEdge: (edge) => store.selectEdge(edge.id),
       open: (node) => this.rename(node.key),
       drag: {

@@ -30,6 +30,8 @@ export interface GraphOptions {
   /** Handle a double-click. */
   open?: (node: SceneNode) => void;
   drag?: DragOptions;
+  /** Return the px at the right of the frame that something else covers. */
+  covered?: () => number;
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
   decorateEdge?: (element: HTMLElement, edge: SceneEdge) => void;
   /** Handle a key before the view does; return whether it had a meaning. */
@@ -196,7 +198,7 @@ export class GraphView {
   /** Move the view as little as possible, so that a node is visible. */
   reveal(key: string): void {
     const node = this.painter.index.node(key);
-    const { width, height } = this.size;
+    const { width, height } = this.free;
     if (!node || !width) return;
     this.setActive(key);
     const { view } = this.zoom;
@@ -295,6 +297,18 @@ export class GraphView {
     return width ? { x: -x / k, y: -y / k, w: width / k, h: height / k } : null;
   }
 
+  /** The size of the frame without what something else covers. */
+  private get free(): { width: number; height: number } {
+    const { width, height } = this.size;
+    return { width: Math.max(width / 2, width - (this.options.covered?.() ?? 0)), height };
+  }
+
+  /** Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view. */
+  refit(): void {
+    if (!this.hasUserView) this.fitFirst();
+    else this.reveal(this.items.active);
+  }
+
   private measure(): void {
     this.size = { width: this.board.clientWidth, height: this.board.clientHeight };
   }
@@ -315,7 +329,7 @@ export class GraphView {
   /** Show the whole graph, or its start if it would become smaller than `least`. */
   private fitTo(least: number): void {
     if (!this.size.width) this.measure();
-    const { width, height } = this.size;
+    const { width, height } = this.free;
     const { x, y, w, h: tall } = this.painter.bounds;
     if (!width || !height || !this.scene.nodes.length) return;
     const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * MARGIN) / Math.max(1, tall));
