@@ -51,7 +51,7 @@ export class GraphView {
   readonly root: HTMLElement;
   readonly board: HTMLElement;
   readonly destroy: () => void;
-  private readonly canvas = h("canvas", { class: "mnb-picture", "aria-hidden": "true" }) as HTMLCanvasElement;
+  private readonly canvas = h("canvas", { class: "mnb-graph-canvas", "aria-hidden": "true" }) as HTMLCanvasElement;
   private readonly painter = new Painter();
   private readonly items: Items;
   private readonly zoom: Zoom;
