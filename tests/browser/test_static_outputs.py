@@ -31,7 +31,7 @@ def test_values_have_a_rich_display(open_notebook: Callable[..., NotebookPage], 
     graph = page.output(1).locator("img, svg").first
     box = graph.bounding_box()
     assert box
-    assert 400 < box["width"] < 700, "the graph has its own size"
+    assert 400 < box["width"] < 840, "the graph has its own size"
     listing = page.output(2)
     assert listing.locator(".mnb-linked[data-live]").count() == 1, "the script runs"
     line = listing.locator('[data-stage="jaxpr"] .l[data-of="linear_0"]:not([data-e^="arg"])').first

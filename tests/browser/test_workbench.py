@@ -51,6 +51,8 @@ LIT_LINES = """async (panes) => {
     // A pane draws the lines that are in view: it is scrolled from end to end, all panes in the same frames.
     const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
     const scan = async (pane) => {
+        document.querySelector(`[data-mnb-action="unfold.${pane}"]`).click();
+        await frame();
         const scroller = document.querySelector(`[data-mnb-pane="${pane}"] .cm-scroller`);
         const before = scroller.scrollTop;
         const found = new Map();
