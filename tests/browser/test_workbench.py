@@ -97,6 +97,8 @@ def numbers(text: str) -> set[int]:
 def test_clicking_a_block_highlights_exactly_its_lines(show_workbench, record_property) -> None:
     notebook = show_workbench()
     settled(notebook)
+    # Low panes would be scanned in many steps.
+    notebook.page.evaluate("document.querySelector('.mnb-graph-area').style.flexBasis = '35%'")
     for path, (size_in, size_out) in WIDTHS.items():
         node(notebook, path).click()
         notebook.wait_for(f"wb.selection == ({path!r},)")
