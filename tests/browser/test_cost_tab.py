@@ -153,7 +153,7 @@ def test_clicking_a_treemap_cell_selects_the_block(tab) -> None:
     cell.click()
     notebook.wait_for("wb.selection == ('linear_1',)")
     assert node(notebook, "linear_1").get_attribute("data-mnb-linked") == "pinned"
-    page.locator('[data-mnb-pane="jaxpr"] [data-mnb-linked="pinned"]').first.wait_for()
+    page.locator('[data-mnb-pane="jaxpr"] [data-mnb-linked="pinned"]').first.wait_for(state="attached")
     page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"][data-mnb-linked="pinned"]').wait_for()
     node(notebook, "linear_0").click()
     page.locator(f'{PANEL} .mnb-drawing [data-block="linear_0"][data-mnb-linked="pinned"]').wait_for()
