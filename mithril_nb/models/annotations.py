@@ -17,7 +17,7 @@ from mithril_nb.models.shape_inference.flat import flat
 
 
 class AnnotationMethods:
-    """Set shapes, dtypes, initializers and names; choose what is trainable and what is an output of the model.
+    """Set shapes, dtypes, initializers and names; choose trainable parameters and outputs of the model.
 
     Each call applies all changes, or none.
     """

@@ -19,7 +19,7 @@ CHECK = """() => axe.run('.mnb-workbench').then(({violations}) => violations.map
 ))"""
 
 REACHED = """() => {
-    // What has the focus, and all controls that can be seen, by name.
+    // The focused control, and all visible controls, by name.
     const root = document.querySelector('.mnb-workbench');
     const nameOf = (one) => one.dataset.mnbAction ?? one.dataset.mnbTab ?? one.dataset.mnbNode ?? one.dataset.mnbCost
         ?? one.dataset.mnbShape ?? one.getAttribute('aria-label') ?? one.textContent.slice(0, 40);

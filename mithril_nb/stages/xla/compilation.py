@@ -85,7 +85,7 @@ class EarlyRead(Generic[Value]):
         while self._value is None and not self._over.wait(_INTERVAL_S):
             try:
                 self._value = make()
-            except Exception:  # the read after the compilation has all files, and raises what is still wrong
+            except Exception:  # the final read, after the compilation, raises errors that remain
                 break
         self._make = None  # It holds a reference to the program, which must not outlive its other references.
 

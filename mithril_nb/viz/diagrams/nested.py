@@ -68,7 +68,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Flow:
-    """Data that flows from one box to another.
+    """Data that flows from one box to another; or all flows between the same two visible boxes, drawn as one wire.
 
     Attributes:
         source: Key of the box that produces it. If it is a group around `target`, the data enters through its border.
@@ -90,45 +90,22 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """All flows between the same two visible ends, drawn as one wire.
-
-    Attributes:
-        source: Key of the visible box where it starts.
-        target: Key of the visible box where it ends.
-        out: Output port, if the wire starts at one.
-        into: Input port, if the wire ends at one.
-        roles: Roles of its users, ascending.
-        shapes: Its shapes, ascending.
-        problem: Index into the list of problems, or `None`.
-    """
-
-    source: str
-    target: str
-    out: str
-    into: str
-    roles: tuple[int, ...]
-    shapes: tuple[int, ...]
-    problem: int | None
-
-
-@dataclass(frozen=True)
 class Piece:
-    """The part of a bundle on one level.
+    """The part of a bundle of flows on one level.
 
     Attributes:
         tail: Key of the box where it starts; `""` is the border of the level.
         source: Name of its data at the tail: a port, or the source of the data.
         head: Key of the box where it ends; `""` is the border.
         port: Name of its data at the head.
-        bundle: The bundle.
+        bundle: The flows that the wire shows.
     """
 
     tail: str
     source: str
     head: str
     port: str
-    bundle: Bundle
+    bundle: Flow
 
 
 @dataclass(frozen=True)
@@ -182,7 +159,7 @@ class NestedGraph:
             found.append(key)
         return found
 
-    def bundles(self, shown: Collection[str]) -> tuple[Bundle, ...]:
+    def bundles(self, shown: Collection[str]) -> tuple[Flow, ...]:
         """Return the wires between visible boxes, where `shown` are the groups drawn open."""
         visible = {ROOT: ROOT}
         for box in self.boxes:
@@ -199,7 +176,7 @@ class NestedGraph:
             ends = tail, head, flow.out if tail == flow.source else "", flow.into if head == flow.target else ""
             found.setdefault(ends, []).append(flow)
         return tuple(
-            Bundle(
+            Flow(
                 *ends,
                 tuple(sorted({role for flow in flows for role in flow.roles})),
                 tuple(sorted({shape for flow in flows for shape in flow.shapes})),
@@ -215,7 +192,7 @@ class NestedGraph:
                 return True
         return False
 
-    def pieces(self, bundles: Iterable[Bundle]) -> dict[str, list[Piece]]:
+    def pieces(self, bundles: Iterable[Flow]) -> dict[str, list[Piece]]:
         """Return the pieces of wires on each level, by key of the group."""
         levels: dict[str, list[Piece]] = {}
         for bundle in bundles:
@@ -236,7 +213,7 @@ class NestedGraph:
                 levels.setdefault(outer, []).append(Piece("", name, inner, port if inner == into[0] else name, bundle))
         return levels
 
-    def _is_drawn(self, bundle: Bundle) -> bool:
+    def _is_drawn(self, bundle: Flow) -> bool:
         """Return whether a bundle is drawn as a wire, as forward ones are; cells in the boxes show other roles."""
         if self.is_model or not bundle.roles or 0 in bundle.roles:
             return True

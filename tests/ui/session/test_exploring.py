@@ -34,12 +34,12 @@ def layers(params: Any, x: Any) -> Any:
 
 
 def explored(function: Any, *args: Any) -> tuple[Exploration, list[tuple[str, Any]]]:
-    told: list[tuple[str, Any]] = []
+    sent: list[tuple[str, Any]] = []
     exploration = Exploration(inspect(function, *args))
-    exploration.listen(lambda kind, value: told.append((kind, value)))
+    exploration.listen(lambda kind, value: sent.append((kind, value)))
     exploration.start()
     assert exploration.wait(PATIENCE_S)
-    return exploration, told
+    return exploration, sent
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def states(exploration: Exploration) -> dict[str, str]:
 
 
 def test_the_first_view_needs_no_compiler(program) -> None:
-    exploration, told = program
+    exploration, sent = program
     assert [name for name, state in states(exploration).items() if state == "ready"] == ["jaxpr", "stablehlo"]
     assert not exploration.inspection.is_compiled
     snapshot = exploration.snapshot()
@@ -63,8 +63,8 @@ def test_the_first_view_needs_no_compiler(program) -> None:
     assert [row["block"] for row in snapshot["cost"]["rows"]][:3] == ["layer_0", "layer_1", "layer_2"]
     assert [snapshot["blocks"][f"layer_{at}"]["hue"] for at in range(3)] == [0, 1, 2]
     json.dumps(snapshot, allow_nan=False)
-    # The stages are told of one after the other, the graph between them.
-    kinds = [kind for kind, _ in told]
+    # The stages are announced one after the other, the graph between them.
+    kinds = [kind for kind, _ in sent]
     assert kinds.index("graph") < len(kinds) - 1 - kinds[::-1].index("snapshot")
     assert exploration.errors == []
 
@@ -128,15 +128,15 @@ def test_shares_of_the_cost_follow_the_graph(program) -> None:
 
 
 def test_open_nodes_are_remembered(program) -> None:
-    exploration, told = program
+    exploration, sent = program
     first = graph_of(exploration)["opened"]
-    told.clear()
+    sent.clear()
     assert exploration.run_command("close_node", {"key": first[0]}) is None
     assert graph_of(exploration)["opened"] == first[1:]
     assert exploration.run_command("open_node", {"key": first[0]}) is None
     assert exploration.run_command("open_node", {"key": "no such node"}) is None
     assert graph_of(exploration)["opened"] == first
-    assert told == []  # the front end has opened it already
+    assert sent == []  # the front end has opened it already
 
 
 def test_early_click_keeps_the_first_view() -> None:
@@ -171,8 +171,8 @@ def test_failed_commands_are_reported(program) -> None:
 
 
 def test_passes_diffs_and_histories_on_request(program) -> None:
-    exploration, told = program
-    told.clear()
+    exploration, sent = program
+    sent.clear()
     assert exploration.snapshot()["passes"]["state"] == "empty"
     exploration.run_command("request_passes", {})
     assert exploration.snapshot()["passes"]["state"] == "loading"
@@ -189,17 +189,17 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
     )
     exploration.run_command("request_instruction_history", {"stage": "hlo_before", "index": gone})
     assert exploration.wait(PATIENCE_S)
-    diff = next(value for kind, value in reversed(told) if kind == "diff")
+    diff = next(value for kind, value in reversed(sent) if kind == "diff")
     assert diff.head["number"] == number
     assert any(line.startswith(("+", "-")) for line in diff.data.splitlines())
-    history = next(value.head for kind, value in told if kind == "instruction_history")
+    history = next(value.head for kind, value in sent if kind == "instruction_history")
     assert (history["stage"], history["index"]) == ("hlo_before", gone)
     assert {what for what, _, _ in history["events"]} <= {"appeared in", "vanished in"}
-    told.clear()
+    sent.clear()
     at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
     exploration.run_command("request_instruction_history", {"stage": "jaxpr", "index": at})
     assert exploration.wait(PATIENCE_S)
-    history = next(value.head for kind, value in told if kind == "instruction_history")
+    history = next(value.head for kind, value in sent if kind == "instruction_history")
     assert (history["stage"], history["index"]) == ("jaxpr", at)
     assert history["became"].startswith("kept as ") or any("by" in what for what, _, _ in history["events"])
     # With the program compiled, its graph is drawn.
@@ -209,15 +209,15 @@ def test_passes_diffs_and_histories_on_request(program) -> None:
 
 
 def test_search_in_the_diffs_of_all_passes(program, monkeypatch) -> None:
-    exploration, told = program
+    exploration, sent = program
     exploration.run_command("request_passes", {})
     assert exploration.wait(PATIENCE_S)
 
     def search(text: str) -> tuple[int, dict[int, list[int]]]:
-        told.clear()
+        sent.clear()
         exploration.run_command("search_passes", {"text": text})
         assert exploration.wait(PATIENCE_S)
-        [found] = [value for kind, value in told if kind == "pass_matches"]
+        [found] = [value for kind, value in sent if kind == "pass_matches"]
         assert (found.head["version"], found.head["text"]) == (1, text)
         return found.head["total"], dict(found.data)
 
@@ -232,23 +232,23 @@ def test_search_in_the_diffs_of_all_passes(program, monkeypatch) -> None:
     found = search("fusion")
     assert (found[0], sum(map(len, found[1].values()))) == (total, 2)
     # Only the latest of several searches is answered.
-    told.clear()
+    sent.clear()
     for text in ("f", "fu", "fusion"):
         exploration.run_command("search_passes", {"text": text})
     assert exploration.wait(PATIENCE_S)
-    assert [value.head["text"] for kind, value in told if kind == "pass_matches"][-1] == "fusion"
+    assert [value.head["text"] for kind, value in sent if kind == "pass_matches"][-1] == "fusion"
     assert exploration.errors == []
 
 
 def test_long_diff_is_cut(monkeypatch) -> None:
     monkeypatch.setattr(passes, "MOST_DIFF_LINES", 3)
-    exploration, told = explored(jnp.tanh, spec(5, 7))
+    exploration, sent = explored(jnp.tanh, spec(5, 7))
     exploration.run_command("request_passes", {})
     assert exploration.wait(PATIENCE_S)
     number, whole = max(enumerate(one.diff for one in exploration.inspection.passes), key=lambda pair: len(pair[1]))
     exploration.run_command("request_diff", {"number": number})
     assert exploration.wait(PATIENCE_S)
-    diff = next(value for kind, value in reversed(told) if kind == "diff")
+    diff = next(value for kind, value in reversed(sent) if kind == "diff")
     assert diff.head == {"version": 1, "number": number, "cut": True}
     assert diff.data.splitlines() == whole.split("\n")[:3]
 
@@ -277,19 +277,19 @@ class SlowPass:
 
 
 def desk_of(make: Callable[[], Any]) -> tuple[PassRequests, list[Any]]:
-    told: list[Any] = []
-    page = Client(lambda *news: told.append(news), lambda: told.append(("changed", None)), told.append)
-    return PassRequests(lambda: (4, make), page), told
+    sent: list[Any] = []
+    page = Client(lambda *news: sent.append(news), lambda: sent.append(("changed", None)), sent.append)
+    return PassRequests(lambda: (4, make), page), sent
 
 
 def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     monkeypatch.setattr(passes, "_REST_S", 0.2)
     log: list[str] = []
     made = [SlowPass(number, log) for number in range(3)]
-    desk, told = desk_of(lambda: SimpleNamespace(passes=made))
+    desk, sent = desk_of(lambda: SimpleNamespace(passes=made))
     desk.request_passes()
     until(lambda: log == ["diff 0"])
-    assert [kind for kind, _ in told] == ["changed"], "the list comes with the first diff"
+    assert [kind for kind, _ in sent] == ["changed"], "the list comes with the first diff"
     made[0].resume["diff"].set()
     until(lambda: log == ["diff 0", "size 0"])
     desk.request_diff(1)
@@ -305,16 +305,16 @@ def test_diff_requests_take_precedence_over_counts(monkeypatch) -> None:
     desk.request_diff(2)
     assert desk.wait(PATIENCE_S)
     assert len(log) == 6, "it was there"
-    assert [kind for kind, _ in told] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
+    assert [kind for kind, _ in sent] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
     wanted = [Reply({"version": 4, "number": at, "cut": False}, "+ %new\n") for at in range(3)]
-    assert [value for kind, value in told if kind == "diff"] == wanted
+    assert [value for kind, value in sent if kind == "diff"] == wanted
 
 
 def test_failed_passes_report_why_and_can_be_retried() -> None:
     def unavailable() -> Any:
         raise StageUnavailableError("no passes of 'f'.", (("because", "XLA wrote nothing down"),))
 
-    desk, told = desk_of(unavailable)
+    desk, sent = desk_of(unavailable)
     with pytest.raises(UnknownOptionError) as caught:
         desk.request_diff(0)
     assert str(caught.value) == (
@@ -324,18 +324,18 @@ def test_failed_passes_report_why_and_can_be_retried() -> None:
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
     assert desk.view(5)["state"] == "stale"
-    assert told == [("changed", None)] * 2
+    assert sent == [("changed", None)] * 2
     error = OSError("the disk is full")
 
     def broken() -> Any:
         raise error
 
-    desk, told = desk_of(broken)
+    desk, sent = desk_of(broken)
     for _ in range(2):
         desk.request_passes()
         assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
-    assert told == [("changed", None), ("changed", None), error] * 2
+    assert sent == [("changed", None), ("changed", None), error] * 2
 
 
 def test_transforms_are_compared_on_request() -> None:
@@ -363,14 +363,14 @@ def test_failed_comparison_can_be_retried() -> None:
     def check() -> Any:
         raise OSError("the disk is full")
 
-    told: list[Any] = []
-    client = Client(lambda *reply: None, lambda: told.append("changed"), told.append)
+    sent: list[Any] = []
+    client = Client(lambda *reply: None, lambda: sent.append("changed"), sent.append)
     desk = TransformRequests(SimpleNamespace(check=check), client)  # type: ignore[arg-type]
     for _ in range(2):
         desk.compare_transforms()
         assert desk.wait(PATIENCE_S)
-    assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
-    assert [type(one) for one in told] == [str, OSError] * 2
+    assert desk.view() == {"state": "failed", "message": str(problem_of(sent[1])), "compared": []}
+    assert [type(one) for one in sent] == [str, OSError] * 2
     assert TransformRequests(None, client).view() is None
 
 

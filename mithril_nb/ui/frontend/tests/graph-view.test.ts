@@ -81,7 +81,7 @@ describe("the view of a graph", () => {
     expect(drawn.rectangles).toBeGreaterThanOrEqual(5);
   });
 
-  test("draws only what is in view", async () => {
+  test("draws only the visible part", async () => {
     view.show(syntheticScene(10_000));
     view.zoomBy(1 / view.scale);
     const names = (await draw()).filter((text) => text.startsWith("layer"));

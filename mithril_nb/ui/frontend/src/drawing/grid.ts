@@ -1,4 +1,4 @@
-/** A grid over rectangles: finds those that meet a part of the plane without looking at all of them. */
+/** A grid over rectangles: finds those that overlap an area without visiting all of them. */
 
 import type { Rect } from "./lines";
 

@@ -18,7 +18,7 @@ export class Motion {
   ) {}
 
   /**
-   * Plan the way of what is visible, so that each node starts where it is on the screen.
+   * Plan the motion of the visible nodes and edges. Each node starts at its place on the screen.
    *
    * @param old - The scene before, its view, its dragged nodes, and the keys of its visible nodes.
    * @param part - The visible part of the new scene.

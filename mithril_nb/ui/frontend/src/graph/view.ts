@@ -278,7 +278,7 @@ export class GraphView {
     this.crumbs.show(this.painter.index.groupsOf(key));
   }
 
-  /** Give a node the focus; one that is outside of the view gets an element for it. */
+  /** Move the focus to a node. A node outside of the view gets an element first. */
   private focusItem(key: string): void {
     this.setActive(key);
     if (!this.items.elementOf(key)) this.updateItems();

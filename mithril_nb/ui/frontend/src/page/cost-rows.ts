@@ -1,4 +1,4 @@
-/** The table of costs of a program of many blocks: one row for each block, of which only the visible ones are drawn. */
+/** The table of costs of a program of many blocks: one row for each block; only the visible rows are drawn. */
 
 import { h } from "../dom/dom";
 import type { Look, Selection } from "./selection";

@@ -1,4 +1,4 @@
-/** Rows of equal height, of which only the visible ones are drawn: lines of a stage, and rows of a table. */
+/** Rows of equal height: lines of a stage, or rows of a table. Only the visible rows are drawn. */
 
 import { Folds } from "../code/folds";
 import { h, keyed } from "../dom/dom";
