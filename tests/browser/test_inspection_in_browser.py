@@ -48,7 +48,7 @@ def test_a_line_highlights_its_counterparts(page: Page):
     page.locator('[data-stage="jaxpr"] .l', has_text="tanh").locator(".x").hover()
     assert any("tanh" in text for text in lines(page, "stablehlo", "on"))
     assert any("tanh" in text for text in lines(page, "hlo", "on"))
-    assert page.locator(".picture .node.on").count() == 1
+    assert page.locator('.picture [data-mnb-linked="hover"]').count() == 1
     assert page.locator('tr.on[data-block="one"]').count() == 1
 
 
@@ -57,12 +57,15 @@ def test_stages_are_chosen_and_blocks_open_by_a_click(page: Page):
     assert page.locator('[data-stage="asm"] .l').count() > 5
     page.get_by_role("button", name="Close all").click()
     assert page.locator('.picture [aria-expanded="true"]').count() == 0
-    page.locator('.picture [data-node="two"]').click()
-    assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "true"
+    two = page.locator('.picture [data-mnb-node="two"]')
+    two.click()
     assert any("exp" in text for text in lines(page, "jaxpr", "pin"))
-    focus(page.locator('.picture [data-node="two"]'))
-    page.keyboard.press("Enter")
-    assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "false"
+    two.dblclick()
+    assert two.get_attribute("aria-expanded") == "true"
+    focus(two)
+    page.keyboard.press("ArrowLeft")
+    assert two.get_attribute("aria-expanded") == "false"
+    page.keyboard.press("Escape")
     assert lines(page, "jaxpr", "pin") == []
 
 

@@ -30,7 +30,7 @@ spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
 OPEN = "e = explore(jax.grad(net), [(spec(31, 31), spec(31))] * 5, spec(7, 31))\ne"
 DRAWN = """() => ['jaxpr', 'stablehlo'].every(
     (stage) => document.querySelector(`[data-mnb-pane="${stage}"]`)?.dataset.mnbVersion === '1')
-    && document.querySelector('[data-mnb-pane="jaxpr"] .mnb-crumb')"""
+    && document.querySelector('[data-mnb-pane="jaxpr"] .mnb-pane-crumb')"""
 FORWARD = """__import__('mithril_nb.viz.units', fromlist=['flops']).flops(sum(
     roles['forward'].flops for path, roles in ml.cost.cost_of(e.inspection).by_block_and_role.items()
     if path.startswith('layer_0/') and 'forward' in roles))"""
@@ -116,14 +116,14 @@ def test_folding_by_mouse_keeps_the_first_line_in_place(explorer) -> None:
     page.locator(f"{JAXPR} .mnb-fold", has_text="11 parameters").wait_for()
     scroller = page.locator(f"{JAXPR} .cm-scroller")
     scroller.evaluate("(one) => { one.scrollTop = 17 * 12; }")
-    page.locator(f"{JAXPR} .mnb-crumb", has_text="layer_").wait_for()
-    block = page.locator(f"{JAXPR} .mnb-crumb-name").inner_text().split("/")[0].split(" ")[0]
+    page.locator(f"{JAXPR} .mnb-pane-crumb", has_text="layer_").wait_for()
+    block = page.locator(f"{JAXPR} .mnb-pane-crumb-name").inner_text().split("/")[0].split(" ")[0]
     page.locator(f'{JAXPR} [data-mnb-action="fold.jaxpr"]').click()
     page.locator(f"{JAXPR} .mnb-fold", has_text=block).first.wait_for()
     page.locator(f'{JAXPR} [data-mnb-action="outline.jaxpr"]').click()
     page.locator(f"{JAXPR} [role=option]", has_text="layer_4").first.click()
     page.locator(f"{JAXPR} .mnb-outline").wait_for(state="hidden")
-    page.locator(f"{JAXPR} .mnb-crumb-name", has_text="layer_").wait_for()
+    page.locator(f"{JAXPR} .mnb-pane-crumb-name", has_text="layer_").wait_for()
     assert explorer.problems == []
 
 

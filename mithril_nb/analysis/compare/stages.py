@@ -79,7 +79,9 @@ class StageComparison(Shown):
 
     @property
     def is_same(self) -> bool:
-        """True if both sides are available and equal, except for the names of variables."""
+        """True if both sides are equal, except for the names of variables; or unavailable on both."""
+        if self.before.unavailable is not None and self.after.unavailable is not None:
+            return True
         return self.unavailable is None and all(row.mark == "same" for row in self.rows)
 
     @cached_property

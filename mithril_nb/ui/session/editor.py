@@ -257,7 +257,8 @@ class DesignEditor(Publisher):
             count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
             with self._autosave.accepted() as design:
                 change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
-                self._set_history(self._history.with_change(change, time.monotonic()), self._view)
+                view = replace(self._view, folded=frozenset(repeat_keys(design.graph)))
+                self._set_history(self._history.with_change(change, time.monotonic()), view)
 
     @command()
     def decline_edits(self) -> None:

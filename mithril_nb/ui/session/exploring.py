@@ -48,7 +48,7 @@ class GraphView:
         self.stage = first_stage(inspection)
         self._lock = threading.RLock()
         self._opened: dict[str, set[str]] = {}
-        self._sent: dict[str, Reply] = {}
+        self._made: dict[str, dict[str, Any]] = {}
 
     def show(self, stage: str) -> None:
         """Show another stage."""
@@ -61,27 +61,26 @@ class GraphView:
             if stage in self._opened and key in self._inspection.graph(stage).nodes:
                 (self._opened[stage].add if is_open else self._opened[stage].discard)(key)
 
-    def graph(self, hues: Mapping[str, int]) -> Reply:
-        """Return the current graph for a front end, with its open nodes. The first time, it chooses them."""
+    def graph(self, stage: str, hues: Mapping[str, int]) -> Reply:
+        """Return the graph of a stage for a front end, with its open nodes. The first time, it chooses them."""
+        if stage not in self._made:  # made without the lock, which a click must not wait for
+            graph = self._inspection.graph(stage)
+            nested = nested_stage(graph, hues=hues)
+            opened = opened_at_first(graph, nested)
+            with self._lock:
+                self._opened.setdefault(stage, set(opened))
+                self._made[stage] = nested.to_dict()
         with self._lock:
-            stage = self.stage
-            if stage not in self._sent:
-                graph = self._inspection.graph(stage)
-                nested = nested_stage(graph, hues=hues)
-                self._opened[stage] = set(opened_at_first(graph, nested))
-                self._sent[stage] = Reply({"stage": stage}, nested.to_dict())
-            data = {**self._sent[stage].data, "opened": sorted(self._opened[stage])}
-            return Reply({"stage": stage}, data)
+            return Reply({"stage": stage}, {**self._made[stage], "opened": sorted(self._opened[stage])})
 
-    def is_there(self) -> bool:
-        """Return whether the graph of the current stage was made before."""
-        return self.stage in self._sent
+    def is_made(self, stage: str) -> bool:
+        """Return whether the graph of a stage was made before."""
+        return stage in self._made
 
-    def shares(self, shares: Mapping[str, float]) -> Reply:
-        """Return the share of each box of the current graph, in the order of its boxes; `None` if unknown."""
-        graph = self._inspection.graph(self.stage)
-        found = [graph.share(node.key, shares) for node in graph.visible(graph.nodes)]
-        return Reply({"stage": self.stage}, found)
+    def shares(self, stage: str, shares: Mapping[str, float]) -> Reply:
+        """Return the share of each box of a stage's graph, in the order of its boxes; `None` if unknown."""
+        graph = self._inspection.graph(stage)
+        return Reply({"stage": stage}, [graph.share(node.key, shares) for node in graph.visible(graph.nodes)])
 
 
 _FIRST = ("jaxpr", "stablehlo")
@@ -166,11 +165,12 @@ class Exploration(Publisher):
 
     def graph(self) -> tuple[tuple[str, Reply], ...]:
         """Return the messages with the graph and its shares of the cost; empty before its stage is computed."""
-        if not self._graph.is_there():
+        stage = self._graph.stage
+        if not self._graph.is_made(stage):
             return ()
-        found: list[tuple[str, Reply]] = [("graph", self._graph.graph(self._hues()))]
+        found: list[tuple[str, Reply]] = [("graph", self._graph.graph(stage, self._hues()))]
         if self._shares is not None:
-            found.append(("graph_shares", self._graph.shares(self._shares)))
+            found.append(("graph_shares", self._graph.shares(stage, self._shares)))
         return tuple(found)
 
     def stage(self, name: str) -> tuple[int, Inspection] | None:
@@ -298,13 +298,13 @@ class Exploration(Publisher):
     def _draw(self) -> None:
         stage = self._graph.stage
         if self.states[stage].version and stage not in self._drawn:
-            self._send("graph", self._graph.graph(self._hues()))
+            self._send("graph", self._graph.graph(stage, self._hues()))
             self._drawn.add(stage)
-            self._draw_shares()
+            self._draw_shares(stage)
 
-    def _draw_shares(self) -> None:
-        if self._shares is not None and self._graph.is_there():
-            self._send("graph_shares", self._graph.shares(self._shares))
+    def _draw_shares(self, stage: str) -> None:
+        if self._shares is not None and self._graph.is_made(stage):
+            self._send("graph_shares", self._graph.shares(stage, self._shares))
 
     def _figure(self) -> None:
         """Compute the costs, and add them to the graph."""
@@ -315,7 +315,7 @@ class Exploration(Publisher):
             self.cost = cost
             self._shares = shares_of(cost, self._blocks)
         self._publish()
-        self._draw_shares()
+        self._draw_shares(self._graph.stage)
 
     def _hues(self) -> dict[str, int]:
         return {path: block["hue"] for path, block in self._blocks.items()}

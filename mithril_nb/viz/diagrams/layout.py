@@ -85,7 +85,7 @@ class _Plan:
         placed = arrange_lines(
             {name: item.part for name, item in items.items()} or _EMPTY,
             [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()],
-            [port for owner, port in self.graph.idle if owner == key],
+            self.graph.idle_ports.get(key, ()),
         )
         corners = {name: corner for name, corner in placed.corners.items() if name in items}
         moved = self._move(corners, key)

@@ -56,12 +56,13 @@ def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the marks of the boxes around repeated parts: `"changed"` if any of their blocks differs."""
+    """Return the marks of the boxes around repeated parts: that of all their blocks, or `"changed"` if some differ."""
     found: dict[str, str] = {}
     for run in repeated_runs(graph.nodes):
         paths = [join_path(prefix, node.name) for node in graph.nodes[run.start : run.end]]
-        if any(path in marks for path in paths):
-            found[repeat_key(paths[0])] = "changed"
+        own = {marks.get(path, "") for path in paths}
+        if own != {""}:
+            found[repeat_key(paths[0])] = own.pop() if len(own) == 1 else "changed"
     for node in graph.nodes:
         if node.block.graph is not None and marks.get(join_path(prefix, node.name)) == "changed":
             found |= _marks_of_repeats(node.block.graph, marks, join_path(prefix, node.name))

@@ -143,6 +143,14 @@ class NestedGraph:
             found.setdefault(box.parent, []).append(box)
         return found
 
+    @cached_property
+    def idle_ports(self) -> dict[str, list[str]]:
+        """The output ports that nothing feeds, by group."""
+        found: dict[str, list[str]] = {}
+        for group, port in self.idle:
+            found.setdefault(group, []).append(port)
+        return found
+
     def shown_groups(self, opened: Collection[str]) -> frozenset[str]:
         """Return the keys of the groups that are drawn open if the boxes of some keys are open."""
         found: set[str] = set()

@@ -181,9 +181,12 @@ class Scene(Shown):
 
     def with_shares(self, shares: Mapping[str, float]) -> Scene:
         """Return the scene with new cost shares, by path of the block, and unchanged positions."""
-        return replace(
-            self, nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in self.nodes)
-        )
+
+        def share(node: SceneNode) -> float | None:
+            known = [shares[path] for path in node.blocks or (node.path,) if path in shares]
+            return min(1.0, sum(known)) if known else None
+
+        return replace(self, nodes=tuple(replace(node, share=share(node)) for node in self.nodes))
 
     def with_marks(self, marks: Mapping[str, str]) -> Scene:
         """Return the scene with the marks of a comparison, by key of the node."""

@@ -121,15 +121,11 @@ def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embe
     is_model = scene.is_model
     links: dict[str, str] = {}
     if embedded and (node.path or not is_model):
-        if not is_model:
-            links["data_node"] = block_key(node.key)
         if node.equations:
             links |= {"data_e": " ".join(node.equations), "data_of": block_key(node.path)}
         elif node.path:
             links["data_block"] = block_key(node.path)
         links |= {"tabindex": "0", "role": "button"}
-        if node.group and not is_model:
-            links["aria_expanded"] = "true" if node.expanded else "false"
         links["aria_label"] = label
     return opening("g", class_="node", **links) + element("title", label)
 

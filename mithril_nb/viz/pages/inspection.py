@@ -82,7 +82,6 @@ def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
 def block_shares(inspection: Inspection) -> dict[str, float]:
     """Return the known shares of the FLOPs by block; a block includes all blocks inside it."""
     from mithril_nb import cost
-    from mithril_nb.errors import StageUnavailableError
 
     try:
         found = cost.cost_of(inspection)

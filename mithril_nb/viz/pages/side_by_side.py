@@ -98,8 +98,10 @@ class _Rows:
                 yield f'<div class="cut">{len(rows) - start:,} more lines, not shown here</div>'
                 return
             if rows[start].mark != "same":
-                for at in range(start, min(end, start + left)):
-                    yield self._row(at)
+                yield from map(self._row, range(start, min(end, start + left)))
+                if end - start > left:
+                    yield f'<div class="cut">{len(rows) - start - left:,} more lines, not shown here</div>'
+                    return
                 left -= end - start
                 continue
             head, tail = _AROUND if start else 0, _AROUND if end < len(rows) else 0

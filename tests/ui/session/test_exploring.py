@@ -107,9 +107,9 @@ def test_graph_is_made_once(monkeypatch) -> None:
     graph = inspection.graph
     monkeypatch.setattr(inspection, "graph", lambda stage: asked.append(stage) or graph(stage))
     view = GraphView(inspection)
-    assert not view.is_there()
-    assert view.graph({}).data == view.graph({}).data
-    assert view.is_there()
+    assert not view.is_made("jaxpr")
+    assert view.graph("jaxpr", {}).data == view.graph("jaxpr", {}).data
+    assert view.is_made("jaxpr")
     assert asked == ["jaxpr"]
 
 
@@ -141,13 +141,13 @@ def test_open_nodes_are_remembered(program) -> None:
 
 def test_early_click_keeps_the_first_view() -> None:
     view = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
-    view.graph({})
+    view.graph("jaxpr", {})
     view.show("stablehlo")
     view.open("layer_1")
-    clicked = view.graph({})
+    clicked = view.graph("stablehlo", {})
     other = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
     other.show("stablehlo")
-    assert clicked == other.graph({})
+    assert clicked == other.graph("stablehlo", {})
     assert clicked.data["opened"]
 
 

@@ -28,6 +28,9 @@ def nodes(session) -> dict[str, Any]:
 def test_a_long_chain_is_one_node_that_opens(session) -> None:
     assert [*nodes(session)] == ["input:input", "repeat:linear_0", "linear_20", "output:output"]
     repeat = nodes(session)["repeat:linear_0"]
+    assert session.wait(60)
+    shares = [nodes(session)[key]["share"] for key in ("repeat:linear_0", "linear_20")]
+    assert sum(shares) == pytest.approx(1, abs=0.05)  # the loss has the rest
     assert (repeat["name"], repeat["repeat"], repeat["group"], repeat["expanded"]) == (
         "linear_0 … relu_0",
         20,

@@ -82,7 +82,7 @@ describe("a pane", () => {
   test("lists its blocks, and goes to one", () => {
     key("o");
     const input = pane(".mnb-outline input") as HTMLInputElement;
-    expect([document.activeElement, pane(".mnb-crumb").getAttribute("aria-expanded")]).toEqual([input, "true"]);
+    expect([document.activeElement, pane(".mnb-pane-crumb").getAttribute("aria-expanded")]).toEqual([input, "true"]);
     const all = el.querySelectorAll(".mnb-outline:not([hidden]) [role=option]").length;
     input.value = "gelu";
     input.dispatchEvent(new Event("input"));

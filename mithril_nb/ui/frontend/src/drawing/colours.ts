@@ -41,6 +41,24 @@ export function readColours(element: HTMLElement): Colours {
   return { ...found, hues, family } as unknown as Colours;
 }
 
+/** Call `changed` when the colours inside an element may have changed: by the host's theme, the system's, or the layout of the widget. */
+export function watchColours(element: HTMLElement, changed: () => void): () => void {
+  const observer = new MutationObserver(changed);
+  const watch = (one: Element, ...names: string[]): void => observer.observe(one, { attributes: true, attributeFilter: ["class", ...names] });
+  for (const one of [document.documentElement, document.body]) watch(one, "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind");
+  const timer = setTimeout(() => {
+    const widget = element.closest(".mnb-root"); // it is built around the element
+    if (widget) watch(widget, "data-mnb-theme", "data-mnb-layout");
+  });
+  const media = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+  media?.addEventListener?.("change", changed);
+  return () => {
+    clearTimeout(timer);
+    observer.disconnect();
+    media?.removeEventListener?.("change", changed);
+  };
+}
+
 /** Return the hue of a node. */
 export function hueOf(colours: Colours, hue: number): string {
   return colours.hues[((hue % HUES) + HUES) % HUES]!;

@@ -113,9 +113,9 @@ export class Canvas {
       clear: () => store.release(),
       covered: () => this.covered(),
       selectEdge: (edge) => store.selectEdge(edge.id),
-      open: (node) => this.rename(node.key),
+      open: (node) => (isRepeat(node) ? this.toggle(node) : this.rename(node.key)),
       drag: {
-        isMovable: () => true,
+        isMovable: (node) => node.path !== "",
         move: (node, x, y) => this.view.move(draggedTo(store.snapshot.graph, node, x, y)),
         drop: (node, x, y) => (node.path ? store.command("move", { path: node.path, x: Math.round(x), y: Math.round(y) }) : this.view.move(STILL)),
         cancel: () => this.view.move(STILL),
@@ -153,7 +153,8 @@ export class Canvas {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
     if (event.key === "Delete" || event.key === "Backspace") return this.removeSelected(node);
     if (!node) return false;
-    if (event.key === "F2") this.rename(node.key);
+    if (isRepeat(node) && (event.key === "F2" || event.key === "c")) this.toggle(node); // its blocks can be edited
+    else if (event.key === "F2") this.rename(node.key);
     else if (event.key === "c") this.menu.open(node, this.view.elementOf(node.key) ?? this.view.root);
     else return false;
     return true;
@@ -182,14 +183,24 @@ export class Canvas {
     const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
+      const repeat = this.view.scene.nodes.find((node) => isRepeat(node) && (node.key === source || node.key === target));
+      if (repeat) {
+        this.toggle(repeat); // the connection belongs to a block inside
+        return true;
+      }
       this.store.command("disconnect", { source, target }, `Removed ${source} → ${target}. Undo: Ctrl+Z`);
       return true;
     }
     const { selection } = this.store;
-    const paths = selection.length ? selection : focused?.path ? [focused.path] : [];
+    const paths = selection.length ? selection : focused ? [...pathsOf(focused)] : [];
     if (paths.length) this.store.remove(paths);
     return paths.length > 0;
   }
+}
+
+/** Return whether a node represents a repeated part of the model. */
+function isRepeat(node: SceneNode): boolean {
+  return node.group && !node.path;
 }
 
 /** Return the paths of the blocks that a node represents. */

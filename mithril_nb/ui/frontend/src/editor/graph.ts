@@ -90,7 +90,7 @@ export function connectionProblem(graph: Graph, source: PortRef, target: PortRef
 
 /** Mark closed groups and their incoming edges with the problems inside the groups. */
 export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[]): Graph {
-  const within = (block: string | null | undefined, path: string): boolean => path !== "" && !!block && block.startsWith(`${path}/`);
+  const within = (block: string | null | undefined, node: GraphNode): boolean => !!block && (node.path ? [node.path] : (node.blocks ?? [])).some((path) => block.startsWith(`${path}/`));
   if (!problems.some((problem) => problem.block?.includes("/"))) return graph;
   const ends = new Ends(graph);
   const first = (test: (problem: Diagnostic) => boolean): number | null => {
@@ -99,11 +99,11 @@ export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[])
   };
   return {
     ...graph,
-    nodes: graph.nodes.map((node) => (node.problem === null && !node.expanded ? { ...node, problem: first((problem) => within(problem.block, node.path)) } : node)),
+    nodes: graph.nodes.map((node) => (node.problem === null && !node.expanded ? { ...node, problem: first((problem) => within(problem.block, node)) } : node)),
     edges: graph.edges.map((edge) => {
       const target = ends.target(edge)?.node;
       if (edge.problem !== null || !target || target.expanded) return edge;
-      return { ...edge, problem: first((problem) => problem.edge?.[0] === edge.source && within(problem.block, target.path)) };
+      return { ...edge, problem: first((problem) => problem.edge?.[0] === edge.source && within(problem.block, target)) };
     }),
   };
 }

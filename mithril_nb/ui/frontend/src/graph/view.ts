@@ -3,7 +3,7 @@
 import type { Tip } from "../controls/tip";
 import { oncePerFrame, together } from "../dom/calls";
 import { h, zoomOf } from "../dom/dom";
-import { type Colours, readColours } from "../drawing/colours";
+import { type Colours, readColours, watchColours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
 import { LEAST, Zoom } from "../drawing/zoom";
 import { type DragOptions, Gestures } from "./gestures";
@@ -117,9 +117,7 @@ export class GraphView {
     });
     const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resized());
     watcher?.observe(this.board);
-    const themes = new MutationObserver(() => this.recolour());
-    for (const element of [document.documentElement, document.body]) themes.observe(element, { attributes: true, attributeFilter: ["class", "data-theme", "data-jp-theme-name", "data-jp-theme-light", "data-vscode-theme-kind"] });
-    this.destroy = together(() => watcher?.disconnect(), () => themes.disconnect(), () => clearTimeout(this.rest), () => this.minimap.destroy(), () => options.tip?.hide());
+    this.destroy = together(() => watcher?.disconnect(), watchColours(this.root, () => this.recolour()), () => clearTimeout(this.rest), () => this.minimap.destroy(), () => options.tip?.hide());
   }
 
   get scene(): Scene {
@@ -379,7 +377,7 @@ export class GraphView {
     const c = this.canvas.getContext("2d");
     if (!part || !c || !this.root.isConnected) return;
     const { width, height } = this.size;
-    const ratio = Math.min(2, globalThis.devicePixelRatio || 1);
+    const ratio = Math.min(3, (globalThis.devicePixelRatio || 1) * zoomOf(this.board));
     if (this.canvas.width !== Math.round(width * ratio) || this.canvas.height !== Math.round(height * ratio)) {
       Object.assign(this.canvas, { width: Math.round(width * ratio), height: Math.round(height * ratio) });
     }

@@ -40,6 +40,10 @@ export class PageGraph {
       toggle: (node) => this.toggle(node.key),
       open: (node) => this.toggle(node.key),
       clear: () => selection.pin(null),
+      key: (event) => {
+        if (event.key === "Escape") selection.pin(null);
+        return event.key === "Escape";
+      },
     });
     const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
     const tools = h(

@@ -10,7 +10,7 @@ import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
 import { TextPane } from "./text-pane";
 
-const PARTS = "[data-block],[data-node]";
+const PARTS = "[data-block]";
 
 export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise<void> {
   if (!("DecompressionStream" in globalThis)) return; // the static version of the page stays

@@ -27,7 +27,7 @@ export class PaneBar {
   readonly root: HTMLElement;
   readonly outline: Outline;
   private readonly swatch = h("i", { class: "mnb-swatch" });
-  private readonly name = h("span", { class: "mnb-crumb-name" });
+  private readonly name = h("span", { class: "mnb-pane-crumb-name" });
   private readonly cost = h("small", {});
   private readonly crumb: HTMLButtonElement;
   private readonly only: HTMLButtonElement;
@@ -47,7 +47,7 @@ export class PaneBar {
         if (byKey) target.focus();
       },
     );
-    this.crumb = h("button", { type: "button", class: "mnb-crumb", title: "Outline: list the blocks (o)", "aria-haspopup": "listbox", "aria-expanded": "false", "data-mnb-action": `outline.${stage}`, onclick: () => this.openOutline() }, this.swatch, this.name, this.cost);
+    this.crumb = h("button", { type: "button", class: "mnb-pane-crumb", title: "Outline: list the blocks (o)", "aria-haspopup": "listbox", "aria-expanded": "false", "data-mnb-action": `outline.${stage}`, onclick: () => this.openOutline() }, this.swatch, this.name, this.cost);
     // A press on the button would close the outline by its blur, and the click would open it again.
     this.crumb.addEventListener("pointerdown", (event) => this.outline.isOpen && event.preventDefault());
     this.only = h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": "false", "data-mnb-action": `only.${stage}`, onclick: () => this.toggleOnly() }, "only this block");

@@ -126,7 +126,6 @@ export class StageGraph {
     this.store.command(isOpen ? "close_node" : "open_node", { key }); // remembered for the next page
   }
 
-  /** Pin a node; pin it once more to open it. */
   private select(node: SceneNode, add: boolean): void {
     this.store.pin(anchorsOf(node), add);
   }

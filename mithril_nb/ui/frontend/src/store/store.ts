@@ -36,6 +36,7 @@ export class Store {
   readonly received = new Map<Source, { version: number; cost: Cost }>();
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
+  private seenRun: Run;
   private sentSelection: string[] | null = null;
   /** True if no command was sent since the last selection was sent or received, so the kernel still has it. */
   private isSelectionSure = true;
@@ -47,6 +48,7 @@ export class Store {
   ) {
     this.memory = new Memory(snapshot.autosave?.path ?? `${location.pathname} ${snapshot.name}`);
     this.seenSelection = snapshot.selection;
+    this.seenRun = snapshot.run;
     this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
     this.relink();
   }
@@ -88,7 +90,10 @@ export class Store {
   }
 
   takeSnapshot(snapshot: Snapshot): void {
-    this.snapshot = snapshot;
+    // A snapshot with an unchanged run may hold an older run than the latest message.
+    const run = snapshot.run === this.seenRun ? this.snapshot.run : snapshot.run;
+    this.seenRun = snapshot.run;
+    this.snapshot = { ...snapshot, run };
     const kept = this.pins.filter((pin) => pin.kind !== "block" || this.exists(pin.path));
     let changed = kept.length !== this.pins.length;
     this.pins = kept;
