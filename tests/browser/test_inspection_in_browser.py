@@ -48,7 +48,9 @@ def test_a_line_highlights_its_counterparts(page: Page):
     page.locator('[data-stage="jaxpr"] .l', has_text="tanh").locator(".x").hover()
     assert any("tanh" in text for text in lines(page, "stablehlo", "on"))
     assert any("tanh" in text for text in lines(page, "hlo", "on"))
-    assert page.locator('.picture [data-mnb-linked="hover"]').count() == 1
+    linked = page.locator('.picture [data-mnb-linked="hover"]')
+    keys = linked.evaluate_all("nodes => nodes.map(node => node.dataset.mnbNode)")
+    assert keys == ["one", "one/=0"], "the instruction, and the block around it"
     assert page.locator('tr.on[data-block="one"]').count() == 1
 
 

@@ -97,13 +97,15 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
     setTimeout(mark);
   };
   window.addEventListener("keydown", letSave, true);
-  root.addEventListener("focusout", () =>
+  root.addEventListener("focusout", (event) => {
+    // Nothing has the focus until `focusin`: a change of the document in between must not take the focus back.
+    if (event.relatedTarget) path = [];
     setTimeout(() => {
       if (!isNowhere()) return;
       if (path[0] && !path[0].isConnected) recover();
       else path = []; // the focus left the page, for example to the browser's controls: do not take it back later
-    }),
-  );
+    });
+  });
   document.addEventListener("focusin", leave, true);
   document.addEventListener("pointerdown", leave, true);
   const observer = new MutationObserver(recover);
