@@ -54,10 +54,9 @@ def open_app(options: argparse.Namespace) -> int:
             'pip install "mithril-nb[lab]"',
         )
     given = [one for one in (options.notebook, *options.jupyter) if one is not None]
-    wrong = [one for one in given if not one.startswith("-")]
-    if wrong:
+    if given and not given[0].startswith("-"):  # what follows an option may be its value
         raise UnknownOptionError(
-            f"--app opens one model, but {wrong[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
+            f"--app opens one model, but {given[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
         )
     shapes = shapes_of(options.shape)
     load_model(options.app)  # report an unreadable file here instead of in the page

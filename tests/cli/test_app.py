@@ -64,6 +64,14 @@ def test_an_app_reports_wrong_arguments(run_cli, model):
     assert run_cli("lab", "--app", str(model), "--shape", "8,29")[0] == 2
 
 
+def test_an_app_passes_options_with_values_on(run_cli, model, monkeypatch):
+    pytest.importorskip("voila")
+    served: list[list[str]] = []
+    monkeypatch.setattr(app, "_serve", lambda folder, path, options: served.append(options) or 0)
+    assert run_cli("lab", "--app", str(model), "--", "--port", "8080")[0] == 0
+    assert served == [["--port", "8080"]]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "SIGHUP"])

@@ -148,8 +148,11 @@ def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
 
     Blocks match by path first, then by structure, so that renamed and moved blocks are found.
     """
-    # Ties are broken in the same way in both directions.
-    if _order(after) < _order(before):
+    # Ties are broken in the same way in both directions, and in every process.
+    left, right = ([(path, one.kind, repr(one.options)) for path, one in side.items()] for side in (before, after))
+    if left == right:
+        left, right = ([repr(one.structure) for one in side.values()] for side in (before, after))
+    if right < left:
         return {at: to for to, at in match_blocks(after, before).items()}
     found = {"": ""}
     levels, others = _levels(before), _levels(after)
@@ -163,10 +166,6 @@ def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
         waiting += pairs
     _match_moved(before, after, levels, others, found)
     return found
-
-
-def _order(blocks: Blocks) -> list[tuple[str, str, str, int]]:
-    return [(path, one.kind, repr(one.options), hash(one.structure)) for path, one in blocks.items()]
 
 
 def _levels(blocks: Blocks) -> dict[str, list[str]]:

@@ -66,9 +66,9 @@ class Comparison(Shown):
         """Names of the stages that both sides have, in order."""
         return tuple(name for name in self.before.names if name in self.after.names)
 
-    @property
+    @cached_property
     def quick_stages(self) -> tuple[str, ...]:
-        """The stages of both sides that need only a trace or are computed already, without machine code."""
+        """The stages of both sides that need only a trace or were computed at the first look, without machine code."""
         sides = self.before, self.after
         quick = [name for name in self.stages if all(side.is_quick(name) for side in sides)]
         return tuple(name for name in quick if not has_machine_code([name]))
@@ -148,7 +148,7 @@ class Comparison(Shown):
         except StageUnavailableError as error:
             return None, f"costs are not available: {error.diagnostics[0].summary}"
 
-    @property
+    @cached_property
     def is_same(self) -> bool:
         """True if blocks, connections and `quick_stages` are equal; Python and its line numbers do not count."""
         is_equal = not self.blocks and self.connections == Connections()

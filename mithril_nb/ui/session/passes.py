@@ -148,6 +148,8 @@ class PassRequests(RequestHandler):
     def search_passes(self, text: str) -> None:
         """Send the lines of all diffs that contain a text, in upper or lower case; at most `MOST_MATCHES`.
 
+        Only the shown part of a diff is searched, its first `MOST_DIFF_LINES` lines.
+
         Raises:
             UnknownOptionError: No passes have been read.
         """

@@ -183,7 +183,7 @@ def _scene(found: Comparison, links: Links, is_left: bool) -> Scene | None:
     marks = {
         path: _look(one.mark)
         for one in found.blocks
-        if (path := one.before if is_left else one.after) and (one.mark != "added" or not is_left)
+        if (path := one.before if is_left else one.after)
     }
     if graph is not None:
         scene = marked_scene(graph, marks, {})
