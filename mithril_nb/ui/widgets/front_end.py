@@ -52,11 +52,12 @@ class FrontEndWidget(anywidget.AnyWidget):
     """The widget's id, with which its front end creates a second view."""
 
     def __init__(self, module: str, fallback: StaticFallback, **traits: Any):
-        is_shared = is_jupyter()
-        self._esm = built(module) if is_shared else _with_bundle(module)
         self._twin = fallback
         self._is_attended = False  # whether a page has sent a command
         self._unlisten: Callable[[], None] = lambda: None
+        is_shared = is_jupyter()
+        # Last, because it may raise, and the garbage collector closes also an incomplete widget.
+        self._esm = built(module) if is_shared else _with_bundle(module)
         super().__init__(assets=shared_assets() if is_shared else None, **traits)
         self.own_id = self.model_id or ""
         self.on_msg(self._receive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import threading
@@ -271,6 +272,11 @@ def test_missing_front_end_gives_build_advice(monkeypatch, tmp_path):
     monkeypatch.setattr("mithril_nb.viz.html_parts.STATIC", tmp_path)
     with pytest.raises(ml.errors.StageUnavailableError, match=r"the front end of the widgets is not built: assets\.js"):
         built("assets.js")
+    shared_assets.cache_clear()
+    front_end._with_bundle.cache_clear()
+    with pytest.raises(ml.errors.StageUnavailableError, match=r"the front end of the widgets is not built"):
+        ml.workbench()
+    gc.collect()  # the incomplete widget closes without an error, which pytest would report
 
 
 def test_an_empty_workbench_opens():
