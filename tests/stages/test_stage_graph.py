@@ -153,6 +153,15 @@ def test_rounds_are_found_where_they_cover_most() -> None:
     assert rounds("") is None
 
 
+def test_a_call_without_a_name_has_the_name_of_the_function_inside() -> None:
+    def stem(x):
+        with jax.named_scope("stem"):
+            return jax.nn.relu(x) * 2
+
+    graph = stage_graph(inspect(stem, f32(3)).stage("jaxpr"))
+    assert [node.name for node in graph.level("stem")] == ["relu", "mul"]
+
+
 def test_loop_region_shows_its_trip_count() -> None:
     def scanned(x, ws):
         with jax.named_scope("stack"):
@@ -242,6 +251,29 @@ def test_a_parameter_of_several_blocks_is_a_node() -> None:
 
     graph = stage_graph(inspect(tied, {"w": f32(3)}, f32(3)).stage("jaxpr"))
     assert ("input", "params['w']") in {(node.kind, node.name) for node in graph.level()}
+
+
+def test_the_first_view_opens_named_parts_before_lines_of_a_function() -> None:
+    def gpt(x, w):
+        with jax.named_scope("tokens"):
+            x = jnp.tanh(x @ w)
+        for at in range(12):
+            with jax.named_scope(f"block_{at}"):
+                with jax.named_scope("attention"):
+                    x = x + jax.nn.softmax(x @ x.T) @ x
+                with jax.named_scope("mlp"):
+                    x = x + jnp.tanh(x @ w) @ w
+        for name in ("norm", "head", "pool", "logits", "scale", "shift"):
+            with jax.named_scope(name):
+                for _ in range(4):
+                    y = x - x.mean()
+                    x = y / jnp.sqrt((y * y).mean())
+        return x
+
+    graph = stage_graph(inspect(gpt, f32(8, 8), f32(8, 8)).stage("jaxpr"))
+    assert graph.first_view(fits=lambda opened, scale: scale <= 0.95) == {"block_0"}
+    assert graph.first_view(fits=lambda opened, scale: "block_0" not in opened) == set()
+    assert [node.name for node in graph.level("block_0")] == ["attention", "mlp"]
 
 
 def test_unavailable_stage_has_no_nodes() -> None:

@@ -23,8 +23,8 @@ ROOT = ""
 _FEW = 4
 # A first picture with fewer nodes than this shows too little: opening another one may scale it down to this scale.
 _FEW_NODES = 9
-_SMALLEST = 0.7
-_STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})
+_SMALLEST, _SMALL = 0.7, 0.95
+_NAMED = frozenset({"block", "loop", "cond", "branch"})
 MOST = 25
 """Maximum number of nodes that are easy to read on one level; a level with more is folded further."""
 
@@ -204,7 +204,7 @@ class StageGraph(Shown):
             after = count + len(node.children)
             if after > most or not self._shows_more(node, len(self.level())):
                 continue
-            if fits({*opened, node.key}, _SMALLEST if count < _FEW_NODES else 1.0):
+            if fits({*opened, node.key}, _SMALLEST if count < _FEW_NODES else _SMALL):
                 opened.add(node.key)
                 count = after
                 waiting.extend(child for child in self.level(node.key) if child.children)
@@ -219,7 +219,13 @@ class StageGraph(Shown):
         inside = self.level(node.key)
         if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
             return False
-        return top < _FEW or node.kind in ("loop", "cond", "branch") or any(one.kind in _STRUCTURE for one in inside)
+        if top < _FEW or node.kind in ("loop", "cond", "branch"):
+            return True
+        return any(self._has_name(one) for one in inside)
+
+    def _has_name(self, node: GraphNode) -> bool:
+        """Return whether a node is a part with a name; repeated lines of a function are not."""
+        return node.kind in _NAMED or (node.kind == "repeat" and any(map(self._has_name, self.level(node.key))))
 
     def _shown(self, key: str, seen: dict[str, str]) -> str:
         """Return the node that represents a node in the picture with all nodes open, or `""`."""

@@ -61,6 +61,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     by_id = {one.id: one for one in stage.instructions}
     parents = parents_of(stage)
     homes = _planted(root, stage, by_id, parents, _known_inputs(like))
+    _name_calls(root)
     split_rounds(root, by_id)
     flows = tuple(
         (operand, one.id, by_id[operand].shapes[0] if by_id[operand].shapes else None)
@@ -140,6 +141,14 @@ def _planted(
         home.source = one.source[0] if one.source else ""
         homes[one.id] = home
     return homes
+
+
+def _name_calls(root: Draft) -> None:
+    """Name a call without a name, such as `custom_jvp_call`, after the only function that it calls, such as `relu`."""
+    for draft in reversed([*root.walk()]):
+        inside = [*draft.children.values()]
+        if draft.kind == "call" and draft.name == draft.opcode and len(inside) == 1 and inside[0].kind == "call":
+            draft.name = inside[0].name
 
 
 def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft) -> tuple[Draft, str]:
