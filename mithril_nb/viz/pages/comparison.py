@@ -180,11 +180,7 @@ def _graphs(found: Comparison, links: Links) -> str:
 def _scene(found: Comparison, links: Links, is_left: bool) -> Scene | None:
     """Return the graph of one side, whose nodes have the links of both sides."""
     graph = (found.before if is_left else found.after).graph if found.has_models else None
-    marks = {
-        path: _look(one.mark)
-        for one in found.blocks
-        if (path := one.before if is_left else one.after)
-    }
+    marks = {path: _look(one.mark) for one in found.blocks if (path := one.before if is_left else one.after)}
     if graph is not None:
         scene = marked_scene(graph, marks, {})
     else:
