@@ -346,6 +346,17 @@ class StageUnavailableError(MithrilError, RuntimeError):
     """A stage is not available for this program or on this platform."""
 
 
+class UnsupportedPrimitiveError(MithrilError, NotImplementedError):
+    """A backend has no source for a primitive of JAX.
+
+    Attributes:
+        primitive, backend: Their names.
+        source: The user's line of Python, as `"file.py:12"`, or `""`; `diagnostics` has the block.
+    """
+
+    primitive = backend = source = ""
+
+
 class ProfilingError(MithrilError, RuntimeError):
     """A program failed during a measurement, or the profiler is already in use."""
 

@@ -23,6 +23,7 @@ FLOORS = [
     {"program"},
     {"backends"},
     {"stages"},
+    {"emission"},
     {"cost"},
     {"inspection"},
     {"compilation"},

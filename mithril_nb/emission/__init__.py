@@ -1,0 +1,1 @@
+"""Readable source of a traced program in other array libraries: NumPy, PyTorch, MLX, C."""

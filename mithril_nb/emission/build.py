@@ -1,0 +1,219 @@
+"""Build the program that emitters print: read, clean up, divide into functions, and name everything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mithril_nb.emission.blocks import Divided, divide
+from mithril_nb.emission.cleanup import clean, narrow
+from mithril_nb.emission.names import Names, identifier
+from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
+from mithril_nb.emission.reading import read
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.graph.paths import name_of
+from mithril_nb.stages.inspect_options import with_numbers
+from mithril_nb.stages.records import Role
+from mithril_nb.stages.trace import traced
+from mithril_nb.stages.trace.tracing import Leaf
+
+_SUFFIXES = {"forward": "", "backward": "_backward", "update": "_update"}
+
+
+def build(program: traced.Program, reserved: Iterable[str] = ()) -> Program:
+    """Return a traced program as functions and statements.
+
+    Args:
+        program: The program.
+        reserved: Names that the emitter uses itself, such as those of helper functions.
+
+    Raises:
+        StageUnavailableError: It has named sizes without numbers, and source needs numbers.
+    """
+    sizes = program.trace.sizes_without_numbers
+    if sizes:
+        raise StageUnavailableError(
+            f"no source for program {program.trace.name!r}: it needs a number for each size.",
+            (("no number", ", ".join(sizes)),),
+            with_numbers(sizes),
+        )
+    main, constants = read(program)
+    main = clean(narrow(clean(main)))
+    are_params = [one.is_param for one in program.inputs]
+    params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
+    divided = divide(main, constants, params)
+    trace = program.trace
+    return _Namer(main, divided, constants, params, trace.outputs, reserved).program(trace.name, trace.inputs)
+
+
+class _Namer:
+    def __init__(
+        self,
+        main: Function,
+        divided: Divided,
+        constants: Mapping[Value, Any],
+        params: set[Value],
+        outputs: tuple[Leaf, ...],
+        reserved: Iterable[str],
+    ):
+        self._main, self._divided, self._params, self._outputs = main, divided, params, outputs
+        self._given = set(main.inputs) - params
+        self._roles: dict[Value, Role | None] = {value: one.role for one in main.walk() for value in one.outputs}
+        self._roles |= dict.fromkeys([value for value in self._given if value.name.startswith("d_")], "backward")
+        self._used_by: dict[Value, set[tuple[str, Role | None]]] = {}
+        for one in main.walk():
+            for value in one.reads:
+                self._used_by.setdefault(value, set()).add((one.block, one.role))
+        self._results = self._names_of_results()
+        self._globals = Names(reserved)
+        used = {value for one in main.walk() for value in one.reads} | set(main.outputs)
+        self._constants = {
+            value: replace(value, name=self._globals.new("constant")) for value in constants if value in used
+        }
+        self._arrays = {self._constants[value]: array for value, array in constants.items() if value in used}
+        self._functions: dict[Function, Function] = {}
+        self._local: dict[tuple[str, Value], str] = {}  # names in the forward function of a block
+        self._named: dict[Function, str] = {}
+        self._forward: dict[str, str] = {}  # names of the forward functions, by block
+
+    def program(self, name: str, inputs: tuple[Leaf, ...]) -> Program:
+        functions = self._divided.functions
+        self._named = {functions[-1]: self._globals.new(name)}
+        for function in sorted(functions[:-1], key=lambda one: one.block.count("/")):  # outer blocks get short names
+            name = self._named[function] = self._globals.new(self._wanted(function))
+            if function.role == "forward":
+                self._forward.update((path, name) for path in self._paths(function))
+        for function in functions:
+            self._functions[function] = self._function(function)
+        return Program(name, tuple(self._functions.values()), self._arrays, inputs, self._outputs)
+
+    def _wanted(self, function: Function) -> str:
+        path = function.block.split("/")
+        name = identifier(name_of(path[-1]))
+        if len(self._divided.blocks[function]) > 1:
+            name = re.sub(r"_\d+$", "", name)
+        forward = next((self._forward[one] for one in self._paths(function) if one in self._forward), None)
+        if len(path) > 1 and name in self._named.values() and forward is None:
+            name = f"{identifier(name_of(path[-2]))}_{name}"
+        return (forward or name) + _SUFFIXES.get(function.role or "", "")
+
+    def _names_of_results(self) -> dict[Value, str]:
+        """Return names for the results of the program: the gradient of `w` is `d_w`, its next value `new_w`."""
+        known = {one.name for one in self._params}
+        prefixes = {"backward": "d_", "update": "new_"}
+        found: dict[Value, str] = {}
+        for value, leaf in zip(self._main.outputs, self._outputs, strict=True):
+            if not isinstance(value, Value) or value in found or value not in self._roles:
+                continue
+            key = leaf.keys[-1] if leaf.keys else "result"
+            prefix = prefixes.get(self._roles[value] or "", "") if key in known else ""
+            found[value] = prefix + (f"result_{key}" if key.isdigit() else key)
+        return found
+
+    def _function(self, function: Function) -> Function:
+        scope = self._globals.inside()
+        is_main = function is self._divided.functions[-1]
+        names: dict[Value, Value] = dict(self._constants)
+
+        def name(value: Value, wanted: str) -> Value:
+            if value not in names:
+                names[value] = replace(value, name=scope.new(wanted))
+            return names[value]
+
+        for value in function.inputs:
+            name(value, value.name if is_main else self._name_of_input(function, value))
+        wanted = {
+            one: self._results.get(one, "result") if is_main else self._name_of_output(function, one)
+            for one in function.outputs
+            if isinstance(one, Value)
+        }
+        new = self._body(function, names, name, wanted, function.block)
+        if function.role == "forward":
+            self._local |= {(function.block, old): new.name for old, new in names.items()}
+        blocks = tuple(dict.fromkeys(self._divided.blocks.get(function, ())))
+        return replace(new, name=self._named[function], blocks=blocks)
+
+    def _body(
+        self, function: Function, names: dict[Value, Value], name: Any, wanted: Mapping[Value, str], block: str
+    ) -> Function:
+        def use(one: Operand) -> Operand:
+            return names[one] if isinstance(one, Value) else one
+
+        statements: list[Statement] = []
+        used = {value for one in function.statements for value in one.reads} | set(function.outputs)
+        inputs = tuple([name(value, value.name) for value in function.inputs])
+        for one in function.statements:
+            operands = tuple(map(use, one.inputs))
+            bodies = tuple([self._body(body, names, name, {}, block) for body in one.bodies])
+            hints = self._hints(one, wanted, block)
+            outputs = [
+                name(value, hint) if value in used else replace(value, name="_")
+                for value, hint in zip(one.outputs, hints, strict=True)
+            ]
+            names.update(zip(one.outputs, outputs, strict=True))
+            called = None if one.function is None else self._functions[one.function]
+            equations = self._divided.equations.get(one, one.equations)
+            statements.append(
+                replace(
+                    one, inputs=operands, outputs=tuple(outputs), bodies=bodies, function=called, equations=equations
+                )
+            )
+        outputs = tuple(map(use, function.outputs))
+        return replace(function, inputs=inputs, outputs=outputs, statements=tuple(statements))
+
+    def _hints(self, statement: Statement, wanted: Mapping[Value, str], around: str) -> list[str]:
+        block = identifier(name_of(statement.block.split("/")[-1]))
+        if statement.function is not None:
+            outputs = self._functions[statement.function].outputs
+            inner = [one.name if isinstance(one, Value) else "output" for one in outputs]
+        elif statement.block != around and len(statement.outputs) == 1 and not statement.block.startswith("("):
+            inner = {"forward": ["output"], "backward": ["d_input"]}.get(statement.role or "", [])
+        else:
+            inner = []
+        inner = inner or [one.name for one in statement.outputs]
+        is_inner = statement.block != around
+        names = [_prefixed(block, one) if is_inner else one for one in inner]
+        return [wanted.get(one, name) for one, name in zip(statement.outputs, names, strict=True)]
+
+    def _name_of_input(self, function: Function, value: Value) -> str:
+        if value in self._params:
+            return self._relative(function, value.name)
+        if value in self._given:
+            return value.name
+        if function.role == "backward":
+            # In a shared function, the value of the first block has the name.
+            values = (value, self._divided.aliases.get(value, value))
+            places = [(path, one) for path in self._paths(function) for one in values]
+            forward = next((self._local[place] for place in places if place in self._local), None)
+            return forward or ("d_output" if self._roles.get(value) == "backward" else value.name)
+        return "input" if function.role == "forward" else value.name
+
+    def _paths(self, function: Function) -> list[str]:
+        return [function.block, *self._divided.blocks.get(function, ())]
+
+    def _name_of_output(self, function: Function, value: Value) -> str:
+        result = self._results.get(value)
+        if function.role == "forward":
+            users = self._used_by.get(value, set())
+            is_output = result is not None or any(
+                role != "backward" and not _is_inside(block, function.block) for block, role in users
+            )
+            return "output" if is_output else value.name
+        if result is not None:
+            prefix = next((one for one in ("d_", "new_") if result.startswith(one)), "")
+            return prefix + self._relative(function, result.removeprefix(prefix))
+        return "d_input" if function.role == "backward" else value.name
+
+    def _relative(self, function: Function, name: str) -> str:
+        prefix = function.block.replace("/", ".") + "."
+        return name.removeprefix(prefix) if name.startswith(prefix) else name
+
+
+def _prefixed(block: str, name: str) -> str:
+    return f"d_{block}_{name[2:]}" if name.startswith("d_") else f"{block}_{name}"
+
+
+def _is_inside(path: str, block: str) -> bool:
+    return path == block or path.startswith(f"{block}/")

@@ -1,0 +1,361 @@
+"""Passes that remove noise from the statements of a program; its results stay equal, and no link is lost.
+
+The equations of a statement that is removed move to the statements that use its result.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.emission.folding import fold
+from mithril_nb.emission.program import ELEMENTWISE, KEEPDIMS, Function, Number, Operand, Statement, Value, substituted
+
+_UNCHANGED = frozenset("copy copy_p stop_gradient pvary pcast optimization_barrier".split())
+_RESHAPES = frozenset("reshape squeeze expand_dims broadcast_in_dim".split())
+_REDUCTIONS = frozenset("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor".split())
+_MOST_ROUNDS = 8
+
+
+def clean(function: Function) -> Function:
+    """Return a function without redundant statements; bodies of control flow too."""
+    for _ in range(_MOST_ROUNDS):
+        before = len(function.statements)
+        changed = _Pass(function).run()
+        function = without_unused(changed.function)
+        if not changed.count and len(function.statements) == before:
+            break
+    return function
+
+
+def without_unused(function: Function) -> Function:
+    """Return a function without the statements whose results are unused; a statement without results stays."""
+    live = {one for one in function.outputs if isinstance(one, Value)}
+    kept: list[Statement] = []
+    for statement in reversed(function.statements):
+        if statement.outputs and live.isdisjoint(statement.outputs):
+            continue
+        live.update(statement.reads)
+        kept.append(statement)
+    return replace(function, statements=tuple(reversed(kept)))
+
+
+@dataclass
+class _Changed:
+    function: Function
+    count: int
+
+
+@dataclass
+class _Pass:
+    """One round over the statements of a function, from the first to the last.
+
+    Attributes:
+        function: The function.
+        instead: What replaces a value that is no longer computed.
+        ids: The equations that computed such a value; its users take them over.
+        producers: Index in `found` of the statement that computes a value.
+        found: The statements so far.
+    """
+
+    function: Function
+    instead: dict[Value, Operand] = field(default_factory=dict[Value, Operand])
+    ids: dict[Value, tuple[str, ...]] = field(default_factory=dict[Value, tuple[str, ...]])
+    producers: dict[Value, int] = field(default_factory=dict[Value, int])
+    found: list[Statement] = field(default_factory=list[Statement])
+    count: int = 0
+
+    def run(self) -> _Changed:
+        self.uses: dict[Value, list[Statement | None]] = defaultdict(list)
+        for statement in self.function.statements:
+            for one in statement.reads:
+                self.uses[one].append(statement)
+        for one in self.function.outputs:
+            if isinstance(one, Value):
+                self.uses[one].append(None)
+        for statement in self.function.statements:
+            self._add(statement)
+        outputs = tuple([self._now(one) for one in self.function.outputs])
+        return _Changed(replace(self.function, statements=tuple(self.found), outputs=outputs), self.count)
+
+    def _now(self, one: Operand) -> Operand:
+        while isinstance(one, Value) and one in self.instead:
+            one = self.instead[one]
+        return one
+
+    def _ids(self, operands: Iterable[Operand]) -> tuple[str, ...]:
+        found: list[str] = []
+        for one in operands:
+            while isinstance(one, Value) and one in self.instead:
+                found += self.ids.get(one, ())
+                one = self.instead[one]
+        return tuple(found)
+
+    def _add(self, statement: Statement) -> None:
+        inputs = tuple([self._now(one) for one in statement.inputs])
+        if inputs != statement.inputs:
+            statement = replace(
+                statement, inputs=inputs, equations=_joined(statement.equations, self._ids(statement.inputs))
+            )
+        if statement.bodies:
+            now = {one: self._now(one) for one in statement.reads}
+            bodies = [clean(substituted(body, now)) for body in statement.bodies]
+            statement = replace(statement, bodies=tuple(bodies))
+        statement = self._changed(statement, simplified(statement, self._producer))
+        statement = self._changed(statement, self._broadcasting(statement))
+        same = _same(statement)
+        if same is not None:
+            return self._drop(statement, same)
+        if self._merge_into_reduction(statement) or self._merge_into_product(statement):
+            return None
+        self._append(statement)
+
+    def _changed(self, old: Statement, new: Statement) -> Statement:
+        self.count += new is not old
+        return new
+
+    def _append(self, statement: Statement) -> None:
+        self.producers.update(dict.fromkeys(statement.outputs, len(self.found)))
+        self.found.append(statement)
+
+    def _drop(self, statement: Statement, same: Sequence[Operand]) -> None:
+        self.count += 1
+        for output, one in zip(statement.outputs, same, strict=True):
+            self.instead[output] = one
+            self.ids[output] = statement.equations
+
+    def _producer(self, one: Operand) -> Statement | None:
+        return self.found[self.producers[one]] if isinstance(one, Value) and one in self.producers else None
+
+    def _broadcasting(self, statement: Statement) -> Statement:
+        """Let the operands of an elementwise statement broadcast implicitly, where NumPy's rules allow it."""
+        if statement.primitive not in ELEMENTWISE or len(statement.inputs) < 2:
+            return statement
+        inputs, ids = list(statement.inputs), list[str]()
+        for place, one in enumerate(inputs):
+            producer = self._producer(one)
+            if producer is None or producer.primitive not in _RESHAPES or not _is_leading(producer):
+                continue
+            changed = [*inputs[:place], producer.inputs[0], *inputs[place + 1 :]]
+            if broadcast_shape([each.shape for each in changed]) == statement.outputs[0].shape:
+                inputs = changed
+                ids += producer.equations
+        if not ids:
+            return statement
+        return replace(statement, inputs=tuple(inputs), equations=_joined(statement.equations, ids))
+
+    def _merge_into_reduction(self, statement: Statement) -> bool:
+        """Let a reduction keep its axes with size 1, or drop them, if that is the shape that all its uses give it."""
+        if statement.primitive != "reshape":
+            return False
+        (source,), (output,) = statement.inputs, statement.outputs
+        producer = self._producer(source)
+        if producer is None or producer.primitive not in _REDUCTIONS or not isinstance(source, Value):
+            return False
+        axes, given = producer.params["axes"], producer.inputs[0].shape
+        keepdims = not producer.params.get(KEEPDIMS)
+        shape = tuple([1 if axis in axes else size for axis, size in enumerate(given) if keepdims or axis not in axes])
+        if output.shape != shape or not all(map(_reshapes_to(shape), self.uses[source])):
+            return False
+        other = Value(source.name, shape, source.dtype)
+        at = self.producers[source]
+        self.found[at] = replace(
+            producer,
+            outputs=(other,),
+            params={**producer.params, KEEPDIMS: keepdims},
+            equations=_joined(producer.equations, statement.equations),
+        )
+        self.producers[other] = at
+        self.uses[other] = list(self.uses[output])
+        # Other uses reshape in the same way: they then change nothing, and are dropped.
+        self.instead[source] = other
+        self._drop(statement, [other])
+        return True
+
+    def _merge_into_product(self, statement: Statement) -> bool:
+        """Swap the operands of a matrix product instead of transposing its result."""
+        if statement.primitive != "transpose":
+            return False
+        (source,), (output,) = statement.inputs, statement.outputs
+        producer = self._producer(source)
+        if producer is None or producer.primitive != "dot_general" or len(self.uses[producer.outputs[0]]) != 1:
+            return False
+        left, right = producer.inputs
+        (left_over, right_over), (left_batch, right_batch) = producer.params["dimension_numbers"]
+        batch = len(left_batch)
+        free = len(left.shape) - batch - len(left_over)
+        rank = len(output.shape)
+        swapped = (*range(batch), *range(batch + free, rank), *range(batch, batch + free))
+        if tuple(statement.params["permutation"]) != swapped:
+            return False
+        numbers = ((right_over, left_over), (right_batch, left_batch))
+        params = {**producer.params, "dimension_numbers": numbers}
+        at = self.producers[producer.outputs[0]]
+        self.found[at] = replace(
+            producer,
+            inputs=(right, left),
+            outputs=(output,),
+            params=params,
+            equations=_joined(producer.equations, statement.equations),
+        )
+        self.producers[output] = at
+        self.count += 1
+        return True
+
+
+def simplified(statement: Statement, producer: Any) -> Statement:
+    """Return a statement in its simplest form.
+
+    Args:
+        statement: The statement.
+        producer: Returns the statement that computes an operand, or `None`.
+    """
+    one = statement
+    if one.primitive in _RESHAPES and one.primitive != "reshape" and one.inputs[0].size == one.outputs[0].size:
+        # A scalar is shown as a full array, not as a reshaped number.
+        if isinstance(one.inputs[0], Value) and len(one.inputs) == 1:
+            one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
+    if one.primitive in _REDUCTIONS and not one.params.get(KEEPDIMS) and len(one.inputs) == 1:
+        if one.params["axes"] and one.inputs[0].size == one.outputs[0].size and isinstance(one.inputs[0], Value):
+            one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
+    before = producer(one.inputs[0]) if len(one.inputs) == 1 else None
+    if before is not None and one.primitive == before.primitive and one.primitive in ("reshape", "transpose", "neg"):
+        equations = _joined(one.equations, before.equations)
+        if one.primitive == "transpose":
+            order = before.params["permutation"]
+            permutation = tuple([order[axis] for axis in one.params["permutation"]])
+            one = replace(one, inputs=before.inputs, params={"permutation": permutation}, equations=equations)
+        elif one.primitive == "reshape":
+            one = replace(one, inputs=before.inputs, equations=equations)
+        else:
+            one = replace(one, primitive="copy", inputs=before.inputs, params={}, equations=equations)
+    if one.primitive == "integer_pow" and one.params["y"] == 2:
+        one = replace(one, primitive="square", params={})
+    return one
+
+
+def _same(statement: Statement) -> Sequence[Operand] | None:
+    """Return the operands that a statement returns unchanged, or the number that it computes; `None` for others."""
+    name, inputs, outputs = statement.primitive, statement.inputs, statement.outputs
+    if name in _UNCHANGED:
+        return inputs
+    if len(outputs) != 1:
+        return None
+    (output,) = outputs
+    first = inputs[0] if inputs else None
+    if first is None:
+        return None
+    is_same = first.shape == output.shape and first.dtype == output.dtype
+    if is_same and name in ("reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type"):
+        return [first]
+    if is_same and name == "transpose" and tuple(statement.params["permutation"]) == tuple(range(len(output.shape))):
+        return [first]
+    if is_same and name in _REDUCTIONS and not statement.params["axes"]:
+        return [first]
+    if is_same and name == "integer_pow" and statement.params["y"] == 1:
+        return [first]
+    if is_same and name == "select_n" and len(inputs) == 3 and inputs[1] is inputs[2]:
+        return [inputs[1]]
+    if name in _NEUTRAL:
+        for place, one in enumerate(inputs):
+            other = inputs[1 - place]
+            if isinstance(one, Number) and (place or name in _COMMUTES) and one.value == _NEUTRAL[name]:
+                if other.shape == output.shape and other.dtype == output.dtype:
+                    return [other]
+    number = fold(statement)
+    return None if number is None else [number]
+
+
+_NEUTRAL = {"mul": 1, "div": 1, "sub": 0, "max": -math.inf, "min": math.inf, "pow": 1}
+"""A number with which an operation changes nothing, NaN and the sign of zero included."""
+_COMMUTES = frozenset({"mul", "max", "min"})
+
+
+def _is_leading(view: Statement) -> bool:
+    """Return whether a reshape or broadcast only adds axes in front, or repeats along them, or along size 1."""
+    source, output = view.inputs[0], view.outputs[0]
+    rank, given = len(output.shape), len(source.shape)
+    if isinstance(source, Number) or not given:
+        return True
+    if view.primitive == "broadcast_in_dim":
+        return tuple(view.params["broadcast_dimensions"]) == tuple(range(rank - given, rank))
+    return rank >= given and output.shape == (1,) * (rank - given) + source.shape
+
+
+def _reshapes_to(shape: tuple[int, ...]) -> Any:
+    def test(statement: Statement | None) -> bool:
+        if statement is None or statement.primitive not in _RESHAPES:
+            return False
+        return statement.outputs[0].shape == shape
+
+    return test
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Return the shape that NumPy broadcasts some shapes to, or `None`.
+
+    Examples:
+        >>> broadcast_shape([(3,), (2, 1), ()]), broadcast_shape([(2,), (3,)])
+        ((2, 3), None)
+    """
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
+
+
+def _joined(equations: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*equations, *more)))
+
+
+def narrow(function: Function) -> Function:
+    """Return a function whose broadcasts only insert axes, where each use is elementwise and broadcasts by itself."""
+    uses: dict[Value, list[Statement | None]] = defaultdict(list)
+    for statement in function.statements:
+        for one in statement.reads:
+            uses[one].append(statement)
+    for one in function.outputs:
+        if isinstance(one, Value):
+            uses[one].append(None)
+    instead: dict[Operand, Operand] = {}
+    found: list[Statement] = []
+    broadcasts = {one.outputs[0] for one in function.statements if one.primitive == "broadcast_in_dim"}
+    for statement in function.statements:
+        inputs = tuple([instead.get(one, one) for one in statement.inputs])
+        statement = replace(statement, inputs=inputs, bodies=tuple(map(narrow, statement.bodies)))
+        small = _narrowed(statement, uses, broadcasts)
+        if small is not None:
+            instead[statement.outputs[0]] = small.outputs[0]
+            statement = small
+        found.append(statement)
+    return replace(function, statements=tuple(found))
+
+
+def _narrowed(
+    statement: Statement, uses: dict[Value, list[Statement | None]], broadcasts: set[Value]
+) -> Statement | None:
+    if statement.primitive != "broadcast_in_dim" or isinstance(statement.inputs[0], Number):
+        return None
+    (source,), (output,) = statement.inputs, statement.outputs
+    dimensions = statement.params["broadcast_dimensions"]
+    shape = [1] * len(output.shape)
+    for axis, size in zip(dimensions, source.shape, strict=True):
+        shape[axis] = size
+    small = Value(output.name, tuple(shape), output.dtype)
+    if small.shape == output.shape:
+        return None
+    for use in uses[output]:
+        if use is None or use.primitive not in ELEMENTWISE:
+            return None
+        # Another operand must have the whole shape, and no broadcast may be narrowed as well.
+        others = [one for one in use.inputs if one not in broadcasts]
+        if not any(one.shape == use.outputs[0].shape for one in others):
+            return None
+    return replace(
+        statement, primitive="reshape", outputs=(small,), params={"new_sizes": small.shape, "dimensions": None}
+    )

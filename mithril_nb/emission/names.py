@@ -1,0 +1,66 @@
+"""Names of functions and arrays in emitted source: readable, unique, and valid in Python and C."""
+
+from __future__ import annotations
+
+import builtins
+import keyword
+import re
+from collections.abc import Iterable
+
+_C = frozenset(
+    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
+    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true "
+    "false NULL main memcpy memset malloc free printf size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t "
+    "uint64_t FILE assert errno math INFINITY NAN y0 y1 yn j0 j1 jn gamma signgam exp log pow sqrt sin cos tan tanh "
+    "erf erfc fabs floor ceil round fmin fmax fmod cbrt expm1 log1p exp2 log2 rint trunc atan atan2 asin acos sinh "
+    "cosh asinh acosh atanh lgamma tgamma div abs index rand".split()
+)
+_MODULES = frozenset("np torch mx math numpy mlx runtime params inputs".split())
+RESERVED = (frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | _C | _MODULES) - {
+    "input"
+}
+"""Names that no function and no array has. `input` is the name of most models' input, and is allowed."""
+_LONGEST = 40
+
+
+def identifier(text: str) -> str:
+    """Return a name as a valid identifier in Python and C: ASCII letters, digits and underscores.
+
+    Examples:
+        >>> identifier("linear_0.weight"), identifier("2nd layer/é"), identifier("lambda"), identifier("")
+        ('linear_0_weight', 'x2nd_layer', 'lambda_', 'x')
+    """
+    name = re.sub(r"_*[^A-Za-z0-9_]+_*", "_", text).strip("_")
+    name = re.sub(r"__+", "_", name)  # C reserves double underscores
+    if len(name) > _LONGEST:
+        name = name[-_LONGEST:].lstrip("_")
+    if not name or name[0].isdigit():
+        name = f"x{name}"
+    return f"{name}_" if name in RESERVED else name
+
+
+class Names:
+    """Unique names within a scope.
+
+    Examples:
+        >>> names = Names(["sum_of"])
+        >>> names.new("sum_of"), names.new("sum_of"), names.new("for")
+        ('sum_of_1', 'sum_of_2', 'for_')
+    """
+
+    def __init__(self, taken: Iterable[str] = ()):
+        self._taken = set(taken)
+        self._next: dict[str, int] = {}
+
+    def inside(self) -> Names:
+        """Return the names of an inner scope, which hides none of these."""
+        return Names(self._taken)
+
+    def new(self, wanted: str) -> str:
+        """Return an unused name close to the wanted one, and take it."""
+        name = plain = identifier(wanted)
+        while name in self._taken:
+            self._next[plain] = self._next.get(plain, 0) + 1
+            name = f"{plain}{'' if plain.endswith('_') else '_'}{self._next[plain]}"
+        self._taken.add(name)
+        return name

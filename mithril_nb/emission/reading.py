@@ -1,0 +1,203 @@
+"""Read a traced program as flat statements: calls are inlined, and only control flow keeps its bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace import traced
+from mithril_nb.stages.trace.equations import Site, Wiring, sites_of, wirings
+from mithril_nb.stages.trace.tracing import Leaf
+
+_COMBINED = frozenset({"reduce", "reduce_window", "scatter", "select_and_scatter", "reduce_scatter"})
+_HINTS = {
+    "dot_general": "dot", "conv_general_dilated": "conv", "reduce_sum": "total", "reduce_max": "largest",
+    "reduce_min": "smallest", "reduce_prod": "product", "reduce_and": "all_true", "reduce_or": "any_true",
+    "reduce_window_max": "pooled", "reduce_window_sum": "pooled", "broadcast_in_dim": "expanded", "iota": "index",
+    "reshape": "reshaped", "transpose": "transposed", "select_n": "selected", "convert_element_type": "converted",
+    "eq": "is_equal", "ne": "is_different", "gt": "is_greater", "ge": "is_greater", "lt": "is_less", "le": "is_less",
+    "add": "added", "add_any": "added", "sub": "difference", "mul": "scaled", "div": "ratio", "neg": "negated",
+    "integer_pow": "power", "pow": "power", "max": "maximum", "min": "minimum", "and": "both", "or": "either",
+    "not": "negation", "squeeze": "squeezed", "expand_dims": "expanded", "concatenate": "joined", "split": "part",
+    "gather": "gathered", "dynamic_slice": "sliced", "slice": "sliced", "dynamic_update_slice": "updated",
+    "scatter": "scattered", "scatter-add": "scattered", "select_and_scatter_add": "unpooled", "rev": "reversed_",
+    "sort": "sorted_", "cumsum": "cumulated", "random_bits": "bits", "random_wrap": "key", "random_fold_in": "key",
+    "random_split": "keys", "random_unwrap": "key", "clamp": "clamped", "logistic": "sigmoid", "pad": "padded",
+    "scan": "result", "while": "result", "cond": "result", "square": "squared", "abs": "absolute",
+    "random_seed": "key", "bitcast_convert_type": "bits", "shift_right_logical": "shifted", "is_finite": "is_finite",
+}  # fmt: skip
+"""Names for the results of primitives whose own name is not a good one."""
+
+
+def read(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
+    """Return a traced program as one function with statements of every block, and its constants."""
+    reader = _Reader(program.by_id)
+    trace = program.trace
+    jaxpr = trace.closed.jaxpr
+    inputs = tuple(_input(leaf, var) for leaf, var in zip(trace.inputs, jaxpr.invars, strict=True))
+    env: dict[Any, Operand] = dict(zip(jaxpr.invars, inputs, strict=True))
+    reader.bind_constants(trace.closed, env)
+    statements = reader.statements(program.top, env)
+    outputs = tuple([reader.operand(atom, env) for atom in jaxpr.outvars])
+    return Function("", inputs, outputs, tuple(statements)), reader.constants
+
+
+def array_of(constant: Any) -> np.ndarray:
+    """Return a constant of a jaxpr as a NumPy array; random keys as their numbers."""
+    if hasattr(constant, "dtype") and jax.numpy.issubdtype(constant.dtype, jax.dtypes.prng_key):
+        constant = jax.random.key_data(constant)
+    return np.asarray(constant)
+
+
+def _input(leaf: Leaf, var: Any) -> Value:
+    name = leaf.keys[-1] if leaf.keys and not leaf.keys[-1].isdigit() else "_".join((leaf.argument, *leaf.keys))
+    return _value(f"d_{name}" if leaf.argument == "output_gradients" else name, var)
+
+
+class _Reader:
+    def __init__(self, by_id: Mapping[str, Equation]):
+        self._by_id = by_id
+        self.constants: dict[Value, Any] = {}
+        self._known: dict[int, tuple[Value, Any]] = {}  # keeps the constants alive, so their ids stay unique
+
+    def bind_constants(self, closed: Any, env: dict[Any, Operand]) -> None:
+        """Add the constants of a closed jaxpr to the variables in its scope."""
+        variables = jax_versions.open_jaxpr(closed).constvars
+        for var, constant in zip(variables, getattr(closed, "consts", ()), strict=True):
+            env[var] = self._constant(constant, var.aval)
+
+    def _constant(self, constant: Any, aval: Any) -> Operand:
+        if id(constant) not in self._known:
+            spec = jax_versions.spec_of(aval)
+            value = Value("constant", spec.shape, spec.dtype)  # pyright: ignore[reportArgumentType]
+            self._known[id(constant)] = (value, constant)
+            self.constants[value] = array_of(constant)
+        return self._known[id(constant)][0]
+
+    def operand(self, atom: Any, env: Mapping[Any, Operand]) -> Operand:
+        """Return an operand of an equation."""
+        if not jax_versions.is_literal(atom):
+            return env[atom]
+        if getattr(atom.aval, "shape", ()) != () or jax_versions.spec_of(atom.aval).dtype in ("float0", "token"):
+            return self._constant(atom.val, atom.aval)
+        dtype = jax_versions.spec_of(atom.aval).dtype
+        return Number(np.asarray(atom.val).astype(atom.aval.dtype).item(), dtype)
+
+    def statements(
+        self, sites: Sequence[Site], env: dict[Any, Operand], around: Equation | None = None
+    ) -> list[Statement]:
+        """Return the statements of some sites; their results are added to the variables in scope.
+
+        Args:
+            sites: Equations with their bodies.
+            env: The variables in scope.
+            around: The equation that they combine items for: their own have no records.
+        """
+        found: list[Statement] = []
+        for site in sites:
+            record = around or self._by_id[site.id]
+            inputs = tuple([self.operand(atom, env) for atom in site.equation.invars])
+            inner = self._inlined(site, inputs)
+            if inner is None:
+                statement = self._statement(site, record, inputs)
+                env.update(zip(site.equation.outvars, statement.outputs, strict=True))
+                found.append(statement)
+            else:
+                (jaxpr, body), given = inner
+                scope: dict[Any, Operand] = dict(zip(jaxpr.invars, given, strict=True))
+                self._bind_body(site, jaxpr, scope)
+                found += self.statements(body, scope, around)
+                results = [self.operand(atom, scope) for atom in jaxpr.outvars]
+                env.update(zip(site.equation.outvars, results, strict=True))
+        return found
+
+    def _inlined(
+        self, site: Site, inputs: tuple[Operand, ...]
+    ) -> tuple[tuple[Any, list[Site]], tuple[Operand, ...]] | None:
+        """Return the body of a call, with its operands; `None` for any other equation."""
+        if len(site.bodies) != 1:
+            return None
+        jaxpr, body = site.bodies[0]
+        if site.primitive == "custom_linear_solve":
+            lengths = site.equation.params["const_lengths"]
+            first = lengths.matvec + lengths.vecmat
+            last = first + lengths.solve + lengths.transpose_solve
+            return (jaxpr, body), (*inputs[first : first + lengths.solve], *inputs[last:])
+        if site.primitive in jax_versions.CALL_NAMES and len(jaxpr.outvars) == len(site.equation.outvars):
+            return (jaxpr, body), inputs
+        return None
+
+    def _bind_body(self, site: Site, jaxpr: Any, scope: dict[Any, Operand]) -> None:
+        for _, closed in jax_versions.bodies(site.equation):
+            if jax_versions.open_jaxpr(closed) is jaxpr:
+                self.bind_constants(closed, scope)
+
+    def _statement(self, site: Site, record: Equation, inputs: tuple[Operand, ...]) -> Statement:
+        params = {key: one for key, one in site.equation.params.items() if not _holds_jaxpr(one)}
+        bodies: list[Function] = []
+        if site.primitive in ("scan", "while", "cond"):
+            loops = wirings(site)
+            bodies = [self._body(site, one.jaxpr, one.sites, _closed_over(site, one, inputs)) for one in loops]
+            if site.primitive == "scan":
+                params["num_carry"] = len(loops[0].carried)
+                inputs = inputs[loops[0].constants :]
+            elif site.primitive == "while":
+                bodies.reverse()
+                inputs = inputs[len(inputs) - len(site.equation.outvars) :]
+            else:
+                inputs = inputs[:1]
+        elif site.primitive in _COMBINED or site.primitive.startswith("scatter"):
+            jaxprs = [one for one in site.equation.params.values() if jax_versions.is_jaxpr(one)]
+            bodies = [self._body(site, jaxprs[0], sites_of(jax_versions.open_jaxpr(jaxprs[0]))[0], {}, record)]
+        hint = _HINTS.get(site.primitive, site.primitive.replace("-", "_"))
+        hints = [hint] * len(site.equation.outvars)
+        if site.primitive in ("scan", "while"):
+            carried = params.get("num_carry", len(hints))
+            hints = ["last"] * carried + ["stacked"] * (len(hints) - carried)
+        outputs = tuple([_value(name, var) for name, var in zip(hints, site.equation.outvars, strict=True)])
+        return Statement(
+            site.primitive, inputs, outputs, params, (record.id,), record.block, record.role, record.source,
+            tuple(bodies),
+        )  # fmt: skip
+
+    def _body(
+        self, site: Site, closed: Any, body: list[Site], outer: Mapping[int, Operand], around: Equation | None = None
+    ) -> Function:
+        """Return a body as a function of the inputs that have no operand in `outer`."""
+        jaxpr = jax_versions.open_jaxpr(closed)
+        carried = len(wirings(site)[0].carried) if site.primitive in ("scan", "while") else 0
+        names = ["carry"] * carried + ["item"] * (len(jaxpr.invars) - len(outer) - carried)
+        own = iter(names)
+        env: dict[Any, Operand] = {
+            var: outer[place] if place in outer else _value(next(own), var) for place, var in enumerate(jaxpr.invars)
+        }
+        inputs = tuple([env[var] for place, var in enumerate(jaxpr.invars) if place not in outer])
+        self.bind_constants(closed, env)
+        self._bind_body(site, jaxpr, env)
+        statements = self.statements(body, env, around)
+        outputs = tuple([self.operand(atom, env) for atom in jaxpr.outvars])
+        return Function("", inputs, outputs, tuple(statements))  # pyright: ignore[reportArgumentType]
+
+
+def _closed_over(site: Site, wiring: Wiring, inputs: tuple[Operand, ...]) -> dict[int, Operand]:
+    """Return the inputs of a body that are the same in each of its runs, with their operands."""
+    assert wiring.operands is not None
+    count = len(wiring.operands) if site.primitive == "cond" else wiring.constants
+    return {place: inputs[wiring.operands[place]] for place in range(count)}
+
+
+def _value(name: str, var: Any) -> Value:
+    spec = jax_versions.spec_of(var.aval)
+    return Value(name, spec.shape, spec.dtype)  # pyright: ignore[reportArgumentType]
+
+
+def _holds_jaxpr(value: Any) -> bool:
+    if jax_versions.is_jaxpr(value):
+        return True
+    return isinstance(value, tuple | list) and any(map(jax_versions.is_jaxpr, value))

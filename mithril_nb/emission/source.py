@@ -1,0 +1,96 @@
+"""Emitted source as data: lines, each with the equations, the block and the role that it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mithril_nb.emission.program import Statement
+from mithril_nb.stages.records import Role
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of emitted source.
+
+    Attributes:
+        text: The line, with its indentation.
+        equations: Ids of the equations that it computes; `()` for lines such as imports.
+        block: Path of its block.
+        role: Its part of a training step.
+        source: The user's line of Python that caused it, as `"file.py:12"`, or `""`.
+        opcode: The primitive, or `""`.
+    """
+
+    text: str
+    equations: tuple[str, ...] = ()
+    block: str = ""
+    role: Role | None = None
+    source: str = ""
+    opcode: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An emitted file.
+
+    Attributes:
+        language: `"python"` or `"c"`.
+        lines: Its lines.
+        constants: Arrays (NumPy) that the file needs beside it, by name.
+    """
+
+    language: str
+    lines: tuple[Line, ...]
+    constants: dict[str, object] = field(default_factory=dict[str, object])
+
+    @property
+    def text(self) -> str:
+        """The whole file."""
+        return "".join(f"{line.text}\n" for line in self.lines)
+
+
+class Writer:
+    """Collects the lines of a file.
+
+    Examples:
+        >>> writer = Writer()
+        >>> writer.add("def f(x):")
+        >>> with writer.indented():
+        ...     writer.add("return x")
+        >>> print(Source("python", tuple(writer.lines)).text, end="")
+        def f(x):
+            return x
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self._depth = 0
+
+    def add(self, text: str = "", statement: Statement | None = None) -> None:
+        """Add a line, or several if the text has line breaks; they come from the statement if one is given."""
+        for part in text.split("\n"):
+            shown = f"{'    ' * self._depth}{part}" if part else ""
+            if statement is None:
+                self.lines.append(Line(shown))
+            else:
+                one = statement
+                self.lines.append(Line(shown, one.equations, one.block, one.role, one.source, one.primitive))
+
+    def indented(self) -> _Indented:
+        """Indent the lines that are added inside a `with`."""
+        return _Indented(self)
+
+    def indent(self, levels: int) -> None:
+        """Change the indentation of the next lines."""
+        self._depth += levels
+
+
+class _Indented:
+    def __init__(self, writer: Writer):
+        self._writer = writer
+
+    def __enter__(self) -> None:
+        self._writer.indent(1)
+
+    def __exit__(self, *error: object) -> None:
+        self._writer.indent(-1)

@@ -1,0 +1,60 @@
+"""The error for a primitive that a backend has no source for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from mithril_nb.emission.program import Program, Statement
+from mithril_nb.errors import UnsupportedPrimitiveError
+from mithril_nb.stages.records import format_source
+
+_ADVICE = {
+    "debug_callback": "remove jax.debug.print and jax.debug.callback.",
+    "pure_callback": "write the function with jax.numpy.",
+    "io_callback": "write the function with jax.numpy.",
+    "pallas_call": "use the version of the function without a Pallas kernel.",
+    "shard_map": "inspect the program of one device.",
+}
+
+
+def unsupported(statement: Statement, backend: str, reason: str = "") -> UnsupportedPrimitiveError:
+    """Return the error for a statement that a backend cannot express.
+
+    Args:
+        statement: The statement.
+        backend: Name of the backend: `"numpy"`, `"c"`, ...
+        reason: What is missing, if it is less than the whole primitive: `"strides above 1"`.
+
+    Examples:
+        >>> raise unsupported(Statement("fft", (), (), block="mix", source="net.py:3"), "c")
+        Traceback (most recent call last):
+        ...
+        mithril_nb.errors.UnsupportedPrimitiveError: backend 'c' has no source for primitive 'fft' (block 'mix').
+            line  net.py:3
+            Try: JaxBackend, which runs every primitive.
+    """
+    name, block = statement.primitive, statement.block
+    facts = [("line", format_source(statement.source))] if statement.source else []
+    if reason:
+        facts.insert(0, ("missing", reason))
+    error = UnsupportedPrimitiveError(
+        f"backend {backend!r} has no source for primitive {name!r}{f' (block {block!r})' if block else ''}.",
+        tuple(facts),
+        _ADVICE.get(name, "JaxBackend, which runs every primitive."),
+        block=block,
+    )
+    error.primitive, error.backend, error.source = name, backend, statement.source
+    return error
+
+
+def check_supported(program: Program, backend: str, supported: Iterable[str]) -> None:
+    """Raise for the first primitive of a program that is not among those that a backend supports.
+
+    Raises:
+        UnsupportedPrimitiveError: There is one.
+    """
+    known = {*supported, "call"}
+    for function in program.functions:
+        for statement in function.walk():
+            if statement.primitive not in known:
+                raise unsupported(statement, backend)

@@ -1,0 +1,142 @@
+"""The program that emitters print: equal to JAX's, divided by block, with every link kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb import models
+from mithril_nb.emission.program import Program, Value
+from mithril_nb.emission.unsupported import check_supported
+from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
+from mithril_nb.inspection import Inspection
+from tests.emission.evaluating import Interpreter, program_of, random_arrays, traced_program
+
+
+def of_model(model: Any, *shape: int, program: str = "forward+backward") -> Inspection:
+    return ml.compile(model, shapes={"input": list(shape)}).inspect(program)
+
+
+def loops(x: jax.Array, n: jax.Array) -> Any:
+    total, parts = jax.lax.scan(lambda c, a: (c + a.sum(), jnp.sin(a) * c), 1.0, x, reverse=True)
+    grown = jax.lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, s[1] * x.mean()), (0, total))
+    chosen = jax.lax.cond(n > 2, lambda: x.max(0), lambda: x[0])
+    return grown, parts, jnp.maximum(chosen, 0.5), jax.lax.reduce(x, 0.0, jax.lax.add, (0,))
+
+
+SPEC = jax.ShapeDtypeStruct((4, 3), "float32")
+PROGRAMS: dict[str, Callable[[], Inspection]] = {
+    "mlp": lambda: of_model(models.MLP(4, [8, 8], 3), 5, 4),
+    "cnn": lambda: of_model(models.CNN([4, 8], 3), 2, 1, 8, 8),
+    "lstm": lambda: of_model(models.LSTM(6), 2, 3, 4),
+    "transformer": lambda: of_model(models.TransformerEncoder(layers=2, width=8, heads=2), 2, 3, 8),
+    "loops": lambda: ml.inspect(loops, SPEC, jax.ShapeDtypeStruct((), "int32")),
+    "hessian": lambda: ml.inspect(jax.hessian(lambda x: jnp.sum(jnp.tanh(x @ x.T) ** 2)), SPEC),
+}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def inspection(request: pytest.FixtureRequest) -> Inspection:
+    return PROGRAMS[request.param]()
+
+
+def test_statements_compute_the_results_of_jax(inspection: Inspection) -> None:
+    arrays = random_arrays(inspection.arguments)
+    trace = traced_program(inspection).trace
+    expected = jax.tree.leaves(trace.call(trace.closed)(*arrays))
+    interpreter = Interpreter(inspection)
+    run = interpreter.run if "while" in interpreter.program.primitives else jax.jit(interpreter.run)
+    found = run(*jax.tree.leaves(arrays))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+
+
+def test_every_name_is_unique_where_it_is_visible(inspection: Inspection) -> None:
+    program = program_of(inspection)
+    names = [function.name for function in program.functions] + [value.name for value in program.constants]
+    assert len(set(names)) == len(names)
+    for function in program.functions:
+        made = [value for one in function.walk() for value in one.outputs if value.name != "_"]
+        made += [value for one in function.walk() for body in one.bodies for value in body.inputs]
+        local = [value.name for value in {*function.inputs, *made}]
+        assert len(set(local)) == len(local)
+        assert not set(local) & set(names)
+        assert all(name.isidentifier() and name.isascii() for name in local)
+
+
+def test_functions_receive_everything_that_they_read(inspection: Inspection) -> None:
+    program = program_of(inspection)
+    for function in program.functions:
+        assert set(function.free) <= program.constants.keys()
+
+
+def test_links_of_removed_statements_are_kept(inspection: Inspection) -> None:
+    """An equation that matters to the results is in a statement, unless it only computes with numbers."""
+    program, by_id = program_of(inspection), traced_program(inspection).by_id
+    kept = {id for function in program.functions for one in function.walk() for id in one.equations}
+    assert kept <= by_id.keys()
+    work = {"dot_general", "conv_general_dilated", "exp", "tanh", "sin", "scan", "while", "reduce_window_max"}
+    missing = {id for id, one in by_id.items() if one.is_used and one.primitive in work} - kept
+    assert missing == set()
+
+
+def outline(program: Program) -> list[str]:
+    return [f"{one.name}({', '.join(value.name for value in one.inputs)})" for one in program.functions]
+
+
+def test_a_model_has_one_function_for_each_block() -> None:
+    assert outline(program_of(PROGRAMS["mlp"]())) == [
+        "linear_0(input, weight, bias)",
+        "relu(input)",
+        "linear_1(input, weight, bias)",
+        "linear_2(input, weight, bias)",
+        "linear_2_backward(d_output, input, weight)",
+        "linear_1_backward(d_output, input, weight)",
+        "linear_0_backward(d_output, input)",
+        "forward_backward(linear_0_bias, linear_0_weight, linear_1_bias, linear_1_weight, linear_2_bias, "
+        "linear_2_weight, input, d_output)",
+    ]
+
+
+def test_equal_blocks_share_a_function() -> None:
+    program = program_of(of_model(models.TransformerEncoder(layers=3, width=8, heads=2), 2, 3, 8, program="forward"))
+    shared = [function for function in program.functions if len(function.blocks) == 3]
+    assert shared, outline(program)
+    (statement, *_) = [one for function in shared for one in function.statements if one.primitive == "dot_general"]
+    assert len(statement.equations) >= 3
+
+
+def test_gradients_are_named_after_their_parameters() -> None:
+    program = program_of(PROGRAMS["mlp"]())
+    names = [one.name for one in program.main.outputs if isinstance(one, Value)]
+    assert names[:3] == ["output", "d_linear_0_bias", "d_linear_0_weight"]
+
+
+def test_named_sizes_need_numbers() -> None:
+    (batch,) = jax.export.symbolic_shape("batch")
+    inspection = ml.inspect(jnp.sin, jax.ShapeDtypeStruct((batch, 3), "float32"))
+    with pytest.raises(StageUnavailableError, match="needs a number for each size") as error:
+        program_of(inspection)
+    assert ("no number", "batch") in error.value.diagnostics[0].facts
+
+
+def test_unsupported_primitives_are_named() -> None:
+    def program(x: jax.Array) -> jax.Array:
+        with jax.named_scope("block:mix"):
+            return jnp.sort(x)
+
+    with pytest.raises(UnsupportedPrimitiveError) as error:
+        check_supported(program_of(ml.inspect(program, SPEC)), "c", {"add"})
+    assert (error.value.primitive, error.value.backend) == ("sort", "c")
+    line = program.__code__.co_firstlineno + 2
+    assert str(error.value) == (
+        "backend 'c' has no source for primitive 'sort' (block 'mix').\n"
+        f"    line  test_program.py:{line}\n"
+        "    Try: JaxBackend, which runs every primitive."
+    )
