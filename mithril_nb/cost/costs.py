@@ -212,20 +212,23 @@ class Cost(CostTotals, Shown):
         """
         return draw(self, "roofline", peaks=peaks, width=width)
 
-    def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
-        """Return the graph of the program with the cost of each block on it: a `Drawing`.
+    def overlay(
+        self, graph: Any, field: str | None = None, expanded: Collection[str] = (), *, own: bool = False
+    ) -> Any:
+        """Return the graph of the program with the cost of each node on it: a `Drawing`.
 
         Args:
             graph: The inspection that was counted, or the model of its program, or the graph of either.
-            field: As for `treemap`.
+            field: As for `treemap`; or `"payload_bytes"` or `"wire_bytes"`.
             expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph.
+            own: Whether the number of a block leaves out the blocks inside it.
 
         Raises:
             UnknownOptionError: Unknown field, `graph` is not a graph, or the costs belong to another graph.
             UnknownBlockError: The graph has no such group.
         """
         name = self._drawn if field is None else field
-        return draw(self, "overlay", graph=graph, field=name, expanded=expanded)
+        return draw(self, "overlay", graph=graph, field=name, expanded=expanded, own=own)
 
     def draw(self, kind: str, **options: Any) -> Any:
         """Return a picture by its name: a built-in one, or one that a plugin registered with `display.renderer`.

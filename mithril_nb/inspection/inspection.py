@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,51 @@ class Inspection(ProgramStages):
             {'analytic': 48, 'lowered': 48}
         """
         return costs_of(self, sources or SOURCES)
+
+    def overlay(
+        self,
+        of: Any = "flops",
+        graph: Any = None,
+        expanded: str | Collection[str] = (),
+        *,
+        own: bool = False,
+        title: str = "",
+    ) -> Any:
+        """Return the graph of the program with a value on each node, as bars or colours with texts and a legend.
+
+        An unknown value is hatched and shown as "?", never as 0.
+
+        Args:
+            of: A column of the costs (`"flops"`, `"bytes_accessed"`, `"transcendentals"`, `"params"`, `"time_s"`,
+                `"payload_bytes"`, `"wire_bytes"`), `"memory"` (compiles the program), `"role"`, `"dtype"` or
+                `"sharding"`; measured times, as `ml.profile` returns them; or your own values: a dict of numbers or
+                of texts by path of the block.
+            graph: Name of a stage, by default the first one; or the model of the program.
+            expanded: Paths of the groups to open; by default as many as fit.
+            own: Whether the number of a block leaves out the blocks inside it.
+            title: Title of your own values, with their unit.
+
+        Returns:
+            A `mithril_nb.viz.costs.drawing.Drawing`: a picture in a notebook, text in `print`, a file by `save`.
+
+        Raises:
+            UnknownOptionError: No such overlay, or a path is not in the graph.
+            UnknownBlockError: The graph has no group to open at a path.
+            StageUnavailableError: The program cannot be traced, or for `"memory"` not compiled.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> program = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer")
+            >>> print(program.overlay("flops"))
+            layer, graph: FLOPs
+            node      FLOPs  share
+            matmul  48 FLOP  100 %
+            >>> print(program.overlay({"matmul": 0.25}, title="sparsity"))
+            layer, graph: sparsity
+            node    sparsity
+            matmul      0.25
+        """
+        return draw(self, "overlay", of=of, graph=graph, expanded=expanded, own=own, title=title)
 
     def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
         """Return the inspection as plain data; see `to_json`."""

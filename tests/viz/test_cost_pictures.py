@@ -1,25 +1,22 @@
-"""Rooflines, comparisons, sweeps and overlays: readable texts, exact tooltips, explicit unknowns."""
+"""Rooflines, comparisons and sweeps: readable texts, exact tooltips, explicit unknowns."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-from cost_pictures import HOSTILE, SVG, check, costs, gpt
+from cost_pictures import HOSTILE, check, costs, gpt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mithril_nb.errors import ModelFileError, UnknownOptionError
-from mithril_nb.graph.records import Block, Edge, LogicalGraph, Node, Port
+from mithril_nb.errors import ModelFileError
+from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
 from mithril_nb.viz.costs.beside import beside, change, pair_of
 from mithril_nb.viz.costs.canvas.axes import scale_of
 from mithril_nb.viz.costs.canvas.svg_canvas import HEAT, TINTS, colour
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import FIELDS
-from mithril_nb.viz.costs.overlay import overlay, overlay_of
+from mithril_nb.viz.costs.overlay import overlay
 from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.roofline_points import spots_of
 from mithril_nb.viz.costs.sweep import sweep
@@ -27,7 +24,6 @@ from mithril_nb.viz.costs.tables.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.html_parts import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
-from mithril_nb.viz.svg import point_along
 
 PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}
 
@@ -68,11 +64,6 @@ def test_golden(golden, nested):
     two = pair({"mlp/a": (4000, 1000), "mlp/b": (0, 500), "c": (None, 10)}, (4000, 1510), program="step")
     golden("beside.svg", beside(two).svg)
     golden("sweep.svg", sweep(swept([8, 16, 32], missing={(16, "time_s")}, width=[64, 128])).svg)
-    blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
-    golden("overlay.svg", overlay(costs(blocks), nested).svg)
-    golden("overlay.txt", overlay(costs(blocks), nested).text)
-    check(overlay(costs(blocks), nested).svg)
-    check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
 
 
 def test_text_is_readable_on_every_tone():
@@ -316,76 +307,11 @@ def test_a_scale_holds_its_numbers(values):
     assert 1 <= len(scale.ticks()) <= 8
 
 
-def runs_through(drawn, box) -> bool:
-    """Return whether an edge of a graph crosses a box."""
-    (moved,) = [g.attrib["transform"] for g in drawn.root.iter(f"{SVG}g") if "transform" in g.attrib]
-    dx, dy = map(float, re.findall(r"[-\d.]+", moved))
-    for edge in (g for g in drawn.root.iter(f"{SVG}g") if g.get("class") == "edge"):
-        d = edge.find(f"{SVG}path").attrib["d"]
-        corners = [*zip(*[iter(map(float, re.findall(r"-?[\d.]+", d)))] * 2, strict=True)]
-        along = (point_along(corners, at / 200) for at in range(201))
-        if any(box.x <= x + dx <= box.x + box.w and box.y <= y + dy <= box.y + box.h for x, y in along):
-            return True
-    return False
-
-
-@pytest.mark.parametrize("name", ["m", "mlp_0", "a_long_name_of_a_group"])
-@pytest.mark.parametrize("flops", [7, 430, 123_456_789])
-def test_no_edge_runs_through_the_title_of_an_opened_group(nested, name, flops):
-    nodes = tuple(replace(node, name=name) if node.name == "mlp_0" else node for node in nested.nodes)
-
-    def renamed(end):
-        return end._replace(node=name) if end.node == "mlp_0" else end
-
-    edges = tuple(Edge(renamed(edge.source), renamed(edge.target)) for edge in nested.edges)
-    data = costs({"norm": 20, f"{name}/linear_0": flops, f"{name}/linear_1": 260, "head": 280})
-    drawn = check(overlay(data, replace(nested, nodes=nodes, edges=edges), expanded={name}).svg)
-    titles = [one for one in drawn.texts if one.text == name or (one.text.endswith("%") and "·" in one.text)]
-    assert name in [one.text for one in titles]
-    assert [one.text for one in titles if runs_through(drawn, one.box)] == []
-    assert FIELDS["flops"].short(flops + 260) in " ".join(one.text for one in drawn.texts)
-
-
-def test_a_partly_unknown_block_on_a_graph_has_a_bound(nested):
-    data = costs({"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": None, "head": 280}, 0)
-    data["by_block"]["head"]["unknown"] = data["total"]["unknown"] = 1
-    drawing = overlay(data, nested)
-    rows = [" ".join(line.split()) for line in drawing.text.splitlines()]
-    assert {"norm LayerNorm 20 FLOP 2.7 %", "mlp_0 MLP ≥ 430 FLOP 58.9 %", "head Linear ≥ 280 FLOP 38.4 %"} <= {*rows}
-    assert "≥: some costs are unknown; shares refer to the known part" in rows
-    found = check(drawing.svg)
-    assert any("FLOPs: ≥ 280 FLOP, 38.4 %" in one for one in found.tooltips)
-    assert "≥ 430 FLOP" in [one.text for one in found.texts]
-
-
 def test_a_bound_in_a_sweep_is_marked():
     data = swept([8, 16], fields=("flops",))
     data["points"][1]["at_least"] = ("flops",)
     tooltips = check(sweep(data).svg).tooltips
     assert [one for one in tooltips if one.startswith("batch=")] == ["batch=8\n1,000 FLOP", "batch=16\n≥ 2,000 FLOP"]
-
-
-def test_an_overlay_of_nothing_known(small):
-    for value in (0, None):
-        check(overlay(costs({"a": value, "b": value}, value), small).svg)
-
-
-def test_costs_of_another_model_raise(small):
-    with pytest.raises(UnknownOptionError) as raised:
-        overlay(costs({"conv_0": 3}), small)
-    assert str(raised.value) == (
-        "the costs of 'train step' contain no block of this graph.\n"
-        "    costs  conv_0\n"
-        "    graph  a, b\n"
-        "    Try: inspection.cost().overlay(inspection)"
-    )
-    with pytest.raises(UnknownOptionError) as raised:
-        overlay_of(costs({"a": 3}), 3)
-    assert str(raised.value) == (
-        "costs of 'train step' cannot be shown on 3.\n"
-        "    needs  the inspection of the program or its graph; or the mithril_nb model or its graph\n"
-        "    Try: cost.overlay(inspection)"
-    )
 
 
 @pytest.mark.parametrize("value", [10**400, float("nan"), float("inf")], ids=["large", "nan", "inf"])

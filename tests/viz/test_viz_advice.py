@@ -27,6 +27,24 @@ CASES = {
     "viz/costs/overlay.py:validate_opened": f"""{COST}
         cost.overlay(inspection, expanded=["haed"])
         """,
+    "viz/costs/graph_overlays.py:costs_of": f"""{COST}
+        inspection.overlay(3)
+        """,
+    "viz/costs/graph_overlays.py:overlay_by_name": f"""{COST}
+        inspection.overlay("role", Model() + Linear(3))
+        """,
+    "viz/costs/graph_overlays.py:overlay_by_name#2": f"""{COST}
+        inspection.overlay("flop")
+        """,
+    "viz/costs/node_values.py:user_values": f"""{COST}
+        inspection.overlay({{"haed": 1}})
+        """,
+    "viz/costs/node_values.py:user_values#2": f"""{COST}
+        inspection.overlay({{"head": 1, "relu_0": "x"}})
+        """,
+    "viz/costs/node_values.py:_plain": f"""{COST}
+        inspection.overlay({{"head": []}})
+        """,
     "viz/html_parts.py:write_page": f"""{COST}
         inspection.to_html("a/b/c.html")
         """,

@@ -129,11 +129,15 @@ class StageGraph(Shown):
 
         If the calls of one function are several nodes, the share of each in the cost of their path is unknown.
         """
-        if self.nodes[key].kind != "block" or self._parts[self.nodes[key].block] > 1:
+        if not self.is_one_part(key):
             return None
         paths = dict.fromkeys(self.nodes[one].block for one in self.represented_by(key))
         known = [shares[path] for path in paths if path in shares]
         return sum(known) if known else None
+
+    def is_one_part(self, key: str) -> bool:
+        """Return whether a node is all of its block: if the calls of a function are several nodes, each is a part."""
+        return self.nodes[key].kind == "block" and self._parts[self.nodes[key].block] <= 1
 
     @cached_property
     def _parts(self) -> Counter[str]:

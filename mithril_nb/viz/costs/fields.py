@@ -58,11 +58,21 @@ FIELDS = {
         Field("params", "parameters", units.si, _with("parameters")),
         Field("peak_bytes", "peak memory", units.nbytes, _with("B")),
         Field("time_s", "time", units.seconds, lambda value: units.UNKNOWN if value is None else f"{value:.9g} s"),
+        Field("payload_bytes", "payload bytes", units.nbytes, _with("B")),
+        Field("wire_bytes", "wire bytes", units.nbytes, _with("B")),
     )
 }
 
 BLOCK_FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 """Fields that are counted for each block."""
+ON_GRAPHS = (*BLOCK_FIELDS, "payload_bytes", "wire_bytes")
+"""Fields that can be shown on a graph: the columns of the table of costs."""
+_UNITS = {"flops": "FLOP", "bytes_accessed": "B", "time_s": "s", "payload_bytes": "B", "wire_bytes": "B"}
+
+
+def unit_of(field: Field) -> str:
+    """Return the unit of a field; `""` for counts."""
+    return _UNITS.get(field.name, "")
 
 
 def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:

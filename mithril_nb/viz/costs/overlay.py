@@ -1,4 +1,4 @@
-"""A graph coloured by the cost of each block, with the number on each. Expensive blocks stand out most."""
+"""A graph with a value on each node: costs, or any other overlay; as a picture and as text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from mithril_nb.display import Shown, columns
 from mithril_nb.errors import UnknownBlockError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.viz import units
 from mithril_nb.viz.costs.blocks import path_text
-from mithril_nb.viz.costs.canvas.svg_canvas import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.drawing import Drawing, option_error, replace_undrawable
-from mithril_nb.viz.costs.fields import BLOCK_FIELDS, OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
-from mithril_nb.viz.costs.overlay_boxes import Box, draw
+from mithril_nb.viz.costs.fields import OF_KNOWN, ON_GRAPHS, Data, Field, field_of, is_bound, notes_of, reason_of
+from mithril_nb.viz.costs.node_values import cost_values, inclusive
+from mithril_nb.viz.diagrams.overlays import UNKNOWN, Overlay
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.text import listed, one_line, outer_paths, times
 from mithril_nb.viz.units import percent
 
@@ -26,20 +28,21 @@ if TYPE_CHECKING:
 
 
 _CALL = 'cost.overlay(inspection, "{}")'
-_STEP_TEXTS = ("< 1 %", "1–3 %", "3–10 %", "10–30 %", "30–60 %", "≥ 60 %")
-_NARROWEST = 450
 _MOST_ALIKE = 8
 """Graphs with more top-level blocks draw equal blocks in a row as one."""
 
 
-def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collection[str] = ()) -> Drawing:
+def overlay_of(
+    data: Data, target: Any, field: str = "flops", expanded: Collection[str] = (), *, own: bool = False
+) -> Drawing:
     """Draw costs on a graph, by `overlay` or `stage_overlay` depending on the graph.
 
     Args:
         data: The costs.
         target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
-        field: Field to show, one of `BLOCK_FIELDS`.
+        field: Field to show, one of `ON_GRAPHS`.
         expanded: Groups to open.
+        own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
         UnknownOptionError: The field does not exist, the costs belong to another graph, or the target has no graph.
@@ -48,8 +51,8 @@ def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collecti
     graph = graph_of(target, str(data["program"]))
     opened = validate_opened(graph, expanded)
     if isinstance(graph, LogicalGraph):
-        return overlay(data, graph, field, getattr(target, "input_specs", None), opened)
-    return stage_overlay(data, graph, field, opened or None)
+        return overlay(data, graph, field, getattr(target, "input_specs", None), opened, own=own)
+    return stage_overlay(data, graph, field, opened or None, own=own)
 
 
 def overlay(
@@ -58,162 +61,121 @@ def overlay(
     field: str = "flops",
     inputs: Mapping[str, TensorSpec] | None = None,
     expanded: Collection[str] = frozenset(),
+    *,
+    own: bool = False,
 ) -> Drawing:
     """Draw a logical graph with the cost of each block.
 
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph of the same model.
-        field: Field to show, one of `BLOCK_FIELDS`.
+        field: Field to show, one of `ON_GRAPHS`.
         inputs: Specs of the graph's inputs.
         expanded: Paths of the groups that are drawn open.
+        own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    kind, data = field_of(field, BLOCK_FIELDS, _CALL), replace_undrawable(data)
+    kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
+    _check_blocks(data, [path for path, _ in graph.walk()])
+    scene = model_scene(graph, inputs, expanded)
     values = inclusive(data, field)
-    paths = [path for path, _ in graph.walk()]
-    _check_blocks(data, values, paths)
-    shares = _shares(data, kind, values)
-    of_graph = {path: share for path, share in shares.items() if path in paths}
-    drawn = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
-    least = _bounds(data, kind)
-    boxes = [
-        Box(node, "" if node.is_pill else node.kind, not node.is_pill, is_least=node.path in least)
-        for node in drawn.diagram.nodes
-    ]
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
-    return _drawing(data, kind, boxes, drawn.diagram, inside)
+    return _of_costs(data, kind, scene, cost_values(data, scene.nodes, kind, own=own), inside)
 
 
 def stage_overlay(
-    data: Data, graph: StageGraph, field: str = "flops", opened: Collection[str] | None = None
+    data: Data, graph: StageGraph, field: str = "flops", opened: Collection[str] | None = None, *, own: bool = False
 ) -> Drawing:
-    """Draw the graph of a stage with the cost of each block.
+    """Draw the graph of a stage with the cost of each node.
 
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph, as returned by `Inspection.graph`.
-        field: Field to show, one of `BLOCK_FIELDS`.
+        field: Field to show, one of `ON_GRAPHS`.
         opened: Keys of the nodes that are drawn open; default: the most expensive ones that fit.
+        own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
     from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX; a stage graph exists only if JAX does
 
-    kind, data = field_of(field, BLOCK_FIELDS, _CALL), replace_undrawable(data)
-    values = inclusive(data, field)
-    blocks = (node.block for node in graph.nodes.values() if node.kind == "block" and node.block)
-    _check_blocks(data, values, dict.fromkeys(blocks))
-    least = _bounds(data, kind)
-    diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
-
-    boxes: list[Box] = []
-    for node in diagram.nodes:
-        is_block = node.kind == "block"
-        # A block without costs shows 0: the instructions in it belong to other blocks.
-        share = 0.0 if is_block and node.path not in values else node.share
-        drawn = replace(node, path=node.path if is_block else "", share=share)
-        together = values.get(node.path) if is_block and share is None else None
-        boxes.append(Box(drawn, "", is_block, together, is_block and node.path in least))
+    kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
+    _check_blocks(data, [node.block for node in graph.nodes.values() if node.kind == "block" and node.block])
+    scene = stage_layout(graph, opened=opened, shares=_shares(data, kind))
     tops = {path.partition("/")[0] for path in graph.nodes if path}
-    inside = sum(value or 0 for path, value in values.items() if path in tops)
-    return _drawing(data, kind, boxes, diagram, inside)
+    inside = sum(value or 0 for path, value in inclusive(data, field).items() if path in tops)
+    return _of_costs(data, kind, scene, cost_values(data, scene.nodes, kind, own=own, graph=graph), inside)
 
 
-def inclusive(data: Data, field: str) -> dict[str, float | None]:
-    """Return the cost of each block with the blocks inside it; `None` if all of it is unknown.
-
-    Examples:
-        >>> inclusive({"by_block": {"a/b": {"flops": 2}, "a/c": {"flops": 3}, "d": {"flops": None}}}, "flops")
-        {'a': 5, 'a/b': 2, 'a/c': 3, 'd': None}
-    """
-    found: dict[str, float | None] = {}
-    for path, figures in data["by_block"].items():
-        value = figures.get(field)
-        for above in outer_paths(path):
-            before = found.setdefault(above, None)
-            if value is not None:
-                found[above] = (before or 0) + value
-    return found
+def model_scene(
+    graph: LogicalGraph, inputs: Mapping[str, TensorSpec] | None = None, expanded: Collection[str] = frozenset()
+) -> Scene:
+    """Lay out a logical graph for values of its blocks: equal blocks in a row are one, unless groups are open."""
+    return picture(graph, inputs, None, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE).diagram
 
 
-def _bounds(data: Data, kind: Field) -> set[str]:
-    """Return the paths of blocks that contain unknown costs."""
-    return {
-        above
-        for path, figures in data["by_block"].items()
-        if figures.get(kind.name) is None or is_bound(figures, kind.name)
-        for above in outer_paths(path)
-    }
-
-
-def _shares(data: Data, kind: Field, values: Mapping[str, float | None]) -> dict[str, float]:
+def _shares(data: Data, kind: Field) -> dict[str, float]:
     total = data["total"].get(kind.name)
+    values = inclusive(data, kind.name)
     return {path: value / total for path, value in values.items() if value is not None} if total else {}
 
 
-def _check_blocks(data: Data, values: Mapping[str, float | None], paths: Collection[str]) -> None:
+def _check_blocks(data: Data, paths: Collection[str]) -> None:
     """Raise if the costs and the graph both have blocks, but none in common."""
-    if not paths or not values or values.keys() & set(paths):
+    known = {above for path in data["by_block"] for above in outer_paths(path)}
+    if not paths or not known or known & set(paths):
         return
     raise UnknownOptionError(
         f"the costs of {data['program']!r} contain no block of this graph.",
-        (("costs", listed([*map(path_text, values)], 4)), ("graph", listed([*map(path_text, paths)], 4))),
+        (("costs", listed([*map(path_text, inclusive(data, "flops"))], 4)),
+         ("graph", listed([*map(path_text, dict.fromkeys(paths))], 4))),
         "inspection.cost().overlay(inspection)",
-    )
+    )  # fmt: skip
 
 
-def _drawing(data: Data, kind: Field, boxes: list[Box], scene: Scene, inside: float) -> Drawing:
+def _of_costs(data: Data, kind: Field, scene: Scene, values: Overlay, inside: float) -> Drawing:
     total = data["total"].get(kind.name)
-    outside = None if total is None or kind.name == "time_s" else total - inside
-    return Drawing(_svg(data, kind, boxes, scene, outside), _text(data, kind, boxes, outside))
-
-
-def _svg(data: Data, kind: Field, boxes: list[Box], scene: Scene, outside: float | None) -> str:
-    width = max(_NARROWEST, round(scene.width))
-    page = Page(data, kind, f"{kind.title} by block", width)
-    page.sheet.shift((width - scene.width) / 2, HEAD_H - 4)
-    draw(page.sheet, boxes, scene.edges, kind, data["total"].get(kind.name))
-    page.sheet.close()
-    page.y = HEAD_H + scene.height + FOOT
-    page.sheet.text(8, page.y + 10, "share of the total", "muted")
-    page.y += 17
-    page.legend([(f"heat{at}", text) for at, text in enumerate(_STEP_TEXTS)])
-    for note in _notes(data, kind, boxes, outside):
-        page.note(note)
-    costly = sorted(
-        (box for box in boxes if box.node.share and not box.node.expanded), key=lambda box: -(box.node.share or 0)
-    )
-    names = ", ".join(f"{one_line(box.node.name)} {percent(box.node.share)}" for box in costly[:6])
-    count = sum(box.is_block for box in boxes)
-    return page.svg(f"{kind.title} of {count} blocks; the most expensive are {names or 'none'}.")
-
-
-def _notes(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> list[str]:
-    total = data["total"].get(kind.name)
+    notes = [*values.notes]
     if not total:
-        return [reason_of(data, kind)]
-    found = [f"outside this graph: {kind.short(outside)}, {percent(outside / total)}"] if outside else []
-    if any(box.node.share is None and box.together is not None for box in boxes):
-        found.append("Σ: cost of all calls of a function together, not of a single call")
-    if is_bound(data["total"], kind.name):
-        found.append(OF_KNOWN)
-    return [*found, *notes_of(data, kind.name)]
+        notes.append(reason_of(data, kind))
+    else:
+        outside = total - inside
+        if outside and kind.name != "time_s":
+            notes.append(f"outside this graph: {kind.short(outside)}, {percent(outside / total)}")
+        if is_bound(data["total"], kind.name):
+            notes.append(OF_KNOWN)
+        notes += notes_of(data, kind.name)
+    return draw_values(scene, replace(values, notes=tuple(notes)), str(data["program"]))
 
 
-def _text(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> str:
-    total = data["total"].get(kind.name)
-    head = f"{one_line(str(data['program']))}: {kind.title} by block of its graph, {data['source']}"
-    rows: list[tuple[str, ...]] = [("block", "", kind.title, "share")]
-    for box in boxes:
-        if box.is_block:
-            share = "" if box.node.share is None else percent(box.node.share)
-            name = times(path_text(box.node.path) if box.node.path else one_line(box.node.name), box.node.repeat)
-            rows.append((name, one_line(box.kind), box.shown(kind, total), share))
-    return "\n".join((head, columns(rows, right={2, 3}), *_notes(data, kind, boxes, outside)))
+def draw_values(scene: Scene, values: Overlay, name: str) -> Drawing:
+    """Draw values on the nodes of a scene, and list them as text.
+
+    Args:
+        scene: The graph.
+        values: The values.
+        name: Name of the program or model.
+    """
+    title = f"{one_line(name)}, graph: {one_line(values.title)}"
+    rows: list[tuple[str, ...]] = [("node", "", one_line(values.title), *(("share",) if values.total else ()))]
+    depth = {"": -1}
+    for node in scene.nodes:
+        depth[node.key] = depth.get(node.parent, -1) + 1
+        shown = values.at(node.key)
+        if shown is None:
+            continue
+        value = values.values[node.key]
+        text = units.UNKNOWN if shown.text == UNKNOWN else shown.text
+        share = percent(value / values.total) if values.total and isinstance(value, int | float) else ""
+        named = "  " * depth[node.key] + times(one_line(node.name), node.repeat)
+        kind = one_line(node.kind) if scene.is_model else "" if node.kind == "block" else node.kind
+        rows.append((named, kind, text, *((share,) if values.total else ())))
+    right = {2, 3} if not values.categories else set[int]()
+    text = "\n".join((title, columns(rows, right=right), *values.notes))
+    return Drawing(scene_svg(scene, title=title, overlay=values), text, notes=values.notes)
 
 
 _MOST_NAMED = 8

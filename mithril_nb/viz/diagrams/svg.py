@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz.diagrams.labels import GAP, NAME_SIZE, PAD, SMALL_SIZE, title_width
+from mithril_nb.viz.diagrams.overlays import NodeValue, Overlay, draw_legend, legend_size
 from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode, count_text, frame_texts, port_text
 from mithril_nb.viz.diagrams.svg_nodes import (
     draw_box,
@@ -41,9 +42,17 @@ _EDGE_SIZE = 10
 _TITLE_ROW = 24
 _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
+_WIDEST_LEGEND = 640
 
 
-def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = "", *, embedded: bool = False) -> str:
+def scene_svg(
+    scene: Scene,
+    problems: Sequence[Diagnostic] = (),
+    title: str = "",
+    *,
+    embedded: bool = False,
+    overlay: Overlay | None = None,
+) -> str:
     """Return the picture as SVG text.
 
     Args:
@@ -52,13 +61,17 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
         title: Accessible name, read by screen readers; default: the title of the scene.
         embedded: Whether it is part of one of our HTML pages. Then it uses the page's colours, and its nodes are
             reachable by keyboard and linked to lines and rows.
+        overlay: Values to show on the nodes, with a legend below the graph.
 
     Returns:
         SVG with fixed width and height; equal arguments give equal text.
     """
     roles = [at for at in range(len(scene.roles)) if any(node.counts[at] for node in scene.nodes)]
-    legend_h = _LEGEND_H if len(roles) > 1 else 0
-    width, height = max(scene.width, 240 if legend_h else 60), max(scene.height, 40) + legend_h
+    overlay = overlay and overlay.of(node.key for node in scene.nodes)
+    scale_w, scale_h = legend_size(overlay, max(scene.width, _WIDEST_LEGEND) - 24) if overlay else (0, 0)
+    legend_h = (_LEGEND_H if len(roles) > 1 else 0) + scale_h
+    width = max(scene.width, 240 if len(roles) > 1 else 60, scale_w + 24 if overlay else 0)
+    height = max(scene.height, 40) + legend_h
     parts = [
         root_opening("mnb-diagram", width, height, role="group" if embedded else "img", style=_STYLE),
         element("title", f"{one_line(title or scene.title)}: {scene.counted}"),
@@ -71,20 +84,21 @@ def scene_svg(scene: Scene, problems: Sequence[Diagnostic] = (), title: str = ""
     frames = [node for node in scene.nodes if node.expanded]
     boxes = [node for node in scene.nodes if not node.expanded]
     for node in frames:
-        parts += (_opening(node, scene, problems, embedded), *_frame(node, scene), *draw_mark(node), "</g>")
+        value = overlay and overlay.at(node.key)
+        opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
+        parts += (opened, *_frame(node, scene, value), *draw_mark(node), "</g>")
     for edge in scene.edges:
         parts += _edge(edge, problems)
     if scene.is_model:
         parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
-        parts += (
-            _opening(node, scene, problems, embedded),
-            *draw_box(node, scene, len(roles) > 1),
-            *draw_mark(node),
-            "</g>",
-        )
-    if legend_h:
+        value = overlay and overlay.at(node.key)
+        opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
+        parts += (opened, *draw_box(node, scene, len(roles) > 1, value), *draw_mark(node), "</g>")
+    if len(roles) > 1:
         parts += _legend(scene, roles, height - legend_h)
+    if overlay:
+        parts += draw_legend(overlay, 12, height - scale_h, width - 24)
     parts.append("</svg>")
     return "\n".join(parts)
 
@@ -116,8 +130,8 @@ def _rules(*, embedded: bool, has_marks: bool) -> str:
     return written if embedded else f"@media (prefers-color-scheme:dark){{{written}}}"
 
 
-def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embedded: bool) -> str:
-    label = _tooltip(node, scene, problems)
+def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embedded: bool, value: str) -> str:
+    label = _tooltip(node, scene, problems, value)
     is_model = scene.is_model
     links: dict[str, str] = {}
     if embedded and (node.path or not is_model):
@@ -130,14 +144,14 @@ def _opening(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], embe
     return opening("g", class_="node", **links) + element("title", label)
 
 
-def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic]) -> str:
+def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], value: str) -> str:
     is_port = scene.is_model and node.is_pill
     parts = [
         times(f"{one_line(node.kind)} {one_line(node.name)}", node.repeat),
         one_line(node.label),
         f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
         count_text(node.kind, node.counts, scene.roles),
-        "" if node.share is None else f"{percent(node.share)} of the cost",
+        value or ("" if node.share is None else f"{percent(node.share)} of the cost"),
         node.mark,
     ]
     return ", ".join(part for part in parts if part) + _problem(node.problem, problems)
@@ -160,8 +174,9 @@ def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
         yield draw_text(x + 33, y + 14, "gradient flows back", SMALL_SIZE, "muted")
 
 
-def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
-    """Draw an open group: its area, its rim and its title."""
+def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[str]:
+    """Draw an open group: its area, its rim and its title, with its share of the cost or its value."""
+    share = value.text if value else "" if node.share is None else percent(node.share)
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     colour, bad = LIGHT.hues[hue], node.problem is not None
     if node.repeat > 1 and not scene.is_model:
@@ -180,11 +195,12 @@ def _frame(node: SceneNode, scene: Scene) -> Iterator[str]:
         left, base, gap = x + PAD / 2, y + 17, GAP / 2
         room = title_width(node.name, node.kind)
         name, rest = one_line(node.name), times(one_line(node.kind), node.repeat)
-        name_room, end = room * 0.75, x + room + PAD
+        rest = f"{rest} · {value.text}" if value else rest
+        name_room, end = room * 0.75, x + (w - PAD if value else room + PAD)
     else:
         left, base, gap = x + 10, y + 18, 8
         name, rest = frame_texts(node.name, node.repeat, node.label, node.shape)
-        rest = " · ".join(part for part in (rest, percent(node.share) if node.share is not None else "") if part)
+        rest = " · ".join(part for part in (rest, share) if part)
         name_room, end = w - 20, x + w - 10
     name = elide(name, NAME_SIZE, name_room, bold=True)
     yield draw_text(left, base, name, NAME_SIZE, bold=True)

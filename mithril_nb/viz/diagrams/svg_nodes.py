@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.viz.diagrams.labels import GAP, LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
+from mithril_nb.viz.diagrams.overlays import NodeValue, draw_tint, draw_value
 from mithril_nb.viz.diagrams.scene import Scene, SceneNode
 from mithril_nb.viz.palette import HUES, LIGHT, Theme
 from mithril_nb.viz.svg import element, line_path, number
@@ -13,38 +14,40 @@ from mithril_nb.viz.text import elide, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 _CELL_H = 7
+_VALUE_SIZE = 9.5
+_LEAST_BELOW = 30
+"""Least room in px for a note or shape beside a value."""
 
 
-def draw_box(node: SceneNode, scene: Scene, has_roles: bool) -> Iterator[str]:
-    """Draw a closed node."""
+def draw_box(node: SceneNode, scene: Scene, has_roles: bool, shown: NodeValue | None = None) -> Iterator[str]:
+    """Draw a closed node, with its share of the cost, or with the value of an overlay instead."""
     if scene.is_model:
-        yield from _port_pill(node) if node.is_pill else _block(node)
+        yield from _port_pill(node) if node.is_pill else _block(node, shown)
     else:
-        yield from _input_pill(node) if node.kind == "input" else _stage_node(node, has_roles)
+        yield from _input_pill(node, shown) if node.kind == "input" else _stage_node(node, has_roles, shown)
 
 
-def _block(node: SceneNode) -> Iterator[str]:
-    """Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports."""
+def _block(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
+    """Draw a block of a model: kind and label, name and shape, its share or value as a bar, and its ports."""
     x, y, w, h = node.x, node.y, node.w, node.h
     if node.group:  # a second edge behind the box marks a group
         yield draw_rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
-    yield from _plate(node)
+    yield from _plate(node, shown)
+    if shown is None and node.share is not None:
+        shown = NodeValue(percent(node.share), max(0.0, min(1.0, node.share)))
     kind = times(one_line(node.kind), node.repeat)
     left, right = x + LEFT, x + w - RIGHT
     room = right - left
-    upper, lower = (y + 17, y + 34) if node.share is not None else (y + 21, y + 39)
+    upper, lower = (y + 17, y + 34) if shown is not None else (y + 21, y + 39)
     spare = room - text_width(kind, SMALL_SIZE) - GAP
     label = elide(one_line(node.label), SMALL_SIZE, max(spare, room * 0.6))
     yield from _row(left, right, upper, kind, SMALL_SIZE, "muted", label, "ink")
     shape = elide(one_line(node.shape), SMALL_SIZE, room * 0.6)
     yield from _row(left, right, lower, one_line(node.name), NAME_SIZE, "ink", shape, "muted", bold=True)
-    if node.share is not None:
-        length = room - 40
-        filled = max(0.0, min(1.0, node.share)) * length
-        for name, width, fill in (("track", length, LIGHT.track), ("cost", filled, LIGHT.cost)):
-            if width >= 0.5:
-                yield element("rect", class_=name, x=left, y=y + 42, width=width, height=4, rx=2, fill=fill)
-        yield draw_text(right, y + 47, percent(node.share), 9.5, "muted", anchor="end")
+    if shown is not None:
+        text = elide(shown.text, _VALUE_SIZE, room * 0.7)
+        yield from draw_value(left, y + 42, room - max(40.0, text_width(text, _VALUE_SIZE) + 6), shown)
+        yield draw_text(right, y + 47, text, _VALUE_SIZE, "muted", anchor="end")
     yield from draw_ports(node)
     if node.problem is not None:
         yield from draw_sign(x + w - 1, y + 1)
@@ -63,13 +66,13 @@ def _port_pill(node: SceneNode) -> Iterator[str]:
         yield draw_text(x + w / 2, y + 20, name, NAME_SIZE, bold=True, anchor="middle")
 
 
-def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
-    """Draw a node of a stage: its name, its note or shape and its share, and a pattern for each role."""
+def _stage_node(node: SceneNode, has_roles: bool, shown: NodeValue | None) -> Iterator[str]:
+    """Draw a node of a stage: its name, its note or shape, its share or value, and a pattern for each role."""
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     if node.repeat > 1:  # a stack of boxes marks a repeated node
         for off in (6, 3):
             yield draw_rect(x + off, y - off, w - off, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
-    yield from _plate(node)
+    yield from _plate(node, shown)
     left, right = x + LEFT, x + w - RIGHT
     is_instruction = node.kind == "instruction"
     has_cells = has_roles and not is_instruction and any(node.counts[:-1])
@@ -80,13 +83,16 @@ def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
     yield draw_text(left, first, elide(one_line(node.name), NAME_SIZE, room, bold=True), NAME_SIZE, bold=True)
     if repeat:
         yield draw_text(right, first, repeat, NAME_SIZE, bold=True, anchor="end")
-    share = percent(node.share) if node.share is not None else ""
+    share = shown.text if shown else percent(node.share) if node.share is not None else ""
+    share = elide(share, SMALL_SIZE, right - left) if share else ""
     room = right - left - (text_width(share, SMALL_SIZE) + 8 if share else 0)
     below = one_line(node.label or node.shape)
-    if below:
+    if below and room > _LEAST_BELOW:
         yield draw_text(left, first + 17, elide(below, SMALL_SIZE, room), SMALL_SIZE, "muted")
     if share:
         yield draw_text(right, first + 17, share, SMALL_SIZE, anchor="end")
+    if shown:
+        yield from draw_value(left, y + h - 6, right - left, shown)
     if has_cells:
         yield from _cells(left, y + h - _CELL_H - 8, right - left, node.counts[:-1], hue)
     elif has_roles and is_instruction:
@@ -95,15 +101,16 @@ def _stage_node(node: SceneNode, has_roles: bool) -> Iterator[str]:
             yield from draw_role(right - 12, y + 8, 12, at, hue)
 
 
-def _input_pill(node: SceneNode) -> Iterator[str]:
-    """Draw an input of a program: the last key of its name, which distinguishes it from others, and its shape."""
+def _input_pill(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
+    """Draw an input of a program: the last key of its name, which distinguishes it from others, and shape or value."""
     middle, room = node.x + node.w / 2, node.w - 24
     last = node.name.rstrip("]").rpartition("[")[2].strip("'")
     name = last if node.name.endswith("]") and not last.isdigit() else node.name
     name = elide(one_line(name), SMALL_SIZE, room, bold=True)
+    below = shown.text if shown else one_line(node.shape)
     yield _pill(node)
     yield draw_text(middle, node.y + 14.5, name, SMALL_SIZE, bold=True, anchor="middle")
-    yield draw_text(middle, node.y + 27, elide(one_line(node.shape), 10, room), 10, "muted", anchor="middle")
+    yield draw_text(middle, node.y + 27, elide(below, 10, room), 10, "muted", anchor="middle")
 
 
 def _cells(x: float, y: float, width: float, counts: Sequence[int], hue: int) -> Iterator[str]:
@@ -148,12 +155,14 @@ def _pill(node: SceneNode) -> str:
     return draw_rect(node.x, node.y, node.w, node.h, "box", node.h / 2, fill=LIGHT.surface, stroke=LIGHT.line)
 
 
-def _plate(node: SceneNode) -> Iterator[str]:
-    """Draw the box of a node, and the strip in its hue."""
+def _plate(node: SceneNode, shown: NodeValue | None = None) -> Iterator[str]:
+    """Draw the box of a node, the colour of its value, and the strip in its hue."""
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
     look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
     yield draw_rect(x, y, w, h, "box" if node.problem is None else "box bad", fill=LIGHT.surface, **look)
+    if shown is not None:
+        yield from draw_tint(x, y, w, h, shown)
     yield element("path", class_=f"hue{hue}", d=strip_path(node), fill=LIGHT.hues[hue])
 
 

@@ -60,8 +60,8 @@ def _roofline(cost: Cost, peaks: Any, width: int) -> Drawing:
 
 
 @renderer(Cost, kind="overlay")
-def _overlay(cost: Cost, graph: Any, field: str, expanded: Collection[str]) -> Drawing:
-    return overlay_of(cost.to_dict(rows=False), graph, field, expanded)
+def _overlay(cost: Cost, graph: Any, field: str, expanded: Collection[str], own: bool) -> Drawing:
+    return overlay_of(cost.to_dict(), graph, field, expanded, own=own)
 
 
 @renderer(ByLine)

@@ -14,6 +14,7 @@ from mithril_nb.stages.xla.kernels import Kernel
 from mithril_nb.stages.xla.memory import Buffer
 from mithril_nb.stages.xla.passes import Pass
 from mithril_nb.viz.bundles import Bundle, picture_bundle
+from mithril_nb.viz.costs.graph_overlays import draw_overlay
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
@@ -65,6 +66,7 @@ def _transforms(steps: Any) -> Bundle:
 
 
 renderer(Inspection, kind="page")(inspection_page)
+renderer(Inspection, kind="overlay")(draw_overlay)
 
 
 @renderer(PhysicalModel)

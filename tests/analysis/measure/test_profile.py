@@ -283,7 +283,8 @@ def test_plots_show_time(loop: Profile) -> None:
     assert loop.treemap().text.startswith("looping: time by block, measured")
     assert loop.treemap("flops").text.startswith("looping: FLOPs by block, measured")
     program = ml.inspect(looping, jnp.ones((24, 24)), jnp.eye(24))
-    assert loop.overlay(program).text.startswith("looping: time by block of its graph, measured")
+    assert loop.overlay(program).text.startswith("looping, graph: time, measured")
+    assert program.overlay(loop).text.startswith("looping, graph: time, measured")
     assert program.cost().treemap().text.startswith("looping: FLOPs by block, analytic")
 
 

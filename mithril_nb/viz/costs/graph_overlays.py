@@ -1,0 +1,188 @@
+"""The overlays of a program's graph by name: every column of the costs, memory, role, dtype, sharding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import BLOCK_FIELDS, FIELDS, ON_GRAPHS, Data
+from mithril_nb.viz.costs.node_values import (
+    Node,
+    cost_values,
+    dtype_values,
+    dtypes_of_model,
+    dtypes_of_stage,
+    has_groups,
+    memory_values,
+    role_values,
+    sharding_values,
+    user_values,
+)
+from mithril_nb.viz.costs.overlay import draw_values, graph_of, model_scene, validate_opened
+from mithril_nb.viz.diagrams.overlays import Overlay
+
+if TYPE_CHECKING:
+    from mithril_nb.inspection import Inspection
+    from mithril_nb.stages.graph.stage_graph import StageGraph
+
+OTHERS = ("memory", "role", "dtype", "sharding")
+"""Overlays that are no columns of the costs."""
+NAMES = (*ON_GRAPHS, *OTHERS)
+_CALL = "inspection.overlay({{{!r}: 0.5}})"
+
+
+def draw_overlay(
+    inspection: Inspection, of: Any, graph: Any = None, expanded: Any = (), *, own: bool = False, title: str = ""
+) -> Drawing:
+    """Draw the graph of a program with a value on each node; `Inspection.overlay` documents the arguments."""
+    from mithril_nb.viz.diagrams.stages import stage_layout
+    from mithril_nb.viz.pages.inspection import block_shares
+
+    data = costs_of(inspection, of)
+    is_measured = data.get("source") == "measured"
+    if graph is None and is_measured:
+        graph = "hlo"  # the instructions that were measured
+    shown = inspection.graph(graph) if graph is None or isinstance(graph, str) else graph_of(graph, inspection.name)
+    opened = validate_opened(shown, expanded)
+    if isinstance(shown, LogicalGraph):
+        scene, stage = model_scene(shown, getattr(graph, "input_specs", None), opened), None
+    else:
+        scene = stage_layout(shown, opened=opened or None, shares=block_shares(inspection))
+        stage = shown
+    if isinstance(of, Mapping):
+        values = user_values(of, scene.nodes, title or "value", _CALL)
+    else:
+        specs = dtypes_of_graph(shown, getattr(graph, "input_specs", None)) if of == "dtype" else {}
+        field = of if isinstance(of, str) else "time_s" if is_measured else "flops"
+        values = overlay_by_name(inspection, field, scene.nodes, data, graph=stage, own=own, dtypes=specs)
+    return draw_values(scene, values, inspection.name)
+
+
+def costs_of(inspection: Inspection, of: Any) -> Data:
+    """Return the costs that an overlay shows: those of a profile or a cost, else of the program."""
+    if isinstance(of, Mapping):
+        return {}
+    if isinstance(of, str):
+        return inspection.cost().to_dict() if of in ON_GRAPHS else {}
+    if hasattr(of, "by_block") and hasattr(of, "to_dict"):
+        return of.to_dict()
+    raise UnknownOptionError(
+        f"inspection.overlay cannot show {short_repr(of, 60)}.",
+        (("needs", "a name, a profile, or a dict of values by path"), ("names", ", ".join(NAMES))),
+        'inspection.overlay("flops")',
+    )
+
+
+def dtypes_of_graph(graph: LogicalGraph | StageGraph, inputs: Any = None) -> dict[str, str]:
+    """Return the dtype of the result of each node, where it is known."""
+    if not isinstance(graph, LogicalGraph):
+        return dtypes_of_stage(graph)
+    from mithril_nb.models.shape_inference.infer import infer
+
+    return dtypes_of_model(infer(graph, inputs or {}).blocks)
+
+
+def overlay_by_name(
+    inspection: Inspection,
+    name: str,
+    nodes: Sequence[Node],
+    data: Data,
+    *,
+    graph: StageGraph | None,
+    own: bool,
+    dtypes: Mapping[str, str],
+) -> Overlay:
+    """Return an overlay of a program by its name.
+
+    Args:
+        inspection: The program.
+        name: One of `NAMES`.
+        nodes: The nodes of a graph.
+        data: The costs of the program, for a column of the costs.
+        graph: The graph of the stage; `None` for a model.
+        own: Whether the number of a block leaves out the blocks inside it.
+        dtypes: The dtype of the result of each node, by key.
+
+    Raises:
+        UnknownOptionError: The name is unknown, or the graph has no such values.
+        StageUnavailableError: The program cannot be traced or compiled.
+    """
+    if name in ON_GRAPHS:
+        return cost_values(data, nodes, FIELDS[name], own=own, graph=graph)
+    if name == "memory":
+        use = inspection.memory
+        return memory_values(use.at_peak, nodes, use.source, own=own, graph=graph)
+    if name == "dtype":
+        return dtype_values(nodes, dtypes)
+    if name in ("role", "sharding"):
+        if graph is None:
+            raise UnknownOptionError(
+                f"a model has no {name}; a program has.",
+                (("graph", "logical graph"),),
+                f'inspection.overlay("{name}")',
+            )
+        from mithril_nb.stages.records import ROLES
+
+        if name == "role":
+            return role_values(nodes, ROLES)
+        return sharding_values(nodes, graph, shardings_of(inspection, graph))
+    near = nearest(name, NAMES) or "flops"
+    raise UnknownOptionError(
+        f"unknown overlay {short_repr(name)}.", (("known", ", ".join(NAMES)),), f'inspection.overlay("{near}")'
+    )
+
+
+def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
+    """Return the sharding of the results of instructions of a stage where the program states it, by id."""
+    from mithril_nb.stages.shardings import stated_shardings
+
+    known = stated_shardings(inspection)
+    if graph.stage == "jaxpr":
+        return known
+    return {id: known[one] for id, equations in graph.equations.items() for one in equations if one in known}
+
+
+def choices(inspection: Inspection, data: Data, graph: StageGraph | None) -> list[tuple[str, str]]:
+    """Return the overlays that a page offers without compiling: pairs of name and title."""
+    found = [(name, FIELDS[name].title) for name in ON_GRAPHS if _is_known(data, name)]
+    if inspection.is_optimized or inspection.given is None:
+        found.append(("memory", "memory at the peak"))
+    if graph is not None:
+        found.append(("role", "role"))
+    found.append(("dtype", "dtype"))
+    if graph is not None and inspection.given is None and shardings_of(inspection, graph):
+        found.append(("sharding", "sharding"))
+    return found
+
+
+def _is_known(data: Data, name: str) -> bool:
+    total = data["total"]
+    if name not in BLOCK_FIELDS:
+        return bool(total.get(name, 0))
+    return total.get(name) is not None or name in (total.get("formulas") or {})
+
+
+def page_overlays(
+    inspection: Inspection, nodes: Sequence[Node], graph: StageGraph, values: Mapping[str, Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield all overlays of a saved page that need no compiler, as data; costs in both conventions."""
+    keys = [node.key for node in nodes]
+    try:
+        data = inspection.cost().to_dict()
+    except StageUnavailableError:
+        return
+    dtypes = dtypes_of_stage(graph)
+
+    def made(name: str, own: bool) -> Overlay:
+        return overlay_by_name(inspection, name, nodes, data, graph=graph, own=own, dtypes=dtypes)
+
+    for title, given in values.items():
+        yield user_values(given, nodes, title, _CALL).to_dict(keys)
+    for name, _ in choices(inspection, data, graph):
+        if name == "memory" and not inspection.is_optimized:
+            continue
+        for own in (False, True) if name in (*ON_GRAPHS, "memory") and has_groups(data) else (False,):
+            yield {**made(name, own).to_dict(keys), "own": own}

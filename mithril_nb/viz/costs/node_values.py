@@ -1,0 +1,329 @@
+"""Values of the nodes of a graph: costs, memory, roles, dtypes, shardings, and the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.records import BlockSpecs
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.viz import units
+from mithril_nb.viz.costs.fields import Data, Field, is_bound, unit_of
+from mithril_nb.viz.diagrams.nested import Box
+from mithril_nb.viz.diagrams.overlays import Overlay, Value, known_number
+from mithril_nb.viz.diagrams.scene import SceneNode
+from mithril_nb.viz.text import listed, one_line, outer_paths
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.graph.stage_graph import StageGraph
+
+Node = Box | SceneNode
+TOGETHER = "Σ: cost of all calls of a function together, not of a single call"
+_ROWS_OF = {("analytic", "jaxpr"), ("lowered", "hlo_before"), ("compiled", "hlo"), ("measured", "hlo")}
+"""Sources of costs with a row for each equation or instruction of a stage."""
+
+
+def titled(title: str, *, own: bool, has_groups: bool = True) -> str:
+    """Return the title of a cost, with the convention for blocks that contain others.
+
+    Examples:
+        >>> titled("FLOPs", own=False), titled("FLOPs", own=True), titled("FLOPs", own=True, has_groups=False)
+        ('FLOPs, with inner blocks', 'own FLOPs', 'FLOPs')
+    """
+    if not has_groups:
+        return title
+    return f"own {title}" if own else f"{title}, with inner blocks"
+
+
+def has_groups(data: Data) -> bool:
+    """Return whether a block of the costs contains others, so that the two conventions differ."""
+    return any("/" in path for path in data["by_block"])
+
+
+def inclusive(data: Data, field: str) -> dict[str, float | None]:
+    """Return the cost of each block with the blocks inside it; `None` if all of it is unknown.
+
+    Examples:
+        >>> inclusive({"by_block": {"a/b": {"flops": 2}, "a/c": {"flops": 3}, "d": {"flops": None}}}, "flops")
+        {'a': 5, 'a/b': 2, 'a/c': 3, 'd': None}
+    """
+    found: dict[str, float | None] = {}
+    for path, figures in data["by_block"].items():
+        value = _figure(figures, field)
+        for above in outer_paths(path):
+            before = found.setdefault(above, None)
+            if value is not None:
+                found[above] = (before or 0) + value
+    return found
+
+
+def _figure(figures: Mapping[str, Any], field: str) -> float | None:
+    """Return a figure; figures of communication are left out if they are 0."""
+    return known_number(figures.get(field, 0 if field in ("payload_bytes", "wire_bytes") else None))
+
+
+@dataclass
+class _Sum:
+    """A sum of numbers; `None` in between makes it a lower bound."""
+
+    total: float | None = None
+    is_bound: bool = False
+
+    def add(self, value: float | None, is_bound: bool = False) -> None:
+        if value is None:
+            self.is_bound = True
+        else:
+            self.total = (self.total or 0) + value
+            self.is_bound |= is_bound
+
+
+def cost_values(
+    data: Data, nodes: Iterable[Node], kind: Field, *, own: bool = False, graph: StageGraph | None = None
+) -> Overlay:
+    """Return the cost of each node.
+
+    Args:
+        data: The costs, as returned by `Cost.to_dict()`; with rows, loops and instructions have costs too.
+        nodes: The nodes of a model, or of a stage's graph.
+        kind: The cost.
+        own: Whether the number of a block leaves out the blocks inside it.
+        graph: The graph of the stage; `None` for a model.
+    """
+    whole = inclusive(data, kind.name)
+    by_block = data["by_block"]
+    values = {path: _figure(figures, kind.name) for path, figures in by_block.items()} if own else whole
+    least = {path for path, figures in by_block.items() if _is_least(figures, kind.name)}
+    least = least if own else {above for path in least for above in outer_paths(path)}
+    nothing = None if data["total"].get(kind.name) is None and kind.name not in ("payload_bytes", "wire_bytes") else 0
+    rows = _Rows.of(data, kind.name, graph)
+    found, bounds, texts = dict[str, Value](), set[str](), dict[str, str]()
+    for node in nodes:
+        if _is_end(node):
+            continue
+        is_block = graph is None or (node.kind == "block" and bool(node.path))
+        if is_block and (graph is None or graph.is_one_part(node.key)):
+            total = _Sum()
+            for path in dict.fromkeys(node.blocks or (node.path,)):
+                total.add(values.get(path, nothing), path in least)
+            formula = _formula(by_block.get(node.path), kind) if total.total is None else ""
+            if formula:
+                texts[node.key] = formula
+        elif rows is not None and graph is not None:
+            total = rows.sum_in(graph, node, own=own)
+        else:
+            total = _Sum(None)
+            if is_block and (together := values.get(node.path)) is not None:
+                texts[node.key] = f"Σ {kind.short(together)}"
+        found[node.key] = total.total
+        if total.is_bound and total.total is not None:
+            bounds.add(node.key)
+    notes = (TOGETHER,) if any(text.startswith("Σ") for text in texts.values()) else ()
+    title = titled(kind.title, own=own, has_groups=has_groups(data))
+    source = data.get("source", "analytic")
+    title = title if source == "analytic" else f"{title}, {source}"
+    total = _figure(data["total"], kind.name)
+    return Overlay(kind.name, title, found, unit_of(kind), frozenset(bounds), texts, total, notes)
+
+
+def _is_least(figures: Mapping[str, Any], field: str) -> bool:
+    return _figure(figures, field) is None or is_bound(figures, field)
+
+
+def _formula(figures: Mapping[str, Any] | None, kind: Field) -> str:
+    """Return the formula of a cost that depends on symbolic sizes; `""` if it has none."""
+    formula = ((figures or {}).get("formulas") or {}).get(kind.name, "")
+    return one_line(f"{formula} {unit_of(kind)}".strip()) if formula else ""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The costs of equations or instructions by id, and the blocks of each."""
+
+    values: Mapping[str, float | None]
+    blocks: Mapping[str, frozenset[str]]
+    by_equation: bool
+    is_time: bool
+
+    @classmethod
+    def of(cls, data: Data, field: str, graph: StageGraph | None) -> _Rows | None:
+        """Return the rows that belong to the instructions of a stage; `None` if the costs have none."""
+        if graph is None or "rows" not in data or (data.get("source"), graph.stage) not in _ROWS_OF:
+            return None
+        if field == "params":  # they belong to blocks, not to equations
+            return None
+        values = {row["id"]: _figure(row, field) for row in data["rows"]}
+        blocks = {row["id"]: frozenset(row["blocks"]) for row in data["rows"]}
+        return cls(values, blocks, graph.stage == "jaxpr", field == "time_s")
+
+    def sum_in(self, graph: StageGraph, node: Node, *, own: bool) -> _Sum:
+        """Return the sum over the instructions in a node; `own` leaves out those of blocks inside."""
+        ids: Iterable[str] = graph.instructions_of(node.key)
+        if self.by_equation:
+            ids = dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))
+        known = [id for id in ids if id in self.values and not (own and self.blocks[id] - {node.path})]
+        numbers = [value for id in known if (value := self.values[id]) is not None]
+        if known and not numbers:
+            return _Sum(None, True)
+        # The time of a fusion includes that of its instructions, which are not measured one by one.
+        return _Sum(sum(numbers), len(numbers) < len(known) and not self.is_time)
+
+
+def _is_end(node: Node) -> bool:
+    """Return whether a node is an input or output, which costs nothing."""
+    return node.kind == "input" or (node.kind == "output" and not node.path)
+
+
+def memory_values(
+    at_peak: Mapping[str, int], nodes: Iterable[Node], source: str, *, own: bool, graph: StageGraph | None = None
+) -> Overlay:
+    """Return the bytes that each block holds at the peak of the program's memory; other nodes are unknown.
+
+    Args:
+        at_peak: Bytes by path of the block, as in `MemoryUse`.
+        nodes: The nodes of a graph.
+        source: `"compiled"`, or `"analytic"` for an estimate from the jaxpr.
+        own: Whether the number of a block leaves out the blocks inside it.
+        graph: The graph of the stage; `None` for a model.
+    """
+    by_block = {path: {"peak_bytes": size} for path, size in at_peak.items() if path}
+    data = {"by_block": by_block, "total": {"peak_bytes": 0}, "source": source}
+    kind = Field("peak_bytes", "memory at the peak", units.nbytes, units.nbytes)
+    found = cost_values(data, nodes, kind, own=own, graph=graph)
+    return replace(found, name="memory", unit="B", total=sum(at_peak.values()))
+
+
+def role_values(nodes: Iterable[Node], roles: Sequence[str]) -> Overlay:
+    """Return the roles of the instructions in each node, such as `"forward + backward"`; unknown without a role."""
+    found: dict[str, Value] = {}
+    for node in nodes:
+        if node.counts and node.kind != "input":
+            named = [role for role, count in zip(roles, node.counts, strict=False) if count]
+            found[node.key] = "every role" if len(named) == len(roles) else " + ".join(named) or None
+    return Overlay("role", "role", found)
+
+
+def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
+    """Return the dtype of the result of each node, from dtypes by key."""
+    found: dict[str, Value] = {}
+    for node in nodes:
+        dtype = dtypes.get(node.key) or next((dtypes[path] for path in node.blocks[-1:] if path in dtypes), None)
+        if dtype or not _is_end(node):
+            found[node.key] = dtype
+    return Overlay("dtype", "dtype of the result", found)
+
+
+def dtypes_of_stage(graph: StageGraph) -> dict[str, str]:
+    """Return the dtype of the largest result of each node of a stage's graph, where its shape is known."""
+    return {key: dtype for key, node in graph.nodes.items() if (dtype := _dtype_in(node.shape))}
+
+
+def _dtype_in(shape: str) -> str:
+    """Return the dtype in the text of `short_shape`, which omits float32.
+
+    Examples:
+        >>> _dtype_in("32×64"), _dtype_in("2 int32"), _dtype_in("3×4 bfloat16 +1"), _dtype_in("3 arrays"), _dtype_in("")
+        ('float32', 'int32', 'bfloat16', '', '')
+    """
+    parts = [part for part in shape.split(" ") if not part.startswith("+")]
+    if not shape or parts[-1] == "arrays":
+        return ""
+    return parts[1] if len(parts) > 1 else "float32"
+
+
+def dtypes_of_model(specs: Mapping[str, BlockSpecs]) -> dict[str, str]:
+    """Return the dtype of the first output of each block, where it is known."""
+    found: dict[str, str] = {}
+    for path, one in specs.items():
+        spec = next(iter(one.outputs.values()), None)
+        if isinstance(spec, TensorSpec):
+            found[path] = str(spec.dtype)
+    return found
+
+
+def sharding_values(nodes: Iterable[Node], graph: StageGraph, shardings: Mapping[str, str]) -> Overlay:
+    """Return the sharding of the results in each node: one, `"several"`, or unknown.
+
+    Args:
+        nodes: The nodes.
+        graph: The graph of a stage.
+        shardings: Sharding by id of the instruction, where a stage states it.
+    """
+    found: dict[str, Value] = {}
+    for node in nodes:
+        known = {shardings[id] for id in graph.instructions_of(node.key) if id in shardings}
+        found[node.key] = None if not known else known.pop() if len(known) == 1 else "several"
+    return Overlay("sharding", "sharding of the results", found)
+
+
+def user_values(values: Mapping[Any, Any], nodes: Sequence[Node], title: str, call: str) -> Overlay:
+    """Return the user's own values of blocks, by path of the block or key of the node.
+
+    A node that represents several blocks has their common value, else the text `"3 to 5"`.
+
+    Args:
+        values: Numbers or texts by path; `None`, NaN and infinities are unknown.
+        nodes: The nodes of the graph.
+        title: Title of the values, with their unit.
+        call: Code of the advice, with `{}` for a path.
+
+    Raises:
+        UnknownOptionError: A path is not in the graph, or the values are neither all numbers nor all texts.
+
+    Examples:
+        >>> nodes = [Box("a", "a", "Relu", 9, 9, path="a"), Box("b", "b", "Relu", 9, 9, path="b")]
+        >>> user_values({"a": 0.5}, nodes, "sparsity", "model.overlay({{{!r}: 0.5}})").values
+        {'a': 0.5, 'b': None}
+    """
+    known: dict[str, None] = {}
+    for node in nodes:
+        known |= dict.fromkeys((node.key, *node.blocks, *((node.path,) if node.path else ())))
+    strange = next((path for path in values if path not in known), None)
+    if strange is not None:
+        near = nearest(strange, list(known)) or next(iter(known), "")
+        raise UnknownOptionError(
+            f"the graph has no node {short_repr(strange)} to show a value on.",
+            (("nodes", listed(list(known), 8) or "none"),),
+            call.format(near),
+        )
+    plain = {path: _plain(value, path, call) for path, value in values.items()}
+    kinds = {isinstance(value, str) for value in plain.values() if value is not None}
+    if len(kinds) > 1:
+        raise UnknownOptionError(
+            "the values on a graph must be all numbers or all texts.",
+            (("given", listed([short_repr(value, 20) for value in values.values()], 6)),),
+            call.format(next(iter(values))),
+        )
+    found, texts = dict[str, Value](), dict[str, str]()
+    for node in nodes:
+        if node.key in plain:
+            found[node.key] = plain[node.key]
+        elif node.path in plain and not node.blocks:
+            found[node.key] = plain[node.path]
+        elif not _is_end(node):
+            some = [plain[path] for path in node.blocks if path in plain]
+            found[node.key] = _common(some, len(node.blocks))
+            numbers = [value for value in some if isinstance(value, int | float)]
+            if found[node.key] is None and len(numbers) > 1:
+                texts[node.key] = f"{min(numbers):g} to {max(numbers):g}"
+    return Overlay("own values", title, found, "", frozenset(), texts)
+
+
+def _plain(value: Any, path: Any, call: str) -> Value:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    try:
+        return known_number(value if isinstance(value, int) else float(value))
+    except (TypeError, ValueError) as error:
+        raise UnknownOptionError(
+            f"the value of {path!r} is neither a number nor a text.",
+            (("given", short_repr(value, 60)),),
+            call.format(path),
+        ) from error
+
+
+def _common(values: Sequence[Value], count: int) -> Value:
+    return values[0] if values and len(values) == count and len(set(values)) == 1 else None

@@ -1,0 +1,273 @@
+"""Values on the nodes of a graph: numbers as bars, categories as colours, each with its text; unknown is never 0."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from mithril_nb.display import AT_LEAST
+from mithril_nb.viz import units
+from mithril_nb.viz.diagrams.labels import SMALL_SIZE
+from mithril_nb.viz.palette import HUES, LIGHT
+from mithril_nb.viz.svg import element, number
+from mithril_nb.viz.text import elide, one_line, text_width
+
+Value = float | str | None
+"""A number, the name of a category, or `None` if unknown."""
+UNKNOWN = "?"
+"""Text of an unknown value."""
+OTHER = "other"
+"""Category of the values that have no hue, because there are more categories than hues."""
+TINT = 0.18
+"""Opacity of the colour behind a node's text; more would make the text hard to read."""
+_BAR, _ROW, _LONGEST = 44, 18, 180
+"""Length of a bar in the legend, height of a row, and most room for a text, in px."""
+
+
+@dataclass(frozen=True)
+class NodeValue:
+    """The value of one node as it is drawn.
+
+    Attributes:
+        text: The number with its unit, the category, or `"?"`.
+        level: Length of its bar, 0 to 1; `None` if it is unknown or a category.
+        hue: Hue of its category; `None` for a number.
+    """
+
+    text: str
+    level: float | None = None
+    hue: int | None = None
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if there is neither a number nor a category to draw."""
+        return self.level is None and self.hue is None
+
+
+@dataclass(frozen=True)
+class Overlay:
+    """Values on the nodes of a graph, all numbers or all categories.
+
+    Attributes:
+        name: Its name, such as `"flops"`.
+        title: Its title, with the convention of its numbers: `"FLOPs, with inner blocks"`.
+        values: Values by key of the node. Nodes without an entry, such as inputs, are drawn as without an overlay.
+        unit: Unit of the numbers: `"FLOP"`, `"B"`, `"s"` or any other.
+        bounds: Keys of the nodes whose number leaves out an unknown part.
+        texts: Texts of nodes that have a text instead of a number, such as a formula.
+        total: Sum over the whole program, for the share of each node; `None` if the numbers do not add up, or if it is
+            unknown.
+        notes: Notes on the values.
+
+    Examples:
+        >>> overlay = Overlay("flops", "FLOPs", {"a": 2000, "b": 500, "c": None}, "FLOP", bounds={"b"})
+        >>> [overlay.at(key).text for key in "abc"], overlay.at("d")
+        (['2.00 kFLOP', '≥ 500 FLOP', '?'], None)
+        >>> Overlay("dtype", "dtype", {"a": "int32", "b": "float32"}).categories
+        ('float32', 'int32')
+    """
+
+    name: str
+    title: str
+    values: Mapping[str, Value] = field(repr=False)
+    unit: str = ""
+    bounds: Collection[str] = field(default=frozenset(), repr=False)
+    texts: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    total: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def categories(self) -> tuple[str, ...]:
+        """Its categories, the most frequent first, then by name; `()` for numbers."""
+        found = Counter(value for value in self.values.values() if isinstance(value, str))
+        named = tuple(sorted(found, key=lambda one: (-found[one], one)))
+        return named if len(named) <= HUES else (*named[: HUES - 1], OTHER)
+
+    @cached_property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest known number; `(0, 0)` if none is known."""
+        known = [value for value in self.values.values() if isinstance(value, int | float)]
+        return (min(known), max(known)) if known else (0, 0)
+
+    @cached_property
+    def has_unknown(self) -> bool:
+        """True if the value of a node is unknown."""
+        return any(value is None for value in self.values.values())
+
+    @property
+    def heading(self) -> str:
+        """Its title, and the sum over the program if there is one."""
+        whole = "" if self.total is None else f": {self.format(self.total)} in total"
+        return f"{one_line(self.title)}{whole}"
+
+    def at(self, key: str) -> NodeValue | None:
+        """Return the value of a node as it is drawn; `None` if the overlay has no entry for it."""
+        if key not in self.values:
+            return None
+        value = self.values[key]
+        if isinstance(value, str):
+            hue = self.categories.index(value) if value in self.categories else HUES - 1
+            return NodeValue(one_line(value), hue=hue)
+        text = self.texts.get(key)
+        if value is None:
+            return NodeValue(text or UNKNOWN)
+        bound = AT_LEAST if key in self.bounds and value else ""
+        return NodeValue(text or f"{bound}{self.format(value)}", self._level(value))
+
+    def description(self, key: str) -> str:
+        """Return the title and the exact value of a node for its tooltip, with its share; `""` without an entry.
+
+        Examples:
+            >>> Overlay("flops", "own FLOPs", {"a": 1024}, "FLOP", total=2048).description("a")
+            'own FLOPs: 1,024 FLOP, 50.0 %'
+        """
+        shown = self.at(key)
+        if shown is None:
+            return ""
+        value, text = self.values[key], shown.text
+        if shown.is_unknown:
+            text = units.UNKNOWN if text == UNKNOWN else f"{text}; of this node: {units.UNKNOWN}"
+        elif not isinstance(value, str) and value is not None and key not in self.texts:
+            bound = AT_LEAST if key in self.bounds and value else ""
+            text = f"{bound}{self._exact(value)}"
+            text += f", {units.percent(value / self.total)}" if self.total else ""
+        return f"{one_line(self.title)}: {text}"
+
+    def _exact(self, value: float) -> str:
+        return f"{value:.9g} s" if self.unit == "s" else f"{units.exact(value)} {self.unit}".rstrip()
+
+    def format(self, value: float) -> str:
+        """Format a number with its unit."""
+        return units.seconds(value) if self.unit == "s" else units.si(value, self.unit)
+
+    def _level(self, value: float) -> float:
+        low, high = min(0, self.ends[0]), max(0, self.ends[1])
+        return (value - low) / (high - low) if high > low else 0.0
+
+    def of(self, keys: Iterable[str]) -> Overlay:
+        """Return the overlay with only the nodes of some keys, whose numbers are then the ends of its scale."""
+        return replace(self, values={key: self.values[key] for key in keys if key in self.values})
+
+    def to_dict(self, keys: Iterable[str]) -> dict[str, Any]:
+        """Return it as JSON-able data for the front end, with values in the order of `keys`.
+
+        A value is a number, the index of a category, `"?"` if unknown, or `null` without an entry.
+        """
+        listed = list(keys)
+        places = {one: at for at, one in enumerate(self.categories)}
+
+        def value_of(key: str) -> float | str | None:
+            value = self.values.get(key)
+            if isinstance(value, str):
+                return places.get(value, HUES - 1)
+            return value if value is not None else UNKNOWN if key in self.values else None
+
+        known = {at: key for at, key in enumerate(listed)}
+        return {
+            "name": self.name,
+            "title": self.title,
+            "unit": self.unit,
+            "total": self.total,
+            "categories": list(self.categories),
+            "values": [value_of(key) for key in listed],
+            "bounds": [at for at, key in known.items() if key in self.bounds],
+            "texts": {str(at): self.texts[key] for at, key in known.items() if key in self.texts},
+            "notes": list(self.notes),
+        }
+
+
+def known_number(value: float | None) -> float | None:
+    """Return a number that can be drawn, else `None`: NaN and infinities are unknown.
+
+    Examples:
+        >>> known_number(2.5), known_number(float("nan")), known_number(None)
+        (2.5, None, None)
+    """
+    if value is None or not abs(value) < 1e150 or math.isnan(value):
+        return None
+    return value
+
+
+def draw_value(x: float, y: float, width: float, shown: NodeValue) -> Iterator[str]:
+    """Draw the bar of a value, 4 px high: as long as the number, full for a category, hatched if unknown."""
+    yield element("rect", class_="track", x=x, y=y, width=width, height=4, rx=2, fill=LIGHT.track)
+    if shown.hue is not None:
+        hue = shown.hue % HUES
+        yield element("rect", class_=f"hue{hue}", x=x, y=y, width=width, height=4, rx=2, fill=LIGHT.hues[hue])
+    elif shown.level is not None and shown.level * width >= 0.5:
+        yield element(
+            "rect", class_="cost", x=x, y=y, width=round(shown.level * width, 1), height=4, rx=2, fill=LIGHT.cost
+        )
+    elif shown.level is None:
+        yield _hatch(x, y, width, 4)
+
+
+def draw_tint(x: float, y: float, w: float, h: float, shown: NodeValue) -> Iterator[str]:
+    """Draw the colour of a value behind a node's text; an unknown value has none."""
+    look = {"x": x, "y": y, "width": w, "height": h, "rx": 4}
+    if shown.hue is not None:
+        hue = shown.hue % HUES
+        yield element("rect", class_=f"hue{hue}", **look, fill=LIGHT.hues[hue], fill_opacity=str(TINT))
+    elif shown.level is not None and shown.level > 0:
+        yield element("rect", class_="cost", **look, fill=LIGHT.cost, fill_opacity=f"{TINT * shown.level:.3f}")
+
+
+def _hatch(x: float, y: float, w: float, h: float) -> str:
+    step = 5
+    starts = (x + at for at in range(0, int(w - h) + 1, step))
+    d = "".join(f"M{number(start)} {number(y + h)}l{number(h)} {number(-h)}" for start in starts)
+    return element("path", class_="wire", d=d, fill="none", stroke=LIGHT.wire, stroke_width=1)
+
+
+def draw_legend(overlay: Overlay, x: float, y: float, width: float) -> Iterator[str]:
+    """Draw the title of an overlay, its scale or its categories, and the sign of unknown values."""
+    yield _text(x, y + 12, elide(overlay.heading, SMALL_SIZE, width, bold=True), bold=True)
+    for left, row, shown, text in _placed(overlay, width):
+        top = y + 22 + row * _ROW
+        yield from draw_value(x + left, top, _BAR, shown)
+        yield _text(x + left + _BAR + 6, top + 6, text)
+
+
+def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
+    """Return the width and height of the legend in px, in at most the given width."""
+    placed = _placed(overlay, width)
+    ends = [left + _BAR + 6 + text_width(text, SMALL_SIZE) for left, _, _, text in placed]
+    rows = placed[-1][1] if placed else 0
+    return min(width, max(text_width(overlay.heading, SMALL_SIZE, bold=True), *ends, 0)), 40 + rows * _ROW
+
+
+def _placed(overlay: Overlay, width: float) -> list[tuple[float, int, NodeValue, str]]:
+    """Return the left edge, the row, the value and the text of each part of the legend, in rows of a width."""
+    found: list[tuple[float, int, NodeValue, str]] = []
+    left, row = 0.0, 0
+    for shown in legend_values(overlay):
+        text = elide(shown.text, SMALL_SIZE, _LONGEST)
+        needed = _BAR + 6 + text_width(text, SMALL_SIZE)
+        if left and left + needed > width:
+            left, row = 0.0, row + 1
+        found.append((left, row, shown, text))
+        left += needed + 18
+    return found
+
+
+def legend_values(overlay: Overlay) -> list[NodeValue]:
+    """Return the values that the legend explains: the ends of the scale or the categories, and unknown.
+
+    Examples:
+        >>> [one.text for one in legend_values(Overlay("x", "x", {"a": 3, "b": 12, "c": None}, "B"))]
+        ['3 B', '12 B', 'unknown']
+    """
+    found = [NodeValue(one_line(one), hue=at) for at, one in enumerate(overlay.categories)]
+    numbers = [value for value in overlay.values.values() if isinstance(value, int | float)]
+    if numbers:
+        found += [NodeValue(overlay.format(end), overlay._level(end)) for end in dict.fromkeys(overlay.ends)]
+    return [*found, *([NodeValue("unknown")] if overlay.has_unknown else [])]
+
+
+def _text(x: float, y: float, text: str, *, bold: bool = False) -> str:
+    look = {"class_": "ink" if bold else "muted", "fill": LIGHT.ink if bold else LIGHT.muted}
+    return element("text", text, x=x, y=y, font_size=SMALL_SIZE, font_weight="600" if bold else "", **look)
