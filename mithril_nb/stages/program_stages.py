@@ -41,6 +41,7 @@ class ProgramStages(Shown):
         device: The `jax.Device` to compile for; `None` for JAX's default.
         check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
         given: The artifact the program was read from, if it starts at a later stage than Python; else `None`.
+        compiler_options: The user's options of XLA.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
@@ -49,6 +50,7 @@ class ProgramStages(Shown):
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._options, self.device = fn, options, options.device
         self.check_sizes, self.given = options.check_sizes, options.given
+        self.compiler_options = options.compiler_options or {}
         self._pipeline = pipeline = Pipeline(fn, self.arguments, options)
         self._outcomes = Once(lambda: read_outcomes(pipeline))
         self._figures = {

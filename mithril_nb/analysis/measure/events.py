@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ from jax.profiler import ProfileData
 from mithril_nb.cost.hlo.module import HloModule
 from mithril_nb.stages.jax_jit import hold_types_of_stats
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.xla.kernels import by_symbol
 
 MARKER = "mithril_nb run"
 """Name of the annotation around each run; its stat `RUN` is the run's number."""
@@ -85,7 +84,6 @@ class _Raw:
     program: Any
     start_ns: float
     end_ns: float
-    symbol: str = ""
 
 
 def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording:
@@ -127,7 +125,7 @@ def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
         end_ns = through.get(stats.get(_GIVES), event.end_ns) if _GIVES in stats else event.end_ns
         yield _Raw(
             plane.name, str(stats[NAMED]), str(stats.get(MODULE, "")), stats.get(PROGRAM), event.start_ns,
-            max(end_ns, event.start_ns), event.name,
+            max(end_ns, event.start_ns),
         )  # fmt: skip
 
 
@@ -138,9 +136,6 @@ def _recording(runs: Mapping[int, RunEvents], found: list[_Raw], module: str, id
         return Recording(runs, unavailable="the profiler of this platform records no instructions")
     if any(one.plane.startswith(DEVICE_PLANE) for one in found):
         found = [one for one in found if one.plane.startswith(DEVICE_PLANE)]
-    # In a CUDA graph, an event names its graph, such as `command_buffer_1`, and the symbol of its kernel.
-    symbols = by_symbol(ids)
-    found = [one if one.id in ids else replace(one, id=symbols.get(one.symbol, one.id)) for one in found]
     starts = [run.start_ns for run in runs.values()]
     numbers = list(runs)
     during: list[tuple[RunEvents, _Raw]] = []

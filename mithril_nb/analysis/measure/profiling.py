@@ -21,11 +21,13 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
+from mithril_nb.stages.xla.dump import compile_with
 from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.entry_point import called_as, check_options
 from mithril_nb.targets.unsupported import refuse_misspelt, takes_params
 
 _NS_PER_S = 1e9
+_NO_GRAPHS = {"xla_gpu_enable_command_buffer": ""}
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _CONTRACTIONS = ("dot", "convolution")
 _NOTABLE = 0.05
@@ -90,7 +92,7 @@ def profile(
     values = _values(inspection, given, is_inspected=isinstance(target, Inspection))
     cost, stage, reason = _compiled_cost(inspection)
     title = _MODULE.match(stage.text)
-    runner = Runner(inspection.name, compiled, values)
+    runner = Runner(inspection.name, compiled, values, _recorded(inspection, compiled))
     ids = {one.id for one in stage.instructions}
     found = measured_runs(runner, runs, warm_up, title.group(1) if title else "", ids)
     reason = reason or found.unavailable
@@ -197,6 +199,21 @@ def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[
         return machine(dtypes or (MATMUL,), _device_of(compiled)), ()
     except Exception as error:  # The program has not failed: its times are valid without peaks.
         return None, (f"roofline: the peaks of this machine could not be measured: {error}",)
+
+
+def _recorded(inspection: Inspection, compiled: Any) -> Any:
+    """Return the program to run with the profiler.
+
+    In a CUDA graph, events name the graph and the kernel, and equal instructions share one kernel. Without CUDA graphs,
+    each event names its instruction.
+    """
+    if inspection.given is not None or _device_of(compiled).platform != "gpu":
+        return compiled
+    return compile_with(
+        _NO_GRAPHS,
+        inspection.compiler_options,
+        lambda options: inspection.lowered.compile(compiler_options=dict(options)),
+    )
 
 
 def _device_of(compiled: Any) -> Any:

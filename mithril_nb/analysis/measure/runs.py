@@ -189,10 +189,13 @@ class Runner:
         name: The program's name in messages.
         compiled: The program.
         values: Its arguments.
+        recorded: The program to run with the profiler; default: `compiled`.
     """
 
-    def __init__(self, name: str, compiled: Callable[..., Any], values: Values):
-        self._name, self._compiled, self._values = name, compiled, values
+    def __init__(
+        self, name: str, compiled: Callable[..., Any], values: Values, recorded: Callable[..., Any] | None = None
+    ):
+        self._name, self._compiled, self._values, self._recorded = name, compiled, values, recorded or compiled
         self.times_run = 0
 
     def run(self, number: int | None = None) -> float:
@@ -206,10 +209,11 @@ class Runner:
         """
         args, kwargs = self._values.arguments()
         self.times_run += 1
+        program = self._compiled if number is None else self._recorded
         try:
             with nullcontext() if number is None else jax.profiler.TraceAnnotation(MARKER, **{RUN: number}):
                 start = time.perf_counter()
-                results = jax.block_until_ready(self._compiled(*args, **kwargs))
+                results = jax.block_until_ready(program(*args, **kwargs))
                 if not jax.tree.leaves(results):
                     jax.effects_barrier()
                 elapsed_s = time.perf_counter() - start

@@ -97,7 +97,7 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
         order: Names of HLO instructions in the order of the result; kernels of other names follow by name.
     """
     place = {name: at for at, name in enumerate(order)}
-    names = by_symbol(order)
+    names = _by_symbol(order)
     found = []
     for file in dump.names(OPTIMIZED):
         for name in _DEFINE.findall(dump.text(file, OPTIMIZED)):
@@ -105,13 +105,13 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
     return tuple(sorted(found, key=lambda one: (place.get(names.get(one.name, ""), len(place)), one.name)))
 
 
-def by_symbol(names: Iterable[str]) -> Mapping[str, str]:
+def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
     """Return names of the HLO by the symbols that XLA may derive from them; of two with one symbol, the closer name.
 
     A GPU's symbols have no dots, and some emitters add a `_kernel` suffix.
 
     Examples:
-        >>> by_symbol(["dot.1"])
+        >>> _by_symbol(["dot.1"])
         {'dot.1': 'dot.1', 'dot.1_kernel': 'dot.1', 'dot_1': 'dot.1', 'dot_1_kernel': 'dot.1'}
     """
     names = tuple(names)
@@ -137,7 +137,7 @@ class Owners:
         self._numbers: dict[str, int] = {}
         self._by_name = {one.id: one for one in instructions}
         self._by_computation = by_computation(text, self._by_name.values())
-        self._symbols = by_symbol((*self._by_name, *self._by_computation))
+        self._symbols = _by_symbol((*self._by_name, *self._by_computation))
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:

@@ -66,13 +66,6 @@ def test_accelerator_events_replace_host_events() -> None:
     assert found.planes == ("/device:GPU:0",)
 
 
-def test_kernels_of_a_cuda_graph_belong_to_their_instructions() -> None:
-    kernel = _Raw("/device:GPU:0", "command_buffer_1", "jit_f", 8, 12, 13, symbol="dot_1")
-    library = _Raw("/device:GPU:0", "command_buffer_1", "jit_f", 8, 14, 15, symbol="cutlass_80_simt_sgemm")
-    found = _recording(two_runs(), [kernel, library], "jit_f", {"dot.1", "tanh"})
-    assert [event.id for event in found.runs[0].events] == ["dot.1", "command_buffer_1"]
-
-
 @pytest.mark.parametrize(
     ("runs", "events", "reason"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -12,9 +13,9 @@ import jax.numpy as jnp
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.analysis.measure import Machine, Profile, runs
+from mithril_nb.analysis.measure import Machine, Profile, profiling, runs
 from mithril_nb.analysis.measure.profiles import WHOLE
-from mithril_nb.analysis.measure.runs import Runner, Values
+from mithril_nb.analysis.measure.runs import Runner, Values, values_for
 from mithril_nb.errors import ProfilingError
 
 PEAKS = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
@@ -33,6 +34,27 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_profiler_folder_is_deleted(temporary: Path) -> None:
     assert profile_quickly(jnp.sin, jnp.ones(3)).total.time_s > 0
     assert not list(temporary.glob("mithril_nb_profile_*"))
+
+
+def test_a_gpu_runs_without_cuda_graphs_under_the_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = ml.inspect(jnp.sin, jnp.ones(3), compiler_options={"xla_embed_ir_in_executable": True})
+    assert profiling._recorded(inspection, inspection.compiled) is inspection.compiled, "on a CPU"
+    monkeypatch.setattr(profiling, "_device_of", lambda compiled: SimpleNamespace(platform="gpu"))
+    options: list[dict[str, Any]] = []
+    compile = type(inspection.lowered).compile
+    monkeypatch.setattr(
+        type(inspection.lowered),
+        "compile",
+        lambda self, compiler_options: (options.append(compiler_options), compile(self, compiler_options))[1],
+    )
+    recorded = profiling._recorded(inspection, inspection.compiled)
+    assert options == [{"xla_gpu_enable_command_buffer": "", "xla_embed_ir_in_executable": True}]
+    used: list[str] = []
+    plain, numbered = (lambda x, at=at: (used.append(at), recorded(x))[1] for at in ("plain", "numbered"))
+    runner = Runner("sin", plain, values_for(inspection, (jnp.ones(3),)), numbered)
+    runner.run()
+    runner.run(0)
+    assert used == ["plain", "numbered"]
 
 
 def test_failed_run_leaves_arrays_and_profiler_unchanged(temporary: Path) -> None:
