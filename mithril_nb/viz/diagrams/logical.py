@@ -64,7 +64,7 @@ def model_layout(
         >>> out = Edge(Endpoint("relu_0", "output"), Endpoint("", "y"))
         >>> graph = LogicalGraph((Node("relu_0", relu),), (into, out), (Port("x"),), (Port("y"),))
         >>> [(node.name, node.x, node.y) for node in model_layout(graph).nodes]
-        [('x', 28, 29), ('relu_0', 136, 18), ('y', 36, 86)]
+        [('x', 28.0, 29.0), ('relu_0', 136.0, 18.0), ('y', 308.0, 29.0)]
     """
     return layout(model_graph(graph, annotations, edge_shapes, edge_problems, fold), expanded, moved)
 
