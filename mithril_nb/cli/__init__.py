@@ -1,4 +1,4 @@
-"""The command line: `lab`, `show`, `report` and `compare` print or write the workbench's contents; `launch` trains."""
+"""The command line: `show`, `find`, `report` and `compare` print or write what the workbench shows; `launch` trains."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 from mithril_nb.atomic_write import write_text
 from mithril_nb.cli.app import open_app
 from mithril_nb.cli.compare import FORMATS, compare_targets
+from mithril_nb.cli.find import find_matches
 from mithril_nb.cli.show import OTHERS, show_target, write_report
 from mithril_nb.cli.target import PROGRAMS
 from mithril_nb.cli.terminal import FAILED, complain
@@ -36,6 +37,20 @@ _COMPARED = """\
   mithril-nb compare before.json after.json
   mithril-nb compare before.json after.json --stage hlo
   mithril-nb compare old.json new.json --shape input=32,784 --format html -o comparison.html
+
+"""
+_FOUND = """\
+QUERY is one argument, in quotes. Its terms are separated by spaces, and all must match.
+
+  dot                    in a block path, an operation or the kind of a block
+  kind:dot block:head    in the operation or kind; in this block (* is any text)
+  role:backward dtype:f64 line:train.py
+  flops>1e6 bytes>=2M memory<4KiB
+  -kind:dot              not
+  block:"lm head"        quotes keep spaces
+
+  mithril-nb find model.json "kind:linear"
+  mithril-nb find model.json "kind:dot flops>1e6 role:backward" --shape input=32,784 --program train-step
 
 """
 _TARGETS = """\
@@ -100,6 +115,14 @@ def _parser() -> argparse.ArgumentParser:
     _add_lab(commands.add_parser("lab", help="open JupyterLab on the builder notebook, or one model"))
     written = {"epilog": _TARGETS, "formatter_class": argparse.RawDescriptionHelpFormatter}
     _add_show(commands.add_parser("show", help="print a program at one of its compiler stages, or its cost", **written))
+    _add_find(
+        commands.add_parser(
+            "find",
+            help="list the equations or blocks that match a query",
+            epilog=_FOUND + _TARGETS,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+    )
     _add_report(
         commands.add_parser("report", help="write a self-contained HTML file with graph, stages and costs", **written)
     )
@@ -149,6 +172,15 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--pass", dest="number", type=int, metavar="N", help="print the changes of pass N")
     add("--json", action="store_true", help="print JSON, with all instructions and their blocks")
     parser.set_defaults(command=show_target)
+
+
+def _add_find(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _add_target(parser, "forward")
+    add("query", metavar="QUERY", help="what to find, such as 'kind:dot flops>1e6', see below")
+    add("--stage", metavar="STAGE", help=f"search this stage (default: the first): {', '.join(STAGE_KINDS)}")
+    add("--json", action="store_true", help="print JSON, with exact numbers")
+    parser.set_defaults(command=find_matches)
 
 
 def _add_report(parser: argparse.ArgumentParser) -> None:

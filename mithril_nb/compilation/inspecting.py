@@ -14,6 +14,7 @@ from mithril_nb.compilation.calls import Calls
 from mithril_nb.compilation.options import Options
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.found import Found
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection
@@ -94,6 +95,25 @@ class InspectedModel(Shown):
             options = {"device": self.backend.device, "compiler_options": self.options.compiler_options}
             self._inspections[program] = inspect_program(self.graph, program, self._evaluate, specs, options)
         return self._inspections[program]
+
+    def find(self, query: str, program: str = "forward") -> Found:
+        """Return the equations of a program that match a query, such as `"kind:dot flops>1e6"`.
+
+        Args:
+            query: The query; `Inspection.find` describes its language.
+            program: The program, as in `inspect`.
+
+        Raises:
+            UnknownOptionError: The query is invalid, or the program does not exist.
+
+        Examples:
+            >>> from mithril_nb.compilation import compile
+            >>> from mithril_nb.models import Linear, Model, Relu
+            >>> pm = compile(Model() + Linear(8) + Relu(), shapes={"input": (4, 3)})
+            >>> [match.kind for match in pm.find("block:linear_0 flops>1")]
+            ['dot_general', 'add']
+        """
+        return self.inspect(program).find(query)
 
     @cached_property
     def _inspections(self) -> dict[str, Inspection]:

@@ -6,7 +6,7 @@ A name may contain any character, but a path, a parameter name and a JAX scope m
 from __future__ import annotations
 
 from collections.abc import Container
-from functools import cache
+from functools import cache, lru_cache
 from urllib.parse import unquote
 
 from mithril_nb.errors import ConnectionError, short_repr
@@ -47,6 +47,18 @@ def split_path(path: str) -> tuple[str, ...]:
         ('mlp_0', 'linear_1')
     """
     return tuple(name_of(part) for part in path.split("/")) if path else ()
+
+
+@lru_cache(maxsize=4096)
+def lineage(path: str) -> tuple[str, ...]:
+    """Return the paths of the blocks around a block, the outermost first, and its own; `()` for the model itself.
+
+    Examples:
+        >>> lineage("mlp_0/linear_1")
+        ('mlp_0', 'mlp_0/linear_1')
+    """
+    parts = path.split("/") if path else []
+    return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def is_within(path: str, group: str) -> bool:

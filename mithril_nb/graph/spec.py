@@ -241,6 +241,17 @@ def read_spec(text: str) -> TensorSpec | None:
     if found is None:
         return None
     sizes = tuple(int(size) for size in (found[2] or "").split(",") if size)
-    short = _SHORT.fullmatch(found[1])
-    name = "bool" if found[1] == "pred" else found[1]
-    return TensorSpec(sizes, name if short is None else f"{_KINDS[short[1]]}{short[2]}{short[3]}")
+    return TensorSpec(sizes, full_dtype(found[1]))
+
+
+def full_dtype(name: str) -> str:
+    """Return the full name of a dtype given as jaxprs and HLO write it; other names unchanged.
+
+    Examples:
+        >>> full_dtype("bf16"), full_dtype("pred"), full_dtype("float64")
+        ('bfloat16', 'bool', 'float64')
+    """
+    short = _SHORT.fullmatch(name)
+    if short is None:
+        return "bool" if name == "pred" else name
+    return f"{_KINDS[short[1]]}{short[2]}{short[3]}"

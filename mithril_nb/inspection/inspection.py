@@ -12,7 +12,9 @@ from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.display import draw
+from mithril_nb.graph.found import Found
 from mithril_nb.inspection.exports import exporter, inspection_data, save
+from mithril_nb.inspection.finding import find_in
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
@@ -140,6 +142,37 @@ class Inspection(ProgramStages):
             matmul      0.25
         """
         return draw(self, "overlay", of=of, graph=graph, expanded=expanded, own=own, title=title)
+
+    def find(self, query: str, stage: str | None = None) -> Found:
+        """Return the equations that match a query, with block, role, dtype, FLOPs, bytes and Python line.
+
+        Terms are separated by spaces, and all must match. A word is searched in block paths and kinds. `kind:dot` is
+        part of the operation or of the kind of a block around it, `block:head` the block and everything inside it
+        (`*` is any text), `role:backward`, `dtype:f64` the dtype of a result, `line:train.py` part of the Python line.
+        `flops`, `bytes` (read and written) and `memory` (of the results) are compared with `<`, `<=`, `=`, `>=`, `>`
+        and a number such as `1e6`, `2M` or `4KiB`. `-` negates a term; quotes keep spaces: `block:"lm head"`.
+
+        Args:
+            query: The query. `""` matches everything.
+            stage: One of `stages`; by default the jaxpr, or the stage at which the program begins.
+
+        Returns:
+            The matches in program order: a sequence, shown as a table.
+
+        Raises:
+            UnknownOptionError: The query is invalid.
+            StageUnavailableError: No stage has this name.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> def net(x, w):
+            ...     return jnp.tanh(x @ w)
+            >>> print(inspect(net, jnp.zeros((2, 3)), jnp.zeros((3, 4))).find("kind:dot flops>10 -dtype:f64"))
+            1 of 4 instructions of jaxpr matches: kind:dot flops>10 -dtype:f64
+            block  kind         id  role     dtype      FLOPs  bytes  memory
+            net    dot_general  0   forward  float32  48 FLOP  104 B    32 B
+        """
+        return find_in(self, query, stage)
 
     def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
         """Return the inspection as plain data; see `to_json`."""

@@ -9,7 +9,9 @@ from typing import Any, SupportsIndex
 
 from mithril_nb.display import columns
 from mithril_nb.errors import UnknownOptionError
-from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.found import Found, Match
+from mithril_nb.graph.paths import join_path, lineage
+from mithril_nb.graph.query import Item, parse_query
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
 from mithril_nb.graph.spec import Dim, Spec, StaticSpec
 from mithril_nb.models.naming import input_specs
@@ -75,6 +77,39 @@ class Portable:
         inference = infer(self.graph, input_specs(self.graph, shapes or {}, dtype), dtype)
         inference.raise_problems()
         return table(self.graph, inference, depth, dtype)
+
+    def find(self, query: str) -> Found:
+        """Return the blocks that match a query: words, `kind:linear`, `block:"lm head"`, and `-` for not.
+
+        Roles, dtypes, costs and Python lines need shapes: `ml.inspect(model, shapes=...).find(query)` searches the
+        equations, and describes the language.
+
+        Args:
+            query: The query.
+
+        Raises:
+            UnknownOptionError: The query is invalid, or needs shapes.
+
+        Examples:
+            >>> from mithril_nb.models import MLP
+            >>> [match.id for match in MLP(784, [64], 10).find("kind:linear -linear_1")]
+            ['linear_0']
+        """
+        parsed = parse_query(query)
+        needs = next((key for key in parsed.keys if key not in ("block", "kind")), None)
+        if needs is not None:
+            raise UnknownOptionError(
+                f"a model without shapes has no {needs} to search for.",
+                (("searchable", "words, kind:, block:"),),
+                f"ml.inspect(model, shapes={{'input': (32, 784)}}).find({query!r})",
+            )
+        kinds = {path: node.block.kind for path, node in self.graph.walk()}
+        found = tuple(
+            Match(path, kinds[path], (path,))
+            for path in kinds
+            if parsed.matches(Item((path,), tuple(kinds[one] for one in lineage(path))))
+        )
+        return Found(self.name or "", "", parsed, found, len(kinds))
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:

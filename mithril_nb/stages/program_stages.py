@@ -128,6 +128,11 @@ class ProgramStages(Shown):
         return self._pipeline.values.get()
 
     @property
+    def block_kinds(self) -> Mapping[str, str]:
+        """Kind of each block of a model, by path; empty for other programs."""
+        return self._options.kinds or {}
+
+    @property
     def elapsed(self) -> Mapping[str, float]:
         """Seconds JAX took so far: `trace`, `lower`, `compile`; `optimize` for a compile without code generation."""
         return self._pipeline.elapsed

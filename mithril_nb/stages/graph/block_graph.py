@@ -6,8 +6,8 @@ It is read from the equations, so it also exists for programs that were not buil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
+from mithril_nb.graph.paths import lineage
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.inference import by_place
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role
@@ -50,7 +50,7 @@ def outline(
     for one in found:
         if one.id in calling and not blocks[one.id]:
             continue
-        for path in _lineage(blocks[one.id]):
+        for path in lineage(blocks[one.id]):
             row = rows.get(path)
             if row is None:
                 row = rows[path] = _Row(path)
@@ -66,12 +66,6 @@ def outline(
     return _text(_by_depth(rows), kinds)
 
 
-@lru_cache(maxsize=4096)
-def _lineage(block: str) -> tuple[str, ...]:
-    parts = block.split("/") if block else []
-    return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
-
-
 def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
     """Find the data that flows between blocks, and the arrays each block passes to others."""
     shapes = {one.id: one.shapes for one in found}
@@ -84,7 +78,7 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
             giver = blocks.get(operand)
             if giver is None or giver == taker:
                 continue
-            above, below = _lineage(giver), _lineage(taker)
+            above, below = lineage(giver), lineage(taker)
             common = sum(1 for left, right in zip(above, below, strict=False) if left == right)
             for path in above[common:]:
                 if one.role in ("forward", None):
@@ -94,7 +88,7 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
             if common < len(above) and common < len(below) and one.role == "forward":
                 rows[below[common]].feeds[above[common]] = None
     for one in reversed(found):  # The last results, such as a loss, have no user.
-        for path in _lineage(blocks[one.id]) if one.role in ("forward", None) and one.id not in calling else ():
+        for path in lineage(blocks[one.id]) if one.role in ("forward", None) and one.id not in calling else ():
             rows[path].gives = rows[path].gives or one.shapes
     for path, specs in kept.items():
         rows[path].gives = rows[path].gives or specs

@@ -5,6 +5,7 @@ from __future__ import annotations
 from graphviz import Digraph
 
 from mithril_nb.display import renderer
+from mithril_nb.graph.found import Found
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.viz.bundles import Bundle, bundle, picture_bundle
@@ -13,6 +14,7 @@ from mithril_nb.viz.diagrams.dot import to_dot
 from mithril_nb.viz.diagrams.picture import block_text, picture
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.found import found_html, found_text
 
 
 @renderer(LogicalGraph)
@@ -41,6 +43,11 @@ def _dot(graph: LogicalGraph) -> Digraph:
 @renderer(Model, kind="dot")
 def _dot_of_model(model: Model) -> Digraph:
     return _dot(model.graph)
+
+
+@renderer(Found)
+def _found(found: Found) -> Bundle:
+    return {"text/plain": found_text(found), "text/html": found_html(found)}
 
 
 @renderer(Scene)

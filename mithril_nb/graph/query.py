@@ -1,0 +1,279 @@
+r"""The language of searches: `kind:dot flops>1e6 block:head -role:backward "two words"`.
+
+A query is a list of terms, and an item matches if all terms do. `graph/query.ts` in the front end reads the same
+language; `tests/viz/golden/queries.json` holds both to one meaning.
+
+    word               a block path or a kind contains the word
+    kind:dot           a kind contains the text: the operation, or the kind of a block around it
+    block:head         the block with this path or name, and everything inside it; `*` is any text
+    role:backward      forward, backward or update
+    dtype:f64          a result has this dtype, also as `float64`
+    line:train.py      a line of Python contains the text
+    flops>1e6          also bytes and memory, with < <= = >= >; numbers may end in k, M, G, T, P, or in KiB, MiB, ...
+    -kind:dot          not
+    "two words"        quotes keep spaces; \" is a quote and \\ a backslash
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.graph.spec import full_dtype
+
+EXAMPLES = {
+    "block": "block:head", "kind": "kind:dot", "role": "role:backward", "dtype": "dtype:f64", "line": "line:train.py",
+    "flops": "flops>1e6", "bytes": "bytes>1e6", "memory": "memory>1e6",
+}  # fmt: skip
+"""An example of each key."""
+NUMBERS = ("flops", "bytes", "memory")
+"""Keys of numbers: FLOPs and accessed bytes in all runs, and the bytes of the results."""
+_ROLES = ("forward", "backward", "update")
+_RELATIONS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt}
+_SPACE = " \t\n\r\f\v\u00a0"
+_KEY = re.compile(r"([A-Za-z_]+)(:|>=|<=|>|<|=)")
+_NUMBER = re.compile(r"((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?:([kKmMgGtTpP])(i?))?[bB]?")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a query is about: an equation or instruction, or a block.
+
+    Attributes:
+        blocks: Paths of its blocks; empty if it is not attributed.
+        kinds: Its operation, and the kinds of the blocks around it.
+        role: Its role, or `""`.
+        dtypes: Full names of the dtypes of its results.
+        lines: Its lines of Python, as `"file.py:12"`.
+        numbers: Its numbers by key; unknown ones are missing or `None`.
+    """
+
+    blocks: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    role: str = ""
+    dtypes: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
+    numbers: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+
+
+@dataclass(frozen=True)
+class Term:
+    """One condition of a query.
+
+    Attributes:
+        key: A key of `EXAMPLES`, or `""` for a word.
+        relation: `":"` for texts; `"<"`, `"<="`, `"="`, `">="` or `">"` for numbers.
+        value: A text or a number.
+        is_negated: True if items must not match it.
+    """
+
+    key: str
+    relation: str
+    value: str | float
+    is_negated: bool = False
+
+    def __str__(self) -> str:
+        sign = "-" if self.is_negated else ""
+        if not isinstance(self.value, str):
+            return f"{sign}{self.key}{self.relation}{_number_text(self.value)}"
+        is_safe = self.value[:1] != '"' and not any(char in _SPACE for char in self.value)
+        if not self.key:
+            is_safe = is_safe and self.value[:1] != "-" and not _KEY.match(self.value)
+            return sign + (self.value if is_safe else _quoted(self.value))
+        return f"{sign}{self.key}:{self.value if is_safe else _quoted(self.value)}"
+
+    def matches(self, item: Item) -> bool:
+        """Return whether an item fulfils the condition. An unknown number fulfils no comparison."""
+        return self._holds(item) != self.is_negated
+
+    def _holds(self, item: Item) -> bool:
+        if not isinstance(self.value, str):
+            number = item.numbers.get(self.key)
+            return number is not None and _RELATIONS[self.relation](number, self.value)
+        wanted = self.value.lower()
+        if self.key == "block":
+            return any(_is_part(wanted, path.lower()) for path in item.blocks or (UNATTRIBUTED_LABEL,))
+        if self.key == "role":
+            return wanted == item.role
+        if self.key == "dtype":
+            return full_dtype(wanted) in item.dtypes
+        if self.key == "line":
+            return any(wanted in line.lower() for line in item.lines)
+        texts = item.kinds if self.key == "kind" else (*item.blocks, *item.kinds)
+        return any(wanted in text.lower() for text in texts)
+
+
+@dataclass(frozen=True)
+class Query:
+    """A parsed query; `str` returns its text.
+
+    Examples:
+        >>> query = parse_query('kind:DOT -block:"lm head" flops>=1.5M')
+        >>> print(query)
+        kind:DOT -block:"lm head" flops>=1500000
+        >>> query.matches(Item(("block_0",), ("dot_general",), numbers={"flops": 2e6}))
+        True
+    """
+
+    terms: tuple[Term, ...]
+
+    def __str__(self) -> str:
+        return " ".join(map(str, self.terms))
+
+    def matches(self, item: Item) -> bool:
+        """Return whether an item fulfils all conditions."""
+        return all(term.matches(item) for term in self.terms)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that it uses, without `""`, each once."""
+        return tuple(dict.fromkeys(term.key for term in self.terms if term.key))
+
+
+def parse_query(text: object) -> Query:
+    """Parse a query.
+
+    Args:
+        text: The query. Spaces separate terms; without terms, it matches everything.
+
+    Raises:
+        UnknownOptionError: A key is unknown, a number or role is invalid, or a quote is not closed.
+
+    Examples:
+        >>> [(term.key, term.value, term.is_negated) for term in parse_query("dot -role:backward").terms]
+        [('', 'dot', False), ('role', 'backward', True)]
+        >>> parse_query("rol:backward")
+        Traceback (most recent call last):
+            ...
+        mithril_nb.errors.UnknownOptionError: unknown key 'rol' in a query.
+            keys  block, kind, role, dtype, line, flops, bytes, memory
+            Try: role:backward
+    """
+    if not isinstance(text, str):
+        raise UnknownOptionError(f"a query is a text, not {short_repr(text)}.", (), "'kind:dot'")
+    terms: list[Term] = []
+    at = 0
+    while True:
+        while at < len(text) and text[at] in _SPACE:
+            at += 1
+        if at == len(text):
+            return Query(tuple(terms))
+        start, is_negated = at, text[at] == "-"
+        at += is_negated
+        found = _KEY.match(text, at)
+        key, relation = (found[1], found[2]) if found else ("", ":")
+        at = found.end() if found else at
+        value, at = _value(text, at, text[start:at])
+        if value is None:
+            raise _without_value(key, relation, is_negated)
+        terms.append(_term(key, relation, value, is_negated))
+
+
+def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
+    """Return the value that starts at an index, or `None`, and the index after it."""
+    if text[at : at + 1] != '"':
+        end = at
+        while end < len(text) and text[end] not in _SPACE:
+            end += 1
+        return text[at:end] or None, end
+    found = _QUOTED.match(text, at)
+    assert found is not None
+    value, end = re.sub(r'\\(["\\])', r"\1", found[1]), found.end()
+    if not found[2]:
+        raise UnknownOptionError("a quote in the query is not closed.", (), f"{before}{_quoted(value or 'text')}")
+    if end < len(text) and text[end] not in _SPACE:
+        raise UnknownOptionError("a space is needed after a closing quote.", (), f"{before}{_quoted(value)} ")
+    return value or None, end
+
+
+def _term(key: str, relation: str, value: str, is_negated: bool) -> Term:
+    name = key.lower()
+    sign = "-" if is_negated else ""
+    if not key:
+        return Term("", ":", value, is_negated)
+    if name not in EXAMPLES:
+        near = _nearest(name, tuple(EXAMPLES))
+        right = f"{sign}{EXAMPLES[near] if near in NUMBERS else f'{near}:{_plain(value)}'}" if near else ""
+        raise UnknownOptionError(
+            f"unknown key '{key}' in a query.",
+            (("keys", ", ".join(EXAMPLES)),),
+            right or sign + _quoted(f"{key}{relation}{value}"),
+        )
+    if name in NUMBERS:
+        number = _number(value)
+        if number is None:
+            raise UnknownOptionError(f"{name} needs a number in a query.", (("received", value),), EXAMPLES[name])
+        return Term(name, "=" if relation == ":" else relation, number, is_negated)
+    if relation not in ":=":
+        raise UnknownOptionError(
+            f"{name} is a text, and '{relation}' compares numbers.", (), f"{sign}{name}:{_plain(value)}"
+        )
+    if name == "role" and value.lower() not in _ROLES:
+        near = _nearest(value.lower(), _ROLES) or "backward"
+        raise UnknownOptionError(
+            f"unknown role '{value}' in a query.", (("roles", ", ".join(_ROLES)),), f"{sign}role:{near}"
+        )
+    return Term(name, ":", value, is_negated)
+
+
+def _without_value(key: str, relation: str, is_negated: bool) -> UnknownOptionError:
+    if not key:
+        what = "'-' needs a term after it." if is_negated else "the text between quotes is empty."
+        return UnknownOptionError(what, (), "-kind:dot" if is_negated else '"two words"')
+    return UnknownOptionError(
+        f"'{key}{relation}' needs a value.", (), EXAMPLES.get(_nearest(key.lower(), tuple(EXAMPLES)) or "", "kind:dot")
+    )
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str | None:
+    """Return the name with the longest common start, the first of several; simple enough for both languages."""
+
+    def common(one: str) -> int:
+        return next((at for at, (a, b) in enumerate(zip(name, one, strict=False)) if a != b), min(len(name), len(one)))
+
+    best = max(known, key=common)
+    return best if common(best) else None
+
+
+def _number(text: str) -> float | None:
+    found = _NUMBER.fullmatch(text)
+    if found is None:
+        return None
+    power = "kmgtp".index(found[2].lower()) + 1 if found[2] else 0
+    value = float(found[1]) * float((1024 if found[3] else 1000) ** power)
+    return value if math.isfinite(value) else None
+
+
+def _number_text(value: float) -> str:
+    return str(int(value)) if value.is_integer() and value < 1e15 else repr(value)
+
+
+def _plain(value: str) -> str:
+    return _quoted(value) if value[:1] == '"' or any(char in _SPACE for char in value) else value
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+@cache
+def _pattern(wanted: str) -> tuple[re.Pattern[str], ...]:
+    parts = [".*".join(map(re.escape, part.split("*"))) for part in wanted.split("/")]
+    return tuple(re.compile(part, re.DOTALL) for part in parts)
+
+
+def _is_part(wanted: str, path: str) -> bool:
+    """Return whether components of a path that follow each other match a pattern: a block, or one around it."""
+    patterns, parts = _pattern(wanted), path.split("/")
+    return any(
+        all(pattern.fullmatch(part) for pattern, part in zip(patterns, parts[at:], strict=False))
+        for at in range(len(parts) - len(patterns) + 1)
+    )

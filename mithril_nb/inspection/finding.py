@@ -1,0 +1,76 @@
+"""Searches in the instructions of a stage, with their costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mithril_nb.cost.counting import cost_of
+from mithril_nb.cost.records import CostRow
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.found import Found, Match
+from mithril_nb.graph.paths import lineage
+from mithril_nb.graph.query import Item, parse_query
+from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
+from mithril_nb.stages.program_stages import ProgramStages, first_stage
+from mithril_nb.stages.records import Instruction
+
+_SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
+"""The source of costs whose rows have the ids of a stage."""
+
+
+def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Found:
+    """Return the instructions of a stage that match a query; see `Inspection.find`."""
+    parsed = parse_query(query)
+    name = stage or first_stage(program)
+    instructions = program.stage(name).instructions
+    rows = costs_of_stage(program, name)
+    kinds = program.block_kinds
+    found = tuple(
+        _match(one, rows.get(one.id)) for one in instructions if parsed.matches(item_of(one, rows.get(one.id), kinds))
+    )
+    return Found(program.name, name, parsed, found, len(instructions))
+
+
+def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
+    """Return the cost of each instruction of a stage by id; empty if none is known."""
+    try:
+        return {row.id: row for row in cost_of(program, _SOURCES[stage]).rows} if stage in _SOURCES else {}
+    except MithrilError:  # the program cannot be lowered or compiled: its texts can still be searched
+        return {}
+
+
+def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
+    """Return what a query can match of an instruction.
+
+    Args:
+        one: The instruction.
+        row: Its cost, if known.
+        kinds: Kinds of the blocks, by path.
+    """
+    blocks = tuple(path for path, _ in one.shares if path)
+    around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
+    numbers = {
+        "flops": None if row is None else row.flops,
+        "bytes": None if row is None else row.bytes_accessed,
+        "memory": memory_of(one.shapes),
+    }
+    return Item(blocks, (one.opcode, *around), one.role or "", _dtypes(one), one.source, numbers)
+
+
+def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
+    """Return the bytes of arrays; `None` if a size or dtype is unknown, or if there are none."""
+    sizes = [None if one.size is None or one.dtype not in ITEM_BYTES else one.nbytes for one in specs]
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known and len(known) == len(sizes) else None
+
+
+def _match(one: Instruction, row: CostRow | None) -> Match:
+    blocks = tuple(path for path, _ in sorted(one.shares, key=lambda pair: -pair[1]) if path)
+    flops, moved = (None, None) if row is None else (row.flops, row.bytes_accessed)
+    return Match(
+        one.id, one.opcode, blocks, one.role, _dtypes(one), flops, moved, memory_of(one.shapes), tuple(one.source)
+    )
+
+
+def _dtypes(one: Instruction) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(spec.dtype) for spec in one.shapes))

@@ -1,0 +1,70 @@
+"""The matches of a search as a table: text and HTML."""
+
+from __future__ import annotations
+
+from mithril_nb.display import UNATTRIBUTED_LABEL, columns
+from mithril_nb.graph.found import Found, Match
+from mithril_nb.stages.records import format_source
+from mithril_nb.viz.html_parts import cell, html_table, output_html
+from mithril_nb.viz.text import escaped, one_line
+from mithril_nb.viz.units import flops, nbytes
+
+MOST_MATCHES = 200
+"""Most rows in the display of a result; `Found` itself has all matches."""
+_HEADS = ("block", "kind", "id", "role", "dtype", "FLOPs", "bytes", "memory", "Python line")
+_NUMBERS = ("FLOPs", "bytes", "memory")
+
+
+def found_text(found: Found, most: int | None = MOST_MATCHES) -> str:
+    """Return the matches as plain text.
+
+    Args:
+        found: The result of a search.
+        most: Number of matches to list; `None` lists all.
+    """
+    table = _table(found, most)
+    text = columns(table, right=[at for at, head in enumerate(table[0]) if head in _NUMBERS]) if len(table) > 1 else ""
+    return "\n".join(filter(None, [one_line(_caption(found)), text, _rest(found, most)]))
+
+
+def found_html(found: Found, most: int = MOST_MATCHES) -> str:
+    """Return the matches as one self-contained HTML fragment. The arguments are those of `found_text`."""
+    heads, *rows = _table(found, most)
+    caption, rest = one_line(_caption(found)), _rest(found, most)
+    if not rows:
+        return output_html(f"<p>{escaped(caption)}</p>", "cost")
+    looks = ["" if head in _NUMBERS else "words" for head in heads]
+    cells = ((row[0], *map(cell, row[1:], looks[1:])) for row in rows)
+    table = html_table(heads, cells, caption=caption)
+    return output_html(table + (f"<p>{escaped(rest)}</p>" if rest else ""), "cost")
+
+
+def _table(found: Found, most: int | None) -> list[tuple[str, ...]]:
+    """Return the heads and the rows, without empty columns."""
+    rows = [tuple(map(one_line, _row(one, found))) for one in found.matches[:most]]
+    used = [at for at in range(len(_HEADS)) if at == 0 or any(row[at] for row in rows)]
+    return [tuple(row[at] for at in used) for row in (_HEADS, *rows)]
+
+
+def _caption(found: Found) -> str:
+    what = f"instruction{'' if found.searched == 1 else 's'} of {found.stage}" if found.stage else "blocks"
+    match = "matches" if len(found) == 1 else "match"
+    query = f": {found.query}" if found.query.terms else ""
+    return f"{len(found):,} of {found.searched:,} {what} {match}{query}"
+
+
+def _rest(found: Found, most: int | None) -> str:
+    more = 0 if most is None else len(found) - most
+    return f"... {more:,} more; iterate over the result for all" if more > 0 else ""
+
+
+def _row(one: Match, found: Found) -> tuple[str, ...]:
+    if not found.stage:
+        return (one.id, one.kind, *("",) * 7)
+    lines = ", ".join(map(format_source, one.line[:3])) + (", …" if len(one.line) > 3 else "")
+    blocks = ", ".join(one.block[:3]) + (", …" if len(one.block) > 3 else "")
+    return (
+        blocks or UNATTRIBUTED_LABEL, one.kind, one.id, one.role or "", ", ".join(one.dtype),
+        "" if one.flops is None else flops(one.flops), "" if one.bytes is None else nbytes(one.bytes),
+        "" if one.memory is None else nbytes(one.memory), lines,
+    )  # fmt: skip
