@@ -14,6 +14,7 @@ from mithril_nb.errors import ConnectionError, short_repr
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/.():[]"})
 
 
+@lru_cache(1 << 14)
 def component(name: str) -> str:
     """Return the name as written in a path.
 

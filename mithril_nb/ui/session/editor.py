@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,9 +15,11 @@ from mithril_nb.ui.session.analysis import Analysis, LazyProgram
 from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.commands import Publisher, command
 from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, set_shape
-from mithril_nb.ui.session.snapshot import ViewState, diagram_of, place_of
+from mithril_nb.ui.session.snapshot import ViewState, description_of, graph_of, place_of
 from mithril_nb.ui.session.what_if import Changes, checked_changes
+from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import repeat_keys
+from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene
 
 _ONE_GESTURE_S = 1.0
@@ -149,7 +151,8 @@ class DesignEditor(Publisher):
         """Analyse the design again without any computed result."""
         self._seen: dict[Design, LazyProgram] = {}
         self._analysis = self._analysed(self._history.present, self._version)
-        self._diagram: Scene = diagram_of(self._analysis, self._view, self._shares)
+        self._graph: NestedGraph = graph_of(self._analysis, self._view, self._shares)
+        self._described = description_of(self._analysis)
 
     @abstractmethod
     def _training_options(self) -> dict[str, Any]:
@@ -183,8 +186,14 @@ class DesignEditor(Publisher):
 
     @property
     def diagram(self) -> Scene:
-        """The diagram of the current model."""
-        return self._diagram
+        """The diagram of the current model for static pictures. The front end lays out the graph itself."""
+        return self.diagram_with(self._shares)
+
+    def diagram_with(self, shares: Mapping[str, float]) -> Scene:
+        """Return the diagram with other shares of the cost, by path of the block."""
+        with self._lock:
+            graph, view = self._graph, self._view
+        return layout(graph.with_shares(shares), view.expanded, view.moved)
 
     # Edits
 
@@ -298,9 +307,8 @@ class DesignEditor(Publisher):
 
     @command('path="linear_0", x=40, y=120')
     def move(self, path: str, x: float, y: float) -> None:
-        """Move a block to a position on the canvas."""
-        place = self._diagram.within(path, *place_of(x, y))
-        self._set_view(self._view.with_place(path, *place))
+        """Move a block to a position, relative to the frame of its group; without a group, on the canvas."""
+        self._set_view(self._view.with_place(path, *place_of(x, y)))
 
     @command()
     def tidy(self) -> None:
@@ -322,9 +330,10 @@ class DesignEditor(Publisher):
             return
         analysis = self._analysed(history.present, self._version + 1)
         view = view.only({path for path, _ in history.present.graph.walk()})
-        diagram = diagram_of(analysis, view, self._shares)
+        graph, described = graph_of(analysis, view, self._shares), description_of(analysis)
         # Assign only now: everything above may raise.
-        self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
+        self._history, self._version, self._analysis = history, self._version + 1, analysis
+        self._graph, self._described = graph, described
         self._view, self._notice = view, None
         self._follow(analysis)
         if self._autosave and self._is_edited_by_user:
@@ -334,7 +343,8 @@ class DesignEditor(Publisher):
     def _set_view(self, view: ViewState) -> None:
         with self._lock:
             view = view.only({path for path, _ in self.design.graph.walk()})
-            self._diagram = diagram_of(self._analysis, view, self._shares)
+            if view.folded != self._view.folded:
+                self._graph = graph_of(self._analysis, view, self._shares)
             self._view = view
             self._publish()
 

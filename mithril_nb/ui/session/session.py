@@ -98,7 +98,8 @@ class Session(DesignEditor):
             return snapshot_of(
                 self._analysis,
                 self._view,
-                self._diagram,
+                self._graph,
+                self._described,
                 backend=f"jax {self.backend.device_name}",
                 cost=cost_table(cost, self._paths(), hues, is_stale=is_stale) if cost else None,
                 costs={"sources": self.costs.view(), "what_if": self.what_if.view()},
@@ -211,7 +212,7 @@ class Session(DesignEditor):
         cost = self._maker.cost
         if cost is not None:
             self._shares = shares_of(cost, self._paths())
-            self._diagram = self._diagram.with_shares(self._shares)
+            self._graph = self._graph.with_shares(self._shares)
         self._publish()
 
     def _program(self) -> tuple[int, Callable[[], Inspection]]:
@@ -250,8 +251,9 @@ DESIGN_MIME = "application/vnd.mithril-nb.design+json"
 def design_bundle(session: Session) -> dict[str, Any]:
     """Return a MIME bundle that is available at once: graph and source, without stages and costs."""
     design = session.design
-    now, found = session.snapshot(), bundle(session.diagram)
-    page = fragment_html(design.name, session.diagram, [], None, now["run"], now["source"], session.analysis.problems)
+    now, diagram = session.snapshot(), session.diagram
+    found = bundle(diagram)
+    page = fragment_html(design.name, diagram, [], None, now["run"], now["source"], session.analysis.problems)
     return {**found, "text/html": page, **design_data(session)}
 
 
@@ -273,7 +275,7 @@ def _session_bundle(session: Session) -> dict[str, Any]:
         return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
     cost = session.cost
     # Always include the cost shares, so that a saved picture does not depend on the progress of the worker.
-    diagram = session.diagram if cost is None else session.diagram.with_shares(shares_of(cost, session._paths()))
+    diagram = session.diagram if cost is None else session.diagram_with(shares_of(cost, session._paths()))
     found = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
     lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]

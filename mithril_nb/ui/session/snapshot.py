@@ -26,8 +26,8 @@ from mithril_nb.ui.session.commands import notice_of
 from mithril_nb.ui.session.design import PROGRAMS
 from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
-from mithril_nb.viz.diagrams.logical import model_layout, repeat_key
-from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
+from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.palette import HUES
 
 
@@ -38,7 +38,7 @@ class ViewState:
     Attributes:
         selection: Paths of the selected blocks.
         expanded: Keys of the open nodes: paths of groups, and `repeat:` with a path for a repeated part.
-        moved: Positions of the blocks that the user moved.
+        moved: Positions of the blocks that the user moved, by path, relative to the frame of their group.
         folded: Keys of the repeated parts that are drawn as one node with ×N. A part that the user repeats by an edit
             is folded only by `tidy`, so that a new block does not vanish.
     """
@@ -106,20 +106,12 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
     return {component(node.name): index % HUES for index, node in enumerate(graph.nodes)}
 
 
-def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> Scene:
-    """Return the diagram of a design."""
+def graph_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> NestedGraph:
+    """Return the graph of a design, which the front end lays out."""
     found = annotate(
         analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
     )
-    return model_layout(
-        analysis.design.graph,
-        annotations=found.nodes,
-        edge_shapes=found.edge_shapes,
-        edge_problems=found.edge_problems,
-        expanded=view.expanded,
-        moved=view.moved,
-        fold=view.folded,
-    )
+    return model_graph(analysis.design.graph, found.nodes, found.edge_shapes, found.edge_problems, view.folded)
 
 
 def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
@@ -130,10 +122,22 @@ def shares_of(cost: Cost, paths: Iterable[str]) -> dict[str, float]:
     return {path: share for path, share in found.items() if share is not None}
 
 
+def description_of(analysis: Analysis) -> dict[str, Any]:
+    """Return the part of a snapshot that only an edit changes."""
+    graph = analysis.design.graph
+    return {
+        "blocks": describe_blocks(graph, analysis.inference, hues_of(graph)),
+        "kinds": describe_kinds(graph),
+        "palette": list(palette()),
+        "source": to_source(graph),
+    }
+
+
 def snapshot_of(
     analysis: Analysis,
     view: ViewState,
-    diagram: Scene,
+    graph: NestedGraph,
+    described: Mapping[str, Any],
     *,
     backend: str,
     cost: Mapping[str, Any] | None,
@@ -147,7 +151,10 @@ def snapshot_of(
     undo_label: str,
     redo_label: str,
 ) -> dict[str, Any]:
-    """Return the data of a front end, in the format of the message protocol."""
+    """Return the data of a front end, in the format of the message protocol.
+
+    `described` is the `description_of` the analysis.
+    """
     design = analysis.design
     return {
         "version": analysis.version,
@@ -164,10 +171,8 @@ def snapshot_of(
             name: list(spec.shape) if name in analysis.shaped else []
             for name, spec in analysis.inference.inputs.items()
         },
-        "graph": diagram.to_dict(),
-        "blocks": describe_blocks(design.graph, analysis.inference, hues_of(design.graph)),
-        "kinds": describe_kinds(design.graph),
-        "palette": list(palette()),
+        **described,
+        "graph": {**graph.to_dict(), "opened": sorted(view.expanded), "moved": dict(view.moved)},
         "cost": cost,
         "costs": dict(costs),
         "problems": [problem.to_dict() for problem in analysis.problems],
@@ -176,7 +181,6 @@ def snapshot_of(
         "stages": {name: vars(state) for name, state in stages.items()},
         "stage_kinds": kinds_of_stages(),
         "passes": dict(passes),
-        "source": to_source(design.graph),
         "selection": list(view.selection),
         "can_undo": bool(undo_label),
         "can_redo": bool(redo_label),

@@ -29,6 +29,8 @@ def change_between(old: Any, new: Any) -> Change:
         >>> change_between([1, 2, 3], [1, 3]), change_between([1], [1])
         ([1, 1, []], {})
     """
+    if old is new:
+        return {}
     if isinstance(old, dict) and isinstance(new, dict):
         return _between_dicts(old, new)
     if isinstance(old, list | tuple) and isinstance(new, list | tuple):

@@ -30,8 +30,8 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
     Args:
         graph: The graph.
         opened: Keys of the groups that are drawn open.
-        moved: Top left corners of boxes that the user has moved, by key, relative to the frame of their group (see
-            `Scene.within`).
+        moved: Top left corners of boxes that the user has moved, by key, relative to the frame of their
+            group, so that they move along with it.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.

@@ -45,8 +45,8 @@ def model_layout(
         edge_shapes: Shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input. A block with one
             output and a shape in its annotation needs no entry.
         expanded: Paths of the groups that are drawn open.
-        moved: Top left corners of blocks that the user has moved, by path, relative to the frame of their group (see
-            `Scene.within`).
+        moved: Top left corners of blocks that the user has moved, by path, relative to the frame of their
+            group, so that they move along with it.
         edge_problems: Index into the list of problems, by `(source, target)` of the connection.
         fold: True to draw the rounds of a repeated part as one box with ×N, which can be opened; or the keys of the
             boxes to draw in this way, `"repeat:"` and the path of the first block.

@@ -7,7 +7,7 @@ so that groups open without a kernel. A test compares the two.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -159,6 +159,15 @@ class NestedGraph:
                 found.add(box.key)
         return frozenset(found)
 
+    def with_shares(self, shares: Mapping[str, float]) -> NestedGraph:
+        """Return the graph with new shares of the cost, by path of the block."""
+
+        def share(box: Box) -> float | None:
+            known = [shares[path] for path in box.blocks or (box.path,) if path in shares]
+            return min(1.0, sum(known)) if known else None
+
+        return replace(self, boxes=tuple(replace(box, share=share(box)) for box in self.boxes))
+
     def above(self, key: str) -> list[str]:
         """Return a key and the keys of the boxes around it, ending with the root."""
         found = [key]
@@ -236,6 +245,10 @@ class NestedGraph:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the graph as JSON-able columns for the front end; columns of default values are omitted."""
+        return dict(self._packed)
+
+    @cached_property
+    def _packed(self) -> dict[str, Any]:
         places = {box.key: at for at, box in enumerate(self.boxes)}
         boxes = _columns(self.boxes, Box, {"parent": lambda key: places.get(key, -1)})
         flows = _columns(self.flows, Flow, {"source": places.__getitem__, "target": places.__getitem__})
@@ -265,10 +278,10 @@ def end_id(key: str, port: str) -> str:
     """Return one end of a wire as text: `"relu_0.output"`; the name alone for an input or output of the model.
 
     Examples:
-        >>> end_id("mlp/relu_0", "a.b"), end_id("input:x", "x"), end_id("block_0", "")
-        ('mlp/relu_0.a%2Eb', 'x', 'block_0')
+        >>> end_id("mlp/relu_0", "a.b"), end_id("input:a.b", "a.b"), end_id("block_0", "")
+        ('mlp/relu_0.a%2Eb', 'a%2Eb', 'block_0')
     """
     if not port:
         return key
     is_pill = key.partition(":")[0] in ("input", "output") and ":" in key
-    return port if is_pill else f"{key}.{component(port)}"
+    return component(port) if is_pill else f"{key}.{component(port)}"

@@ -179,29 +179,9 @@ class Scene(Shown):
             ],
         }
 
-    def with_shares(self, shares: Mapping[str, float]) -> Scene:
-        """Return the scene with new cost shares, by path of the block, and unchanged positions."""
-
-        def share(node: SceneNode) -> float | None:
-            known = [shares[path] for path in node.blocks or (node.path,) if path in shares]
-            return min(1.0, sum(known)) if known else None
-
-        return replace(self, nodes=tuple(replace(node, share=share(node)) for node in self.nodes))
-
     def with_marks(self, marks: Mapping[str, str]) -> Scene:
         """Return the scene with the marks of a comparison, by key of the node."""
         return replace(self, nodes=tuple(replace(node, mark=marks.get(node.key, "")) for node in self.nodes))
-
-    def within(self, path: str, x: float, y: float) -> Point:
-        """Convert a point of this picture into the form of `model_layout(moved=...)` for the block at `path`.
-
-        The result is relative to the frame of the block's group, so that moving a group moves its blocks along.
-        """
-        parents = {node.path: node.parent for node in self.nodes if node.path}
-        for node in self.nodes:
-            if node.key == parents.get(path, "") and node.expanded:
-                return x - node.x, y - node.y
-        return x, y
 
 
 @dataclass
@@ -278,7 +258,7 @@ def port_text(path: str, port: str) -> str:
     """Return the port of the block at `path` as text; a port of the model itself is its name alone.
 
     Examples:
-        >>> port_text("relu_0", "a.b"), port_text("", "input")
-        ('relu_0.a%2Eb', 'input')
+        >>> port_text("relu_0", "a.b"), port_text("", "a.b")
+        ('relu_0.a%2Eb', 'a%2Eb')
     """
-    return f"{path}.{component(port)}" if path else port
+    return f"{path}.{component(port)}" if path else component(port)

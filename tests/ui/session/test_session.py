@@ -41,7 +41,8 @@ def session() -> Session:
 def test_snapshot_is_json_with_all_fields(session):
     assert session.wait(PATIENCE_S)
     snapshot = json.loads(json.dumps(session.snapshot()))
-    assert [node["name"] for node in snapshot["graph"]["nodes"] if node["path"]] == ["linear_0", "relu_0", "linear_1"]
+    assert snapshot["graph"]["boxes"]["path"] == ["", "linear_0", "relu_0", "linear_1", ""]
+    assert (snapshot["graph"]["opened"], snapshot["graph"]["moved"]) == ([], {})
     assert snapshot["shapes"] == {"input": [32, 16]}
     assert snapshot["blocks"]["linear_0"]["params"][0] == {
         "name": "linear_0.weight",
@@ -178,8 +179,9 @@ def test_shape_mismatch_marks_the_edge_and_keeps_stages(session):
     session.do("set_attribute", path="linear_1", name="input_size", value=7)
     snapshot = session.snapshot()
     assert snapshot["problems"][0]["edge"] == ["relu_0.output", "linear_1.input"]
-    (edge,) = [edge for edge in snapshot["graph"]["edges"] if edge["problem"] is not None]
-    assert (edge["source"], edge["target"]) == ("relu_0.output", "linear_1.input")
+    (edge,) = [edge for edge in session.diagram.edges if edge.problem is not None]
+    assert (edge.source, edge.target) == ("relu_0.output", "linear_1.input")
+    assert [found for found in snapshot["graph"]["flows"]["problem"] if found is not None] == [0]
     assert snapshot["stages"]["jaxpr"]["state"] == "stale"
     assert snapshot["stages"]["jaxpr"]["version"] == 1
     assert snapshot["cost"]["stale"] is True
@@ -217,7 +219,7 @@ def test_empty_session():
     session = Session(design_of(None, None), JaxBackend())
     snapshot = session.snapshot()
     assert snapshot["cost"] is None
-    assert snapshot["graph"]["nodes"] == []
+    assert snapshot["graph"]["boxes"] == {}
     session.do("add_block", kind="Linear")
     assert [node.name for node in session.model.graph.nodes] == ["linear_0"]
     session.do("set_shape", name="input", shape=[4, 8])
@@ -231,9 +233,9 @@ def test_renamed_block_keeps_position_and_expansion():
     session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
     session.do("expand", path="mlp_0")
     session.do("move", path="mlp_0/linear_0", x=300, y=200)
-    before = {node["path"]: (node["x"], node["y"]) for node in session.snapshot()["graph"]["nodes"]}
+    before = {node.path: (node.x, node.y) for node in session.diagram.nodes}
     session.do("rename", path="mlp_0", name="body")
-    after = {node["path"]: (node["x"], node["y"]) for node in session.snapshot()["graph"]["nodes"]}
+    after = {node.path: (node.x, node.y) for node in session.diagram.nodes}
     assert after["body/linear_0"] == before["mlp_0/linear_0"]
     assert session.selection == ("body",)
 
@@ -432,7 +434,7 @@ def test_renaming_keeps_the_shape_of_the_input_and_undo_the_view():
 def test_edge_at_a_group_border_has_the_canvas_name():
     session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
     session.do("expand", path="mlp_0")
-    edges = {(edge["source"], edge["target"]) for edge in session.snapshot()["graph"]["edges"]}
+    edges = {(edge.source, edge.target) for edge in session.diagram.edges}
     assert ("mlp_0.input", "mlp_0/linear_0.input") in edges
     before = session.design.graph
     session.do("disconnect", source="mlp_0.input", target="mlp_0/linear_0.input")

@@ -130,6 +130,7 @@ export class FakeSession extends FakeModel {
     if (name === "resume" || name === "train") this.change({ run: { ...this.snapshot.run, state: "running" } });
     if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
     if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
+    if (name === "expand" || name === "collapse") this.open(args["path"], name === "expand");
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
     if (name === "request_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
@@ -181,8 +182,13 @@ export class FakeSession extends FakeModel {
     this.change({ version: this.snapshot.version + 1, blocks: { ...this.snapshot.blocks, [path]: { ...block, values } } });
   }
 
+  private open(key: string, isOpen: boolean): void {
+    const { graph } = this.snapshot;
+    this.change({ graph: { ...graph, opened: [...graph.opened.filter((one) => one !== key), ...(isOpen ? [key] : [])] } });
+  }
+
   private move(path: string, x: number, y: number): void {
     const { graph } = this.snapshot;
-    this.change({ graph: { ...graph, nodes: graph.nodes.map((node) => (node.path === path ? { ...node, x, y } : node)) } });
+    this.change({ graph: { ...graph, moved: { ...graph.moved, [path]: [x, y] } } });
   }
 }

@@ -1,5 +1,6 @@
 /** Variants of the fixture for the visual states of the workbench. */
 
+import { NO_GRAPH } from "../src/kernel/graph";
 import type { Diagnostic } from "../src/kernel/types";
 import type { Fixture } from "./fake-model";
 
@@ -18,7 +19,7 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
   const { snapshot } = copy;
   const stages = Object.values(snapshot.stages);
   if (name === "empty") {
-    snapshot.graph = { width: 0, height: 0, nodes: [], edges: [] };
+    snapshot.graph = NO_GRAPH;
     snapshot.blocks = {};
     snapshot.cost = null;
     for (const stage of stages) Object.assign(stage, { state: "empty", lines: 0 });
@@ -28,8 +29,10 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
   }
   if (name === "problem") {
     snapshot.problems = [MISFIT];
-    snapshot.graph.edges.find((edge) => edge.target === "linear_1.input")!.problem = 0;
-    snapshot.graph.nodes.find((node) => node.path === "linear_1")!.problem = 0;
+    const { boxes, flows } = snapshot.graph;
+    const place = boxes.key!.indexOf("linear_1");
+    boxes.problem = boxes.key!.map((_, at) => (at === place ? 0 : null));
+    flows.problem = flows.target!.map((target) => (target === place ? 0 : null));
     snapshot.notice = { ...MISFIT, code: "CycleError", kind: "error", summary: "connecting 'linear_1.output' to 'linear_0.input' creates a cycle.", facts: [["cycle", "linear_0 -> relu_0 -> mlp_0 -> linear_1 -> linear_0"]], advice: "connect 'linear_0.input' to a model input." };
     Object.assign(snapshot.stages["hlo"]!, { state: "failed", message: "XlaRuntimeError: RESOURCE_EXHAUSTED: 18.2 GB required, 16.0 GB available." });
     Object.assign(snapshot.stages["stablehlo"]!, { state: "unavailable", message: "The shapes of the model are unknown. Try: shapes={\"input\": [32, 64]}." });
@@ -46,7 +49,7 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
   }
   if (name === "script") {
     snapshot.name = "<script>alert(1)</script>";
-    snapshot.graph.nodes[1]!.name = "<img src=x onerror=alert(1)>";
+    snapshot.graph.boxes.name![1] = "<img src=x onerror=alert(1)>";
   }
   return copy;
 }

@@ -9,6 +9,7 @@ import { exact, percent, seconds, si } from "./dom/format";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";
+import { NO_GRAPH } from "./kernel/graph";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot } from "./kernel/types";
 import { Connection } from "./shell/connection";
@@ -28,7 +29,7 @@ import { Store } from "./store/store";
 
 /** Defaults for the parts of a snapshot that only the workbench has. */
 const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "graph" | "palette" | "source" | "can_undo" | "can_redo" | "undo_label" | "run"> = {
-  program: "", programs: [], shapes: {}, graph: { width: 0, height: 0, nodes: [], edges: [] }, palette: [], source: "", can_undo: false, can_redo: false, undo_label: "",
+  program: "", programs: [], shapes: {}, graph: NO_GRAPH, palette: [], source: "", can_undo: false, can_redo: false, undo_label: "",
   run: { state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null, steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0 },
 };
 const KEYS: Keys = [

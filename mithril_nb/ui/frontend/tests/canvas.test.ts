@@ -3,9 +3,10 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
-import type { GraphNode } from "../src/kernel/types";
+import type { SceneNode } from "../src/graph/scene";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
+import { sceneOf } from "./scene";
 import { shortData } from "./short-data";
 
 const data = shortData(20);
@@ -14,7 +15,7 @@ let el: HTMLElement;
 let cleanup: () => void;
 const find = finderIn(() => el);
 const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
-const nodeOf = (path: string): GraphNode => session.snapshot.graph.nodes.find((node) => (node.path || node.name) === path)!;
+const nodeOf = (path: string): SceneNode => sceneOf(session.snapshot).nodes.find((node) => (node.path || node.name) === path)!;
 const item = (path: string): HTMLElement => find(`[data-mnb-node="${path}"]`);
 
 /** Return the place on the screen of a point relative to a block. */
@@ -103,4 +104,50 @@ test("names problems on blocks and edges, and shows them in the list", async () 
   expect(find('[data-mnb-panel="problems"]').hidden).toBe(false);
   find("[data-mnb-problem]").dispatchEvent(new MouseEvent("click", { bubbles: true }));
   expect(find("[data-mnb-problem]").classList.contains("mnb-selected")).toBe(true);
+});
+
+test("opens a group at once, also without a kernel, and closes it if the kernel refuses", async () => {
+  const toggle = (): void => {
+    pointer("pointermove", at("mlp_0", 40, 10));
+    find('[data-mnb-node="mlp_0"] .mnb-node-chevron').click();
+  };
+  const inner = '[data-mnb-node="mlp_0/linear_0"]';
+  session.alive = false;
+  toggle();
+  expect([el.querySelectorAll(inner).length, session.snapshot.graph.opened]).toEqual([1, []]);
+  session.emit("comm:close");
+  await Promise.resolve();
+  expect(el.querySelectorAll(inner)).toHaveLength(1);
+  toggle();
+  expect(el.querySelectorAll(inner)).toHaveLength(0);
+});
+
+test("a block that the kernel does not move goes back", async () => {
+  session.alive = false;
+  const start = at("gelu_0", 20, 20);
+  const end = { clientX: start.clientX + 60, clientY: start.clientY + 30 };
+  pointer("pointerdown", start, undefined, 1);
+  pointer("pointermove", end, undefined, 1);
+  pointer("pointerup", end);
+  expect(at("gelu_0", 20, 20).clientX).toBeCloseTo(end.clientX, 0);
+  const { id } = session.sent.findLast(({ name }) => name === "move")!;
+  session.message({ type: "reply", id, ok: false, error: { code: "", summary: "no", facts: [], advice: "" } });
+  await vi.waitFor(() => expect(at("gelu_0", 20, 20).clientX).toBeCloseTo(start.clientX, 0));
+});
+
+test("two quick changes of the view outlive the snapshot with the first", async () => {
+  session.alive = false;
+  const places = (): number[] => ["gelu_0", "linear_1"].map((path) => at(path, 0, 0).clientX);
+  const before = places();
+  for (const path of ["gelu_0", "linear_1"]) {
+    const start = at(path, 20, 20);
+    const end = { clientX: start.clientX + 40, clientY: start.clientY };
+    pointer("pointerdown", start, undefined, 1);
+    pointer("pointermove", end, undefined, 1);
+    pointer("pointerup", end);
+  }
+  const [first] = session.sent.filter(({ name }) => name === "move");
+  session.change({ graph: { ...session.snapshot.graph, moved: { gelu_0: [first!.args["x"], first!.args["y"]] } } });
+  session.message({ type: "reply", id: first!.id, ok: true, error: null });
+  places().forEach((place, i) => expect(place).toBeCloseTo(before[i]! + 40, 0));
 });

@@ -5,6 +5,7 @@ import { pathOfKey, themed } from "../src/costs/picture";
 import { changeOf } from "../src/costs/what-if";
 import { describeCost } from "../src/editor/inspector";
 import type { Cost, CostRow, Figure, Snapshot, Source } from "../src/kernel/types";
+import { sceneOf } from "./scene";
 
 const cost = (fixture.snapshot as unknown as Snapshot).cost!;
 
@@ -97,7 +98,7 @@ describe("costs", () => {
     const line = linesOf([cost]).find(({ block }) => block === "mlp_0")!;
     expect(costColumns([cost], "flops").slice(0, 7).map(({ title }) => title)).toEqual(["FLOPs (self)", "Bytes (self)", "Transc. (self)", "Params (self)", "Share of FLOPs (self)", "FLOPs (total)", "Share of FLOPs (total)"]);
     expect(named([cost], "share").value(line)).toBe(0);
-    const share = (fixture.snapshot as unknown as Snapshot).graph.nodes.find(({ path }) => path === "mlp_0")!.share!;
+    const share = sceneOf(fixture.snapshot as unknown as Snapshot).nodes.find(({ path }) => path === "mlp_0")!.share!;
     expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);
     expect(named([cost], "total_flops").value(line)).toBe(totalOf(group).flops);
     const words = describeCost(totalOf(group), cost.total, "flops")[0];

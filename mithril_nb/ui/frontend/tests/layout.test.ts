@@ -1,9 +1,10 @@
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { describe, expect, it } from "vitest";
-import { NestedGraph, type PackedGraph } from "../src/layout/data";
+import type { PackedGraph } from "../src/kernel/graph";
+import { NestedGraph } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
-import type { Point } from "../src/layout/rows";
+import type { Point } from "../src/drawing/lines";
 
 interface Case {
   graph: PackedGraph;

@@ -3,20 +3,22 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
-import { type PortRef, portsOf, readingOrder, connectionProblem, draggedTo, withInnerProblems } from "../src/editor/graph";
-import { component } from "../src/graph/scene";
+import { type PortRef, portsOf, connectionProblem, draggedTo, withInnerProblems } from "../src/editor/graph";
+import { SceneIndex, component } from "../src/graph/scene";
 import { readShape } from "../src/shell/header";
 import { RULES, tokens } from "../src/code/tokens";
+import { NO_GRAPH } from "../src/kernel/graph";
 import { columnsOf } from "../dev/fake-model";
 import { decodeStage } from "../src/kernel/messages";
 import { Curves } from "../src/train/curves";
 import { searchPalette } from "../src/editor/palette";
 import { smooth, thin } from "../src/train/plot";
-import type { Graph, Snapshot } from "../src/kernel/types";
+import type { Snapshot } from "../src/kernel/types";
 import { gzip } from "../dev/fake-model";
+import { sceneOf } from "./scene";
 
 const snapshot = fixture.snapshot as unknown as Snapshot;
-const { graph } = snapshot;
+const graph = new SceneIndex(sceneOf(snapshot));
 
 describe("numbers", () => {
   test.each([
@@ -50,7 +52,7 @@ describe("parsed input", () => {
 });
 
 describe("the graph", () => {
-  const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph).find((port) => port.endpoint === endpoint && port.side === side)!;
+  const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph.scene, side).find((port) => port.endpoint === endpoint)!;
   test("rejects a cycle and names it", () => {
     expect(connectionProblem(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This creates a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
   });
@@ -61,25 +63,28 @@ describe("the graph", () => {
   });
   test("allows connections without a cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
   test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
-  test("is read in the order of the layout, children after their group", () => {
-    const names = readingOrder(graph).map((node) => node.name);
-    expect(names).toEqual(["input", "linear_0", "gelu_0", "mlp_0", "linear_1", "output"]);
-    const node = graph.nodes.find((found) => found.path === "mlp_0")!;
-    const open: Graph = { ...graph, nodes: [...graph.nodes.map((found) => (found === node ? { ...node, expanded: true } : found)), { ...node, path: "mlp_0/inner", name: "inner", group: false }] };
-    expect(readingOrder(open).map((found) => found.name)).toEqual(["input", "linear_0", "gelu_0", "mlp_0", "inner", "linear_1", "output"]);
-  });
   test("shows a problem inside a closed group on the group and its edge", () => {
     const problem = { code: "ShapeError", summary: "", facts: [], advice: "", block: "mlp_0/linear_0", edge: ["gelu_0.output", "mlp_0/linear_0.input"] as [string, string] };
     const marked = withInnerProblems(graph, [problem]);
     expect(marked.nodes.filter((node) => node.problem === 0).map((node) => node.path)).toEqual(["mlp_0"]);
     expect(marked.edges.filter((edge) => edge.problem === 0).map((edge) => edge.id)).toEqual(["gelu_0.output -> mlp_0.input"]);
   });
-  test("a dragged group moves its blocks, and their edges become curves", () => {
-    const node = graph.nodes.find((found) => found.path === "gelu_0")!;
+  test("a dragged block moves, and its edges become curves", () => {
+    const node = graph.node("gelu_0")!;
     const { nodes, lines } = draggedTo(graph, node, node.x + 10, node.y - 5);
     expect([...nodes]).toEqual([["gelu_0", { x: node.x + 10, y: node.y - 5, w: node.w, h: node.h }]]);
     expect([...lines.keys()]).toEqual(["linear_0.output -> gelu_0.input", "gelu_0.output -> mlp_0.input"]);
     expect([...lines.values()].map((line) => [line.curve, line.points.length])).toEqual([[true, 4], [true, 4]]);
+  });
+  test("a dragged group takes its repeated parts along, and edges end at closed ones", () => {
+    const names = ["g", "repeat:g/a", "g/a", "repeat:g/b", "x"];
+    const boxes = { key: names, name: names, kind: names, path: ["g", "", "g/a", "", "x"], parent: [-1, 0, 1, 0, -1], is_group: [true, true, false, true, false], w: names.map(() => 90), h: names.map(() => 40), inputs: [["i"], [], ["i"], [], ["i"]], outputs: [["o"], [], ["o"], [], ["o"]] };
+    const flows = { source: [2, 0, 3], target: [3, 2, 0], out: ["o", "i", ""], into: ["", "i", "o"] };
+    const index = new SceneIndex(sceneOf({ graph: { ...NO_GRAPH, boxes, flows, opened: ["g", "repeat:g/a"] } } as unknown as Snapshot));
+    const node = index.node("g")!;
+    const { nodes } = draggedTo(index, node, node.x + 10, node.y);
+    expect([...nodes.keys()]).toEqual(["g", "repeat:g/a", "g/a", "repeat:g/b"]);
+    expect([...draggedTo(index, index.node("g/a")!, 0, 0).lines.keys()]).toContain("g/a.o -> repeat:g/b");
   });
 });
 

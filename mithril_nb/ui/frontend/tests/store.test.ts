@@ -116,8 +116,7 @@ describe("a store", () => {
   });
 
   test("selects the location of a problem", () => {
-    const [edge] = snapshot.graph.edges;
-    store.goTo({ code: "ShapeError", summary: "", facts: [], advice: "", block: "linear_0", edge: [edge!.source, edge!.target] });
+    store.goTo({ code: "ShapeError", summary: "", facts: [], advice: "", block: "linear_0", edge: ["input", "linear_0.input"] });
     expect(store.selection).toEqual(["linear_0"]);
   });
 });

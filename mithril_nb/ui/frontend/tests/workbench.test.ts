@@ -4,6 +4,7 @@ import { stateOf } from "../dev/states";
 import { mountCurves } from "../src/live";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
+import { sceneOf } from "./scene";
 import { shortData } from "./short-data";
 
 const data = shortData(70);
@@ -242,8 +243,8 @@ describe("the workbench", () => {
     vi.spyOn(board, "clientWidth", "get").mockReturnValue(800);
     vi.spyOn(board, "clientHeight", "get").mockReturnValue(400);
     click('[data-mnb-action="canvas.fit"]');
-    const { points } = session.snapshot.graph.edges.find(({ id }) => id === "gelu_0.output -> mlp_0.input")!;
-    const gelu = session.snapshot.graph.nodes.find(({ path }) => path === "gelu_0")!;
+    const { points } = sceneOf(session.snapshot).edges.find(({ id }) => id === "gelu_0.output -> mlp_0.input")!;
+    const gelu = sceneOf(session.snapshot).nodes.find(({ path }) => path === "gelu_0")!;
     const [x, y] = /translate\((.+)px, (.+)px\)/.exec(find('[data-mnb-node="gelu_0"]').style.transform)!.slice(1).map(Number) as [number, number];
     const k = Number(/scale\((.+)\)/.exec(find(".mnb-scene").style.transform)![1]);
     const [sx, sy] = [(points[0]![0] + points[1]![0]) / 2, (points[0]![1] + points[1]![1]) / 2];

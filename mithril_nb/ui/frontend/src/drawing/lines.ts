@@ -1,7 +1,5 @@
 /** Geometry of pictures: rectangles, points on a line, distances for clicks, and paths on a canvas. */
 
-import type { GraphEdge } from "../kernel/types";
-
 export interface Rect {
   x: number;
   y: number;
@@ -11,7 +9,10 @@ export interface Rect {
 
 export type Point = readonly [number, number];
 /** The corners of a line, or the control points of a cubic Bézier curve: the start, then three for each piece. */
-export type Line = Pick<GraphEdge, "points" | "curve">;
+export interface Line {
+  points: readonly Point[];
+  curve: boolean;
+}
 
 const CORNER = 5;
 const STEPS = 12;

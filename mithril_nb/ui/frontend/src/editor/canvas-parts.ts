@@ -4,8 +4,8 @@ import { ICONS, attr, h, icon } from "../dom/dom";
 import { percent } from "../dom/format";
 import type { Description } from "../graph/items";
 import { times } from "../drawing/lettering";
-import { type SceneEdge, type SceneNode, endpointOf, isPill } from "../graph/scene";
-import type { Diagnostic, Port } from "../kernel/types";
+import { type Port, type SceneEdge, type SceneNode, endId, isPill } from "../graph/scene";
+import type { Diagnostic } from "../kernel/types";
 
 export interface PartActions {
   wire(event: PointerEvent, node: SceneNode, port: Port): void;
@@ -68,5 +68,5 @@ export function addParts(parts: HTMLElement, node: SceneNode, problems: readonly
 
 function dotOf(node: SceneNode, port: Port, side: "input" | "output"): HTMLElement {
   const title = side === "output" ? `${port.name}: drag to an input to connect` : port.name;
-  return h("div", { class: `mnb-port mnb-port-${side}`, "data-side": side, "data-mnb-port": endpointOf(node, port.name), title, style: `left: ${port.x}px; top: ${port.y}px` }, h("span", { class: "mnb-port-name" }, port.name));
+  return h("div", { class: `mnb-port mnb-port-${side}`, "data-side": side, "data-mnb-port": endId(node.key, port.name), title, style: `left: ${port.x}px; top: ${port.y}px` }, h("span", { class: "mnb-port-name" }, port.name));
 }

@@ -2,9 +2,8 @@
 
 import type { Tip } from "../controls/tip";
 import type { Wire } from "../graph/painter";
-import { endpointOf } from "../graph/scene";
+import { type Port, type SceneNode, endId } from "../graph/scene";
 import type { GraphView } from "../graph/view";
-import type { GraphNode, Port } from "../kernel/types";
 import type { Store } from "../store/store";
 import { type PortRef, connectionProblem, portsOf } from "./graph";
 
@@ -17,9 +16,9 @@ export class Wiring {
     private readonly view: GraphView,
   ) {}
 
-  begin(event: PointerEvent, node: GraphNode, port: Port): void {
+  begin(event: PointerEvent, node: SceneNode, port: Port): void {
     const { board } = this.view;
-    const source: PortRef = { node, port, side: "output", endpoint: endpointOf(node, port.name) };
+    const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
     const from = [node.x + port.x, node.y + port.y] as const;
     board.classList.add("mnb-wiring");
     board.setPointerCapture(event.pointerId);
@@ -28,7 +27,7 @@ export class Wiring {
     const move = (moved: PointerEvent): void => {
       const at = this.view.toScene(moved.clientX, moved.clientY);
       target = this.nearest(source, at);
-      problem = target ? connectionProblem(this.store.snapshot.graph, source, target) : null;
+      problem = target ? connectionProblem(this.view.index, source, target) : null;
       const to = target ? ([target.node.x + target.port.x, target.node.y + target.port.y] as const) : ([at.x, at.y] as const);
       const wire: Wire = { from, to, tone: problem ? "bad" : target ? "good" : "plain" };
       this.view.paint({ wire });
@@ -54,8 +53,7 @@ export class Wiring {
   private nearest(source: PortRef, at: { x: number; y: number }): PortRef | null {
     let best: PortRef | null = null;
     let least = SNAP;
-    for (const ref of portsOf(this.store.snapshot.graph)) {
-      if (ref.side !== "input") continue;
+    for (const ref of portsOf(this.view.scene, "input")) {
       const { node, port } = ref;
       // Anywhere on a block means its only input.
       const inside = node !== source.node && node.inputs.length === 1 && at.x >= node.x && at.x <= node.x + node.w && at.y >= node.y && at.y <= node.y + node.h;

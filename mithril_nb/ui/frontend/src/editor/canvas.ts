@@ -1,4 +1,4 @@
-/** The logical graph of a model in a `GraphView`: selection, editing, wiring. The kernel computes the positions. */
+/** The logical graph of a model in a `GraphView`: selection, editing, wiring. */
 
 import { editName } from "../controls/rename";
 import type { Tip } from "../controls/tip";
@@ -7,12 +7,12 @@ import { h, iconButton, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
 import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
-import type { GraphNode } from "../kernel/types";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { Wiring } from "./canvas-wiring";
 import { ConnectMenu } from "./connect-menu";
-import { draggedTo, keyOf, sceneOf } from "./graph";
+import { draggedTo } from "./graph";
+import { LaidOut } from "./laid-out";
 
 export class Canvas {
   readonly root: HTMLElement;
@@ -24,13 +24,13 @@ export class Canvas {
   private readonly menu: ConnectMenu;
   /** Element that may lie over the graph. */
   private cover: HTMLElement | null = null;
-  /** The group that the user opened or closed; it stays in its place. */
-  private toggled: string | undefined;
+  private readonly laidOut: LaidOut;
 
   constructor(
     private readonly store: Store,
     tip: Tip,
   ) {
+    this.laidOut = new LaidOut(store, (anchor) => this.show(anchor));
     this.view = this.makeView(tip);
     this.wiring = new Wiring(store, tip, this.view);
     this.empty = h(
@@ -55,11 +55,11 @@ export class Canvas {
         iconButton("plus", "Zoom in", "canvas.in", () => this.view.zoomBy(1.25)),
         iconButton("minus", "Zoom out", "canvas.out", () => this.view.zoomBy(0.8)),
         iconButton("fit", "Fit the graph into view", "canvas.fit", () => this.view.fit()),
-        iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => store.command("tidy")),
+        iconButton("tidy", "Tidy up the layout", "canvas.tidy", () => void store.command("tidy")),
       ),
     );
-    this.menu = new ConnectMenu(store, this.root, () => this.view.focus(this.view.active));
-    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintLinks()), () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
+    this.menu = new ConnectMenu(store, this.view, this.root);
+    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.checkEdge()), () => this.laidOut.destroy(), () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
     this.update();
   }
 
@@ -116,8 +116,8 @@ export class Canvas {
       open: (node) => (isRepeat(node) ? this.toggle(node) : this.rename(node.key)),
       drag: {
         isMovable: (node) => node.path !== "",
-        move: (node, x, y) => this.view.move(draggedTo(store.snapshot.graph, node, x, y)),
-        drop: (node, x, y) => (node.path ? store.command("move", { path: node.path, x: Math.round(x), y: Math.round(y) }) : this.view.move(STILL)),
+        move: (node, x, y) => this.view.move(draggedTo(this.view.index, node, x, y)),
+        drop: (node, x, y) => this.drop(node, x, y),
         cancel: () => this.view.move(STILL),
       },
       decorate: (parts, node) => addParts(parts, node, problems(), { wire: (event, source, port) => this.wiring.begin(event, source, port), problem: goTo }),
@@ -127,13 +127,20 @@ export class Canvas {
   }
 
   private update(): void {
-    const { graph, problems, name } = this.store.snapshot;
-    const { toggled } = this;
-    const isOpen = (nodes: readonly GraphNode[]): boolean | undefined => nodes.find((node) => keyOf(node) === toggled)?.expanded;
-    const isAnswered = toggled !== undefined && isOpen(graph.nodes) !== isOpen(this.view.scene.nodes);
-    this.view.show(sceneOf(graph, problems, `Model ${name}`), { anchor: isAnswered ? toggled : undefined });
-    if (isAnswered) this.toggled = undefined;
-    this.empty.hidden = graph.nodes.some((node) => node.path !== "");
+    this.laidOut.update();
+  }
+
+  /** Show the scene. The group at `anchor`, which the user opened or closed, stays in its place. */
+  private show(anchor?: string): void {
+    this.view.show(this.laidOut.scene, { anchor });
+    this.empty.hidden = this.view.scene.nodes.some((node) => node.path !== "");
+    this.checkEdge();
+  }
+
+  /** Keep the selected edge only if it is drawn. */
+  private checkEdge(): void {
+    const { selectedEdge } = this.store;
+    if (selectedEdge !== null && !this.view.scene.edges.some(({ id }) => id === selectedEdge)) return this.store.selectEdge(null);
     this.paintLinks();
   }
 
@@ -145,8 +152,12 @@ export class Canvas {
 
   private toggle(node: SceneNode): void {
     if (!node.group) return;
-    this.toggled = node.key;
-    this.store.command(node.expanded ? "collapse" : "expand", { path: node.key });
+    this.laidOut.open(node.key, !node.expanded);
+  }
+
+  private drop(node: SceneNode, x: number, y: number): void {
+    const frame = this.view.index.node(node.parent);
+    this.laidOut.move(node.path, [Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))]);
   }
 
   private key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
@@ -180,7 +191,7 @@ export class Canvas {
 
   /** Remove the selected edge or blocks, else the focused block; return whether anything was removed. */
   removeSelected(focused?: SceneNode): boolean {
-    const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.id === this.store.selectedEdge);
+    const edge = this.view.scene.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {
       const { source, target } = edge;
       const repeat = this.view.scene.nodes.find((node) => isRepeat(node) && (node.key === source || node.key === target));

@@ -1,8 +1,8 @@
 /** Connects blocks by keyboard: a menu of the inputs that accept a block's outputs. */
 
 import { h, uid, zoomOf } from "../dom/dom";
-import { endpointOf } from "../graph/scene";
-import type { GraphNode } from "../kernel/types";
+import { type SceneNode, endId } from "../graph/scene";
+import type { GraphView } from "../graph/view";
 import type { Store } from "../store/store";
 import { type PortRef, portsOf, connectionProblem } from "./graph";
 
@@ -18,8 +18,8 @@ export class ConnectMenu {
 
   constructor(
     private readonly store: Store,
+    private readonly view: GraphView,
     private readonly frame: HTMLElement,
-    private readonly back: () => void,
   ) {}
 
   close(): void {
@@ -29,16 +29,15 @@ export class ConnectMenu {
     box?.remove();
   }
 
-  open(node: GraphNode, beside: HTMLElement): void {
+  open(node: SceneNode, beside: HTMLElement): void {
     this.close();
-    const { graph } = this.store.snapshot;
+    const { index, scene } = this.view;
     const choices: Choice[] = [];
     for (const port of node.outputs) {
-      const source: PortRef = { node, port, side: "output", endpoint: endpointOf(node, port.name) };
-      for (const target of portsOf(graph)) {
-        if (target.side !== "input") continue;
-        const connected = graph.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint);
-        if (connected || connectionProblem(graph, source, target) === null) choices.push({ source, target, connected });
+      const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
+      for (const target of portsOf(scene, "input")) {
+        const connected = scene.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint);
+        if (connected || connectionProblem(index, source, target) === null) choices.push({ source, target, connected });
       }
     }
     let at = 0;
@@ -61,7 +60,7 @@ export class ConnectMenu {
       else if (event.key === "Enter" && choices[at]) this.take(choices[at]!);
       else if (event.key === "Escape") {
         this.close();
-        this.back();
+        this.view.focus(this.view.active);
       } else return;
       event.preventDefault();
       paint();
@@ -79,13 +78,13 @@ export class ConnectMenu {
   }
 
   private feeder(target: PortRef): string {
-    const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.target === target.endpoint);
+    const edge = this.view.scene.edges.find((candidate) => candidate.target === target.endpoint);
     return edge ? `connected to ${edge.source}` : "not connected";
   }
 
   private take({ source, target, connected }: Choice): void {
     this.store.command(connected ? "disconnect" : "connect", { source: source.endpoint, target: target.endpoint });
     this.close();
-    this.back();
+    this.view.focus(this.view.active);
   }
 }

@@ -1,21 +1,54 @@
 /** A laid-out graph as data, the same for models and programs: `viz/diagrams/scene.py` in TypeScript. */
 
-import type { Rect } from "../drawing/lines";
-import type { Graph, GraphEdge, GraphNode } from "../kernel/types";
+import type { Point, Rect } from "../drawing/lines";
+
+/** A port; its place is relative to the top left of its node. */
+export interface Port {
+  name: string;
+  x: number;
+  y: number;
+}
 
 /** A box: a block, an instruction, the frame of an open group, or an input or output. */
-export interface SceneNode extends GraphNode {
+export interface SceneNode {
   /** Unique in the scene. */
   key: string;
   /** Key of the group that contains it; "" at the top. */
   parent: string;
+  path: string;
+  /** Paths of the blocks that it represents, if it is more than the block at `path`. */
+  blocks?: readonly string[];
+  name: string;
+  kind: string;
+  hue: number;
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+  label: string;
+  shape: string;
+  share: number | null;
+  problem: number | null;
+  group: boolean;
+  expanded: boolean;
+  repeat: number;
   /** Number of instructions inside it by role, then those without a role; missing in a model. */
   counts?: readonly number[];
   /** Ids of its equations, for links. */
   equations?: readonly string[];
+  inputs: readonly Port[];
+  outputs: readonly Port[];
 }
 
-export interface SceneEdge extends GraphEdge {
+export interface SceneEdge {
+  id: string;
+  source: string;
+  target: string;
+  shape: string;
+  points: readonly Point[];
+  /** Whether the points are control points of a curve; otherwise they are the corners of a line. */
+  curve: boolean;
+  problem: number | null;
   /** Whether only the backward pass reads it. */
   is_backward?: boolean;
   /** Whether a gradient flows back along the same line. */
@@ -24,9 +57,11 @@ export interface SceneEdge extends GraphEdge {
   is_end?: boolean;
 }
 
-export interface Scene extends Omit<Graph, "nodes" | "edges"> {
+export interface Scene {
   /** The accessible name. */
   title: string;
+  width: number;
+  height: number;
   /** Boxes in reading order; a frame comes before its content. */
   nodes: readonly SceneNode[];
   edges: readonly SceneEdge[];
@@ -50,10 +85,17 @@ export interface Place {
   siblings: number;
 }
 
+/** An end of an edge: its node, and the place of the port relative to the node. */
+export interface End {
+  node: SceneNode;
+  x: number;
+  y: number;
+}
+
 /** Lookup tables of a scene. Nodes of unknown parents count as top-level nodes. */
 export class SceneIndex {
   readonly places = new Map<string, Place>();
-  private ports: Map<string, string> | null = null;
+  private ends: { source: Map<string, End>; target: Map<string, End> } | null = null;
   private links: { after: Map<string, string[]>; before: Map<string, string[]> } | null = null;
 
   constructor(readonly scene: Scene) {
@@ -91,12 +133,21 @@ export class SceneIndex {
 
   /** Return the key of the node at an end of an edge: the node itself, or the node with this port. */
   keyAt(end: string): string | undefined {
-    if (this.places.has(end)) return end;
-    if (!this.ports) {
-      this.ports = new Map();
-      for (const node of this.scene.nodes) for (const port of [...node.inputs, ...node.outputs]) this.ports.set(endpointOf(node, port.name), node.key);
+    return this.endAt(end, "source")?.node.key;
+  }
+
+  /** Return an end of an edge. Edges inside an open group may start at the group's input, or end at its output. */
+  endAt(end: string, side: "source" | "target"): End | undefined {
+    if (!this.ends) {
+      this.ends = { source: new Map(), target: new Map() };
+      for (const one of this.scene.nodes) {
+        for (const { name, x, y } of one.outputs) this.ends.source.set(endId(one.key, name), { node: one, x, y });
+        for (const { name, x, y } of one.inputs) this.ends.target.set(endId(one.key, name), { node: one, x, y });
+      }
     }
-    return this.ports.get(end);
+    const found = this.ends[side].get(end) ?? this.ends[side === "source" ? "target" : "source"].get(end);
+    const node = found?.node ?? this.node(end);
+    return found ?? (node && { node, x: side === "source" ? node.w : 0, y: node.h / 2 }); // a node without ports
   }
 
   private linked(): { after: Map<string, string[]>; before: Map<string, string[]> } {
@@ -118,18 +169,19 @@ export class SceneIndex {
 }
 
 /** Return whether a node is an input or output of a model or program. */
-export function isPill(node: Pick<GraphNode, "path" | "kind">): boolean {
+export function isPill(node: Pick<SceneNode, "path" | "kind">): boolean {
   return !node.path && (node.kind === "input" || node.kind === "output");
-}
-
-/** Return the name of a node's port in an edge: `linear_0.output`; a port of the model itself is its name alone. */
-export function endpointOf(node: Pick<GraphNode, "path" | "name">, port: string): string {
-  return node.path ? `${node.path}.${component(port)}` : component(node.name);
 }
 
 /** Escape a name for an endpoint: reserved characters become `%XX`, as in the kernel. */
 export function component(name: string): string {
   return name.replace(/[%/.():[\]]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+/** Return one end of an edge as text: `relu_0.output`; the name alone for an input or output of the model. */
+export function endId(key: string, port: string): string {
+  if (!port) return key;
+  return /^(input|output):/.test(key) ? component(port) : `${key}.${component(port)}`;
 }
 
 /** Return the rectangle around all nodes and lines, or null if there are no nodes. */

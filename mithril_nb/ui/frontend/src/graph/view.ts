@@ -121,7 +121,11 @@ export class GraphView {
   }
 
   get scene(): Scene {
-    return this.painter.index.scene;
+    return this.index.scene;
+  }
+
+  get index(): SceneIndex {
+    return this.painter.index;
   }
 
   /** Key of the node in the tab order. */

@@ -1,58 +1,10 @@
 /** Types of the data exchanged with the kernel: the snapshot trait, commands and messages. */
 
+import type { ModelGraph } from "./graph";
+
 export type Role = "forward" | "backward" | "update";
 export type Origin = "tagged" | "inferred" | "kernel";
 export type StageName = string;
-
-export interface Port {
-  name: string;
-  x: number;
-  y: number;
-}
-
-export interface GraphNode {
-  /** Unique in the graph; without it, the path identifies the node. */
-  key?: string;
-  /** Key of the group that contains it; "" at the top. */
-  parent?: string;
-  /** Paths of the blocks that it represents, if it is more than the block at `path`. */
-  blocks?: readonly string[];
-  path: string;
-  name: string;
-  kind: string;
-  hue: number;
-  x: number;
-  y: number;
-  w: number;
-  h: number;
-  label: string;
-  shape: string;
-  share: number | null;
-  problem: number | null;
-  group: boolean;
-  expanded: boolean;
-  repeat: number;
-  inputs: Port[];
-  outputs: Port[];
-}
-
-export interface GraphEdge {
-  id: string;
-  source: string;
-  target: string;
-  shape: string;
-  points: [number, number][];
-  /** Whether the points are control points of a curve; otherwise they are the corners of a line. */
-  curve: boolean;
-  problem: number | null;
-}
-
-export interface Graph {
-  width: number;
-  height: number;
-  nodes: GraphNode[];
-  edges: GraphEdge[];
-}
 
 export type FieldType = "int" | "float" | "bool" | "choice" | "ints" | "text";
 export type FieldValue = number | string | boolean | number[] | null;
@@ -274,7 +226,7 @@ export interface Snapshot {
   output?: string;
   outputs?: string[];
   shapes: Record<string, (number | string)[]>;
-  graph: Graph;
+  graph: ModelGraph;
   blocks: Record<string, BlockDetails>;
   /** The kinds of the blocks. */
   kinds?: Record<string, KindDetails>;

@@ -1,38 +1,7 @@
 /** A graph in levels as data: boxes and the data that flows between them. It mirrors `viz/diagrams/nested.py`. */
 
-export interface Box {
-  key: string;
-  name: string;
-  kind: string;
-  w: number;
-  h: number;
-  title_w: number;
-  /** Key of the box that contains it; `""` at the top. */
-  parent: string;
-  is_group: boolean;
-  hue: number;
-  path: string;
-  label: string;
-  shape: string;
-  repeat: number;
-  share: number | null;
-  problem: number | null;
-  counts: number[];
-  blocks: string[];
-  equations: string[];
-  inputs: string[];
-  outputs: string[];
-}
-
-export interface Flow {
-  source: string;
-  target: string;
-  out: string;
-  into: string;
-  roles: number[];
-  shapes: number[];
-  problem: number | null;
-}
+import { endId } from "../graph/scene";
+import type { Box, Columns, Flow, PackedGraph } from "../kernel/graph";
 
 /** All flows between the same two visible ends, drawn as one wire. */
 export type Bundle = Flow;
@@ -46,33 +15,23 @@ export interface Piece {
   bundle: Bundle;
 }
 
-type Columns<T> = { [K in keyof T]?: unknown[] };
-
-/** The graph as the kernel sends it: columns without those of default values; parents and ends are indices of boxes. */
-export interface PackedGraph {
-  title: string;
-  is_model: boolean;
-  roles: string[];
-  shapes: string[];
-  idle: [string, string][];
-  boxes: Columns<Box>;
-  flows: Columns<Flow>;
-}
-
-const BOX: Omit<Box, "key" | "name" | "kind" | "w" | "h"> = {
-  title_w: 0, parent: "", is_group: false, hue: 0, path: "", label: "", shape: "", repeat: 1, share: null, problem: null,
+const BOX: Box = {
+  key: "", name: "", kind: "", w: 0, h: 0, title_w: 0, parent: "", is_group: false, hue: 0, path: "", label: "", shape: "", repeat: 1, share: null, problem: null,
   counts: [], blocks: [], equations: [], inputs: [], outputs: [],
 };
-const FLOW: Omit<Flow, "source" | "target"> = { out: "", into: "", roles: [], shapes: [], problem: null };
+const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shapes: [], problem: null };
 
-function rows<T extends object>(columns: Columns<T>, defaults: object): T[] {
+function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
   const names = Object.keys(columns) as (keyof T)[];
-  const count = Math.max(0, ...names.map((name) => columns[name]!.length));
-  return Array.from({ length: count }, (_, at) => {
-    const row = { ...defaults } as T;
-    for (const name of names) row[name] = columns[name]![at] as T[keyof T];
-    return row;
-  });
+  const found = Array.from({ length: Math.max(0, ...names.map((name) => columns[name]!.length)) }, () => ({ ...defaults }));
+  // Column by column: engines are several times slower if the name changes with each assignment.
+  for (const name of names) columns[name]!.forEach((value, at) => (found[at]![name] = value as T[keyof T]));
+  return found;
+}
+
+/** Return a text that no other pair of texts has. */
+export function paired(one: string, other: string): string {
+  return `${one.length},${one}${other}`;
 }
 
 export class NestedGraph {
@@ -80,7 +39,8 @@ export class NestedGraph {
   readonly isModel: boolean;
   readonly roles: string[];
   readonly shapes: string[];
-  readonly idle: [string, string][];
+  /** The output ports of groups that nothing feeds. */
+  readonly idlePorts = new Map<string, string[]>();
   readonly boxes: Box[];
   readonly flows: Flow[];
   readonly byKey = new Map<string, Box>();
@@ -91,7 +51,7 @@ export class NestedGraph {
     this.isModel = packed.is_model;
     this.roles = packed.roles;
     this.shapes = packed.shapes;
-    this.idle = packed.idle;
+    for (const [group, port] of packed.idle) this.idlePorts.set(group, [...(this.idlePorts.get(group) ?? []), port]);
     this.boxes = rows<Box>(packed.boxes, BOX);
     this.flows = rows<Flow>(packed.flows, FLOW);
     const keyAt = (place: unknown): string => this.boxes[place as number]?.key ?? "";
@@ -138,7 +98,7 @@ export class NestedGraph {
       // Data for an open node flows on to the nodes inside it, which have separate flows.
       if (!this.isModel && (shown.has(head) || this.isAround(tail, head))) continue;
       const [out, into] = [tail === flow.source ? flow.out : "", head === flow.target ? flow.into : ""];
-      const ends = JSON.stringify([tail, head, out, into]);
+      const ends = paired(paired(tail, head), paired(out, into));
       const known = found.get(ends);
       if (!known) {
         found.set(ends, { source: tail, target: head, out, into, roles: [...flow.roles], shapes: [...flow.shapes], problem: flow.problem });
@@ -148,8 +108,9 @@ export class NestedGraph {
       known.shapes.push(...flow.shapes);
       known.problem ??= flow.problem;
     }
-    const ascending = (numbers: number[]): number[] => [...new Set(numbers)].sort((a, b) => a - b);
-    return [...found.values()].map((bundle) => ({ ...bundle, roles: ascending(bundle.roles), shapes: ascending(bundle.shapes) }));
+    const ascending = (numbers: number[]): number[] => (numbers.length < 2 ? numbers : [...new Set(numbers)].sort((a, b) => a - b));
+    for (const bundle of found.values()) [bundle.roles, bundle.shapes] = [ascending(bundle.roles), ascending(bundle.shapes)];
+    return [...found.values()];
   }
 
   /** Return the pieces of wires on each level, by key of the group. */
@@ -163,8 +124,7 @@ export class NestedGraph {
     for (const bundle of bundles) {
       if (!this.isDrawn(bundle)) continue;
       const [tails, heads] = [this.above(bundle.source), this.above(bundle.target)];
-      const isHead = new Set(heads);
-      const common = tails.find((key) => isHead.has(key))!;
+      const common = tails.find((key) => heads.includes(key))!;
       const outOf = tails.slice(0, tails.indexOf(common));
       const into = heads.slice(0, heads.indexOf(common));
       const name = endId(bundle.source, bundle.out);
@@ -193,15 +153,4 @@ export class NestedGraph {
     if (shapes.length === 0) return "";
     return this.shapes[shapes.at(-1)!]! + (shapes.length > 1 ? ` +${shapes.length - 1}` : "");
   }
-}
-
-/** Escape a name for an endpoint: reserved characters become `%XX`, as in the kernel. */
-export function component(name: string): string {
-  return name.replace(/[%/.():[\]]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
-}
-
-/** Return one end of a wire as text: `relu_0.output`; the name alone for an input or output of the model. */
-export function endId(key: string, port: string): string {
-  if (!port) return key;
-  return /^(input|output):/.test(key) ? port : `${key}.${component(port)}`;
 }

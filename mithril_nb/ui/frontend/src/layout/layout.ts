@@ -4,10 +4,11 @@
  * It mirrors `viz/diagrams/layout.py`, so that groups open without a kernel; a test compares the two.
  */
 
-import type { Scene, SceneEdge, SceneNode } from "../graph/scene";
-import type { Port } from "../kernel/types";
-import { type Box, type NestedGraph, type Piece, endId } from "./data";
-import { type Part, type Point, arrangeLines } from "./rows";
+import { type Point, bend } from "../drawing/lines";
+import { type Port, type Scene, type SceneEdge, type SceneNode, endId } from "../graph/scene";
+import type { Box } from "../kernel/graph";
+import { type NestedGraph, type Piece, paired } from "./data";
+import { type Part, arrangeLines } from "./rows";
 
 const MARGIN = 12;
 const PAD = 10;
@@ -38,7 +39,7 @@ interface Item {
 export function layout(graph: NestedGraph, opened: ReadonlySet<string>, moved: ReadonlyMap<string, Point> = new Map()): Scene {
   const shown = graph.shownGroups(opened);
   const bundles = graph.bundles(shown);
-  const returned = new Set(bundles.filter((one) => one.roles.includes(1)).map((one) => JSON.stringify([one.target, one.source])));
+  const returned = new Set(bundles.filter((one) => one.roles.includes(1)).map((one) => paired(one.target, one.source)));
   const level = new Plan(graph, shown, graph.pieces(bundles), returned, moved).level("");
   shift(level, MARGIN, MARGIN);
   return {
@@ -69,7 +70,7 @@ class Plan {
     const items = new Map(boxes.map((box) => [box.key, this.item(box, usual)]));
     const nets = this.netsOf(key);
     const parts = new Map([...items].map(([name, { part }]) => [name, part]));
-    const idle = this.graph.idle.filter(([owner]) => owner === key).map(([, port]) => port);
+    const idle = this.graph.idlePorts.get(key) ?? [];
     const placed = arrangeLines(parts.size ? parts : EMPTY, nets, idle);
     const corners = new Map([...placed.corners].filter(([name]) => items.has(name)));
     const moved = this.move(corners, key);
@@ -87,13 +88,13 @@ class Plan {
       for (const one of inner.nodes) level.nodes.push(one);
     }
     nets.forEach((net, n) => net.heads.forEach((head, i) => {
-      let points = placed.routes[n]![i]!;
+      let points: readonly Point[] = placed.routes[n]![i]!;
       const isCurve = moved.has(net.tail) || moved.has(head.part);
       if (isCurve) {
         const at = (name: string, dx: number, y: number | undefined): Point => [corners.get(name)![0] + dx, corners.get(name)![1] + (y ?? items.get(name)!.part.h / 2)];
         const start = net.tail ? at(net.tail, items.get(net.tail)!.part.w, items.get(net.tail)!.part.outs.get(net.source)) : points[0]!;
         const end: Point = head.part ? at(head.part, 0, items.get(head.part)!.part.ins.get(head.port)) : [level.w, points.at(-1)![1]];
-        points = bend(start, end);
+        points = bend(...start, ...end).points;
       }
       level.edges.push(this.edge(net.wires[i]!, head.part || key, points, isCurve));
       level.borders.push([!net.tail, !head.part]);
@@ -106,12 +107,12 @@ class Plan {
   private netsOf(key: string): { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }[] {
     const nets = new Map<string, { tail: string; source: string; heads: { part: string; port: string }[]; wires: Piece[][] }>();
     const places = new Map<string, number>();
-    for (const source of this.graph.byKey.get(key)?.inputs ?? []) nets.set(JSON.stringify(["", source]), { tail: "", source, heads: [], wires: [] });
+    for (const source of this.graph.byKey.get(key)?.inputs ?? []) nets.set(paired("", source), { tail: "", source, heads: [], wires: [] });
     for (const piece of this.pieces.get(key) ?? []) {
-      const id = JSON.stringify([piece.tail, piece.source]);
+      const id = paired(piece.tail, piece.source);
       let net = nets.get(id);
       if (!net) nets.set(id, (net = { tail: piece.tail, source: piece.source, heads: [], wires: [] }));
-      const end = JSON.stringify([id, piece.head, piece.port]);
+      const end = paired(id, paired(piece.head, piece.port));
       const place = places.get(end);
       if (place !== undefined) net.wires[place]!.push(piece);
       else {
@@ -136,29 +137,28 @@ class Plan {
     return found;
   }
 
-  private edge(wires: readonly Piece[], end: string, points: Point[], isCurve: boolean): SceneEdge {
+  private edge(wires: readonly Piece[], end: string, points: readonly Point[], isCurve: boolean): SceneEdge {
     const first = wires[0]!.bundle;
     const source = endId(first.source, first.out);
     const target = wires.length === 1 ? endId(first.target, first.into) : end;
     return {
       id: `${source} -> ${target}`, source, target, shape: this.graph.shapeText(first.shapes), points, curve: isCurve, problem: first.problem,
       is_backward: !wires.some(({ bundle }) => bundle.roles.includes(0) || bundle.roles.length === 0),
-      returns: wires.some(({ bundle }) => this.returned.has(JSON.stringify([bundle.source, bundle.target]))),
+      returns: wires.some(({ bundle }) => this.returned.has(paired(bundle.source, bundle.target))),
       is_end: end === first.target,
     };
   }
 
   private item(box: Box, usual: number): Item {
     const expanded = this.shown.has(box.key);
+    const w = isEven(box) ? Math.max(box.w, usual) : box.w;
+    const [inputs, outputs] = expanded ? [[], []] : [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
     const { key, name, kind, hue, path, parent, label, shape, repeat, share, problem, counts, blocks, equations } = box;
     const node: SceneNode = {
-      key, name, kind, x: 0, y: 0, w: 0, h: 0, hue, path, parent, group: box.is_group, expanded, label, shape, repeat, share, problem, counts,
-      blocks, equations, inputs: [], outputs: [],
+      key, name, kind, x: 0, y: 0, w, h: box.h, hue, path, parent, group: box.is_group, expanded, label, shape, repeat, share, problem, counts,
+      blocks, equations, inputs, outputs,
     };
     if (expanded) return frame(node, this.level(key), box.title_w);
-    const w = isEven(box) ? Math.max(box.w, usual) : box.w;
-    const [inputs, outputs] = [portsAt(box.inputs, 0, box.h), portsAt(box.outputs, w, box.h)];
-    Object.assign(node, { w, h: box.h, inputs, outputs });
     return { node, part: { w, h: box.h, ins: heights(inputs), outs: heights(outputs), isInput: kind === "input" }, inner: null };
   }
 }
@@ -192,17 +192,11 @@ function frame(node: SceneNode, inner: Level, titleW: number): Item {
   inner.borders.forEach(([starts, ends], at) => {
     const edge = inner.edges[at]!;
     const { points } = edge;
-    const start: Point = starts ? [0, points[0]![1]] : points[0]!;
-    const end: Point = ends ? [w, points.at(-1)![1]] : points.at(-1)!;
-    edge.points = edge.curve && (starts || ends) ? bend(start, end) : [start, ...points.slice(1, -1), end];
+    const start = starts ? ([0, points[0]![1]] as const) : points[0]!;
+    const end = ends ? ([w, points.at(-1)![1]] as const) : points.at(-1)!;
+    edge.points = edge.curve && (starts || ends) ? bend(...start, ...end).points : [start, ...points.slice(1, -1), end];
   });
   const ports = (found: ReadonlyMap<string, number>, x: number): Port[] => (node.path ? [...found].map(([name, y]) => ({ name, x, y })) : []);
   Object.assign(node, { w, h, inputs: ports(ins, 0), outputs: ports(outs, w) });
   return { node, part: { w, h, ins, outs, isInput: false }, inner };
-}
-
-/** Return the control points of a curve that leaves `start` to the right and reaches `end` from the left. */
-function bend(start: Point, end: Point): Point[] {
-  const reach = Math.max(24, Math.abs(end[0] - start[0]) / 2);
-  return [start, [start[0] + reach, start[1]], [end[0] - reach, end[1]], end];
 }

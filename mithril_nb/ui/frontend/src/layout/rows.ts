@@ -6,9 +6,8 @@
  * It mirrors `viz/diagrams/rows.py`; a test compares the two.
  */
 
-import { type Point, TRACK, Tracks } from "./tracks";
-
-export type { Point };
+import type { Point } from "../drawing/lines";
+import { TRACK, Tracks } from "./tracks";
 
 const ROW_GAP = 18;
 const CHANNEL = 36;

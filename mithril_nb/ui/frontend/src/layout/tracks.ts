@@ -1,8 +1,7 @@
 /** Tracks of wires in the gaps between parts. */
 
+import type { Point } from "../drawing/lines";
 import { Heap } from "./heap";
-
-export type Point = [number, number];
 
 /** Distance between wires in px. */
 export const TRACK = 8;

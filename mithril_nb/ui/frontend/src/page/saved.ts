@@ -2,7 +2,7 @@
 
 import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, unpackStage } from "../kernel/messages";
 import type { Cost } from "../kernel/types";
-import type { PackedGraph } from "../layout/data";
+import type { PackedGraph } from "../kernel/graph";
 import { StageText } from "../store/links";
 
 /** The stages are encoded as for the widgets. */

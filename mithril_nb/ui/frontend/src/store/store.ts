@@ -2,7 +2,7 @@
 
 import { Memory } from "../dom/memory";
 import type { Kernel } from "../kernel/kernel";
-import type { Cost, CostView, Diagnostic, Field, Figure, Run, Snapshot, Source, StageName } from "../kernel/types";
+import type { Cost, CostView, Diagnostic, Field, Figure, Reply, Run, Snapshot, Source, StageName } from "../kernel/types";
 import type { Anchor, Links, StageText } from "./links";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
@@ -108,7 +108,6 @@ export class Store {
         changed = true;
       }
     }
-    if (this.selectedEdge !== null && !snapshot.graph.edges.some((edge) => edge.id === this.selectedEdge)) this.selectedEdge = null;
     if (changed) this.relink();
     this.emit("snapshot");
     if (changed) this.emit("links");
@@ -233,19 +232,21 @@ export class Store {
     return this.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
   }
 
-  /** Send a command. `done` appears in the status line once the command succeeds. */
-  command(name: string, args: Record<string, unknown> = {}, done = ""): void {
+  /** Send a command, and return its reply. `done` appears in the status line once the command succeeds. */
+  async command(name: string, args: Record<string, unknown> = {}, done = ""): Promise<Reply> {
     // The kernel adds blocks after its own selection, and may select another block for any command.
     this.kernel.flush("select");
     this.isSelectionSure = false;
     this.report("");
     const turn = ++this.turn;
-    void this.kernel.send(name, args).then(({ ok }) => ok && turn === this.turn && this.report(done));
+    const reply = await this.kernel.send(name, args);
+    if (reply.ok && turn === this.turn) this.report(done);
+    return reply;
   }
 
   /** Remove blocks, and name them in the status line: the change is easy to miss while the graph is out of view. */
   remove(paths: string[]): void {
-    this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
+    void this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
   }
 
   private report(outcome: string): void {
@@ -256,11 +257,7 @@ export class Store {
 
   /** Select the location of a problem. */
   goTo(problem: Diagnostic): void {
-    if (problem.edge) {
-      const [source, target] = problem.edge;
-      const edge = this.snapshot.graph.edges.find((candidate) => candidate.source === source && candidate.target === target);
-      if (edge) this.selectEdge(edge.id);
-    }
+    if (problem.edge) this.selectEdge(problem.edge.join(" -> "));
     if (problem.block && problem.block in this.snapshot.blocks) this.pinBlocks([problem.block]);
   }
 
