@@ -198,7 +198,12 @@ class Inspection(ProgramStages):
         """
         return json.dumps(self.to_dict(*stages, passes=passes), allow_nan=False)
 
-    def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
+    def to_html(
+        self,
+        path: str | Path | None = None,
+        stages: Sequence[str] | None = None,
+        overlay: str | Mapping[str, Mapping[str, Any]] = "",
+    ) -> str:
         """Return one HTML file with the graph, the linked lines of all stages, the passes and the costs.
 
         The file needs no kernel and no network. Computes the stages that are not computed yet.
@@ -206,9 +211,12 @@ class Inspection(ProgramStages):
         Args:
             path: Where to write the file; by default it is only returned.
             stages: Names of the stages to include; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
+            overlay: Values that the graph shows at first, by a name of `overlay` that needs no compiler; or your own
+                values, by title: `{"sparsity": {"net/hidden": 0.25}}`. The page has a menu of all of them.
 
         Raises:
             StageUnavailableError: Unknown stage.
+            UnknownOptionError: Unknown overlay, or a path that is not in the graph.
             ModelFileError: The file cannot be written.
 
         Examples:
@@ -216,7 +224,7 @@ class Inspection(ProgramStages):
             >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
             '<!DOCTYPE html>'
         """
-        return draw(self, "page", path=path, stages=stages)
+        return draw(self, "page", path=path, stages=stages, overlay=overlay)
 
     def save(self, path: str | Path) -> Path:
         """Write the inspection to a file, in the format of its suffix.

@@ -11,7 +11,8 @@ import pytest
 from benchmarks.corpus import corpus
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
-from mithril_nb.viz.pages.inspection import SHOWN, block_shares, summary_html, summary_text
+from mithril_nb.viz.costs.graph_overlays import block_shares
+from mithril_nb.viz.pages.inspection import SHOWN, summary_html, summary_text
 
 SPEC = jax.ShapeDtypeStruct((2, 3), "float32")
 

@@ -195,5 +195,5 @@ def test_a_page_has_all_overlays_in_the_order_of_its_boxes(step):
     nodes, graph = nested_stage(program.graph()).boxes, program.graph()
     found = list(page_overlays(program, nodes, graph, {"mine": {"linear_0": 3}}))
     assert all(len(one["values"]) == len(nodes) for one in found)
-    assert [one["name"] for one in found][:3] == ["own values", "flops", "flops"]
+    assert [one["name"] for one in found][:3] == ["own values: mine", "flops", "flops"]
     assert {one["name"] for one in found} >= {"flops", "bytes_accessed", "params", "role", "dtype"}

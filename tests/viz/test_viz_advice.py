@@ -45,6 +45,9 @@ CASES = {
     "viz/costs/node_values.py:_plain": f"""{COST}
         inspection.overlay({{"head": []}})
         """,
+    "viz/pages/inspection.py:_overlays": f"""{COST}
+        inspection.to_html(stages=["jaxpr"], overlay="flop")
+        """,
     "viz/html_parts.py:write_page": f"""{COST}
         inspection.to_html("a/b/c.html")
         """,

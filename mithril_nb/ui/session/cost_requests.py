@@ -166,6 +166,10 @@ class CostRequests(RequestHandler):
         """Return the state of the costs by source."""
         return {name: vars(state) for name, state in self._states.items()}
 
+    def measured(self, version: int) -> Cost | None:
+        """Return the measured costs of a version of the design; `None` if it was not measured."""
+        return self._measured[1] if self._measured is not None and self._measured[0] == version else None
+
     # Commands
 
     @command('source="compiled"')

@@ -23,10 +23,13 @@ from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.ui.session.commands import Client, Publisher, Reply, check_choice, command, commands_of, notice_of
 from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
 from mithril_nb.ui.session.snapshot import shares_of
 from mithril_nb.ui.session.stages import STAGES_TIMED, StageState, figures_of, state_of, with_wanted_stages
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
+from mithril_nb.viz.costs.node_values import dtypes_of_stage
+from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 
@@ -105,6 +108,7 @@ class Exploration(Publisher):
         transforms: The requests for transforms.
         costs: The requests for costs of further sources and for pictures of costs.
         what_if: The requests for what-if questions.
+        overlays: The requests for values on the graph.
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
@@ -126,7 +130,8 @@ class Exploration(Publisher):
         self.transforms = TransformRequests(steps, client)
         self.costs = CostRequests(self._looked, client, inspection.given)
         self.what_if = WhatIfRequests(self._subject, client)
-        handlers = (self.passes, self.transforms, self.costs, self.what_if)
+        self.overlays = OverlayRequests(self._overlaid, client)
+        handlers = (self.passes, self.transforms, self.costs, self.what_if, self.overlays)
         # Wait for the quick worker again: a compilation submits more work to it.
         self._workers = (self._quick, self._slow, *handlers, self._quick)
 
@@ -158,6 +163,7 @@ class Exploration(Publisher):
                 "selection": list(self._selection),
                 "graph_stage": self._graph.stage,
                 "graph_stages": list(_GRAPHS),
+                "overlay": self.overlays.view(),
                 "passes": self.passes.view(1),
                 "transforms": self.transforms.view(),
                 "status": figures_of(dict.fromkeys(STAGES_TIMED, self.inspection), cost),
@@ -182,7 +188,7 @@ class Exploration(Publisher):
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         compares = [self.transforms] if self.transforms.steps is not None else []
-        return commands_of(self, self.passes, *compares, self.costs, self.what_if)
+        return commands_of(self, self.passes, *compares, self.costs, self.what_if, self.overlays)
 
     @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
@@ -301,6 +307,7 @@ class Exploration(Publisher):
             self._send("graph", self._graph.graph(stage, self._hues()))
             self._drawn.add(stage)
             self._draw_shares(stage)
+            self.overlays.refresh()
 
     def _draw_shares(self, stage: str) -> None:
         if self._shares is not None and self._graph.is_made(stage):
@@ -316,12 +323,24 @@ class Exploration(Publisher):
             self._shares = shares_of(cost, self._blocks)
         self._publish()
         self._draw_shares(self._graph.stage)
+        self.overlays.refresh()
 
     def _hues(self) -> dict[str, int]:
         return {path: block["hue"] for path, block in self._blocks.items()}
 
     def _looked(self) -> ProgramView:
         return ProgramView(1, lambda: self.inspection, tuple(self._blocks), self._hues())
+
+    def _overlaid(self) -> OverlaySubject | None:
+        stage, cost = self._graph.stage, self.cost
+        if cost is None or not self._graph.is_made(stage):
+            return None
+        graph, hues, measured = self.inspection.graph(stage), self._hues(), self.costs.measured(1)
+
+        def nodes() -> Sequence[Box]:
+            return nested_stage(graph, hues=hues).boxes
+
+        return OverlaySubject(stage, self.inspection, nodes, cost, graph, dtypes_of_stage(graph), measured)
 
     def _subject(self) -> Subject:
         return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)

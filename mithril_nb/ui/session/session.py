@@ -7,7 +7,7 @@ when it is ready.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial, wraps
 from typing import Any
@@ -23,12 +23,16 @@ from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import DesignEditor
+from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests
 from mithril_nb.ui.session.snapshot import hues_of, shares_of, snapshot_of
 from mithril_nb.ui.session.stages import StageMaker
 from mithril_nb.ui.session.training import Training, example_data, example_design
 from mithril_nb.ui.session.what_if import Subject, WhatIfRequests
 from mithril_nb.viz.bundles import bundle
+from mithril_nb.viz.costs.node_values import dtypes_of_model
+from mithril_nb.viz.diagrams.logical import model_graph
+from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.pages.report import fragment_html
 
 
@@ -47,6 +51,7 @@ class Session(DesignEditor):
         passes: The requests for XLA's passes.
         costs: The requests for costs of further sources and for pictures of costs.
         what_if: The requests for what-if questions.
+        overlays: The requests for values on the graph.
     """
 
     def __init__(
@@ -72,7 +77,8 @@ class Session(DesignEditor):
         self.passes = PassRequests(self._program, client)
         self.costs = CostRequests(self._looked, client)
         self.what_if = WhatIfRequests(self._changeable, client)
-        self._workers = (self._maker, self.passes, self.costs, self.what_if)
+        self.overlays = OverlayRequests(self._overlaid, client)
+        self._workers = (self._maker, self.passes, self.costs, self.what_if, self.overlays)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -103,6 +109,7 @@ class Session(DesignEditor):
                 backend=f"jax {self.backend.device_name}",
                 cost=cost_table(cost, self._paths(), hues, is_stale=is_stale) if cost else None,
                 costs={"sources": self.costs.view(), "what_if": self.what_if.view()},
+                overlay=self.overlays.view(),
                 notice=self._notice,
                 autosave={**self._autosave.view(), "edits": self.edits} if self._autosave else None,
                 stages=self._maker.states,
@@ -159,7 +166,7 @@ class Session(DesignEditor):
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         found = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        found |= commands_of(self.passes, self.costs, self.what_if, self)
+        found |= commands_of(self.passes, self.costs, self.what_if, self.overlays, self)
         return dict(sorted({**found, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands
@@ -214,6 +221,8 @@ class Session(DesignEditor):
             self._shares = shares_of(cost, self._paths())
             self._graph = self._graph.with_shares(self._shares)
         self._publish()
+        if cost is not None and self._maker.cost_version == self._version:
+            self.overlays.refresh()
 
     def _program(self) -> tuple[int, Callable[[], Inspection]]:
         analysis = self._analysis
@@ -231,6 +240,18 @@ class Session(DesignEditor):
         analysis = self._analysis
         hues = hues_of(analysis.design.graph)
         return ProgramView(analysis.version, lambda: self._maker.inspection_of(analysis), self._paths(), hues)
+
+    def _overlaid(self) -> OverlaySubject | None:
+        analysis, cost = self._analysis, self._maker.cost
+        if cost is None or not analysis.can_run or self._maker.cost_version != analysis.version:
+            return None
+        dtypes = dtypes_of_model(analysis.inference.blocks)
+        measured = self.costs.measured(analysis.version)
+
+        def nodes() -> Sequence[Box]:
+            return model_graph(analysis.design.graph, fold=True).boxes
+
+        return OverlaySubject("", self._maker.inspection_of(analysis), nodes, cost, None, dtypes, measured)
 
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options

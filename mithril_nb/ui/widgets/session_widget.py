@@ -62,6 +62,24 @@ class SessionWidget(FrontEndWidget):
         super()._close(is_replaced=is_replaced)
         self.snapshot = {}  # free memory, because `Out` may hold the closed widget for long
 
+    def overlay(self, of: str | Mapping[str, Any], *, own: bool = False, title: str = "value") -> None:
+        """Show values on the nodes of the graph, as the menu "Values" in its toolbar does.
+
+        Args:
+            of: A name as in `Inspection.overlay`, such as `"flops"`; `""` for none; or your own values: a dict of
+                numbers or of texts by path of the block.
+            own: Whether the number of a block leaves out the blocks inside it.
+            title: Title of your own values, with their unit.
+
+        Raises:
+            UnknownOptionError: The overlay is unknown.
+        """
+        overlays = self.session.overlays
+        if isinstance(of, str):
+            overlays.show_overlay(of, own)
+        else:
+            overlays.show_values(of, title)
+
     # From the front end
 
     @shown_in_widget
@@ -83,6 +101,8 @@ class SessionWidget(FrontEndWidget):
         if found.rows:
             self._on_change("passes", found.reply())
             self.session.passes.request_diff(found.number)
+        if self.session.overlays.name:
+            self.session.overlays.refresh()
 
     def _request_text(self, id: Any, stage: str, short: bool) -> None:
         problem = self.session.run_command("request_stage", {"stage": stage})

@@ -23,6 +23,7 @@ from mithril_nb.viz.costs.node_values import (
 )
 from mithril_nb.viz.costs.overlay import draw_values, graph_of, model_scene, validate_opened
 from mithril_nb.viz.diagrams.overlays import Overlay
+from mithril_nb.viz.text import outer_paths
 
 if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
@@ -39,7 +40,6 @@ def draw_overlay(
 ) -> Drawing:
     """Draw the graph of a program with a value on each node; `Inspection.overlay` documents the arguments."""
     from mithril_nb.viz.diagrams.stages import stage_layout
-    from mithril_nb.viz.pages.inspection import block_shares
 
     data = costs_of(inspection, of)
     is_measured = data.get("source") == "measured"
@@ -59,6 +59,23 @@ def draw_overlay(
         field = of if isinstance(of, str) else "time_s" if is_measured else "flops"
         values = overlay_by_name(inspection, field, scene.nodes, data, graph=stage, own=own, dtypes=specs)
     return draw_values(scene, values, inspection.name)
+
+
+def block_shares(inspection: Inspection) -> dict[str, float]:
+    """Return the known shares of the FLOPs by block; a block includes all blocks inside it."""
+    from mithril_nb import cost
+
+    try:
+        found = cost.cost_of(inspection)
+    except StageUnavailableError:
+        return {}  # a program that cannot be traced has no known cost; its stages show the error
+    if not found.total.flops:
+        return {}
+    paths: dict[str, None] = {}
+    for block in found.by_block:
+        paths |= dict.fromkeys(outer_paths(block))
+    shares = {path: found.share_of(found.subtree(path))[0] for path in paths}
+    return {path: share for path, share in shares.items() if share is not None}
 
 
 def costs_of(inspection: Inspection, of: Any) -> Data:
@@ -137,7 +154,7 @@ def overlay_by_name(
 
 def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
     """Return the sharding of the results of instructions of a stage where the program states it, by id."""
-    from mithril_nb.stages.shardings import stated_shardings
+    from mithril_nb.stages.trace.shardings import stated_shardings
 
     known = stated_shardings(inspection)
     if graph.stage == "jaxpr":
@@ -180,7 +197,7 @@ def page_overlays(
         return overlay_by_name(inspection, name, nodes, data, graph=graph, own=own, dtypes=dtypes)
 
     for title, given in values.items():
-        yield user_values(given, nodes, title, _CALL).to_dict(keys)
+        yield {**user_values(given, nodes, title, _CALL).to_dict(keys), "name": f"own values: {title}", "own": False}
     for name, _ in choices(inspection, data, graph):
         if name == "memory" and not inspection.is_optimized:
             continue

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import columns
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.stages.stage_kinds import has_machine_code, language_of, needs_compile, title_of
+from mithril_nb.viz.costs.graph_overlays import block_shares, page_overlays
 from mithril_nb.viz.costs.tables.table import page_tables
 from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
 from mithril_nb.viz.pages.listing import blocks_of, equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
@@ -79,23 +80,6 @@ def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     return _graph(inspection, hues)[1]
 
 
-def block_shares(inspection: Inspection) -> dict[str, float]:
-    """Return the known shares of the FLOPs by block; a block includes all blocks inside it."""
-    from mithril_nb import cost
-
-    try:
-        found = cost.cost_of(inspection)
-    except StageUnavailableError:
-        return {}  # a program that cannot be traced has no known cost; its stages show the error
-    if not found.total.flops:
-        return {}
-    paths: dict[str, None] = {}
-    for block in found.by_block:
-        paths |= dict.fromkeys(outer_paths(block))
-    shares = {path: found.share_of(found.subtree(path))[0] for path in paths}
-    return {path: share for path, share in shares.items() if share is not None}
-
-
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
     """Return a table of the stages with their lengths, or the reason why one is missing.
 
@@ -130,13 +114,19 @@ _PLAIN = (
 )
 
 
-def inspection_page(inspection: Inspection, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
+def inspection_page(
+    inspection: Inspection,
+    path: str | Path | None = None,
+    stages: Sequence[str] | None = None,
+    overlay: str | Mapping[str, Mapping[str, Any]] = "",
+) -> str:
     """Return a program at every stage as one HTML file, and write it to `path` if given.
 
     Args:
         inspection: The program; missing stages are computed.
         path: Where to write the file.
         stages: Names of the stages to include; by default all. Without a compiled stage, nothing is compiled.
+        overlay: Name of the overlay that the graph shows at first; or the user's own values, by title and path.
 
     Returns:
         The text of the file.
@@ -145,12 +135,12 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
         StageUnavailableError: A stage does not exist, or the front end is not built.
         ModelFileError: The file cannot be written.
     """
-    page = _page(inspection, tuple(inspection.stages if stages is None else stages))
+    page = _page(inspection, tuple(inspection.stages if stages is None else stages), overlay)
     return write_page(page, path, 'inspection.to_html("inspection.html")')
 
 
 @paused_collector()
-def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
+def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping[str, Mapping[str, Any]]) -> str:
     is_compiled = needs_compile(names)
     # Requesting everything before the first read compiles the program once instead of twice.
     if is_compiled:
@@ -162,6 +152,8 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     diffs = [one.diff for one in passes]
     key = key_of(stages)
     graph, first = _graph(inspection, hues, is_linked=False)
+    if graph is not None:
+        graph |= _overlays(inspection, hues, overlay)
     costs, rows = _cost_html(inspection, hues)
     data = {
         **_stages(inspection, stages, hues),
@@ -233,6 +225,26 @@ def _graph(
     drawn = nested if is_linked else replace(nested, boxes=tuple(replace(box, equations=()) for box in nested.boxes))
     picture = scene_svg(layout(drawn, opened), title=f"graph of {inspection.name}", embedded=True)
     return {**nested.to_dict(), "opened": sorted(opened)}, f'<div class="picture">{picture}</div>'
+
+
+def _overlays(
+    inspection: Inspection, hues: Mapping[str, int], overlay: str | Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the overlays of the graph, and the name of the first one."""
+    from mithril_nb.viz.diagrams.stages import nested_stage
+
+    own = {} if isinstance(overlay, str) else overlay
+    graph = inspection.graph()
+    found = list(page_overlays(inspection, nested_stage(graph, hues=hues).boxes, graph, own))
+    first = overlay if isinstance(overlay, str) else found[0]["name"] if found else ""
+    names = dict.fromkeys(one["name"] for one in found)
+    if first and first not in names:
+        raise UnknownOptionError(
+            f"the page has no overlay {short_repr(first)}.",
+            (("known", ", ".join(names) or "none"),),
+            f'inspection.to_html("page.html", overlay="{nearest(first, list(names)) or "flops"}")',
+        )
+    return {"overlays": found, "overlay": first}
 
 
 def _passes(inspection: Inspection) -> tuple[tuple[Pass, ...], str]:

@@ -7,6 +7,7 @@ import { h, iconButton, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
 import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
+import { KernelOverlay } from "../stages/kernel-overlay";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
 import { Wiring } from "./canvas-wiring";
@@ -18,6 +19,7 @@ export class Canvas {
   readonly root: HTMLElement;
   readonly destroy: () => void;
   private readonly view: GraphView;
+  private readonly overlay: KernelOverlay;
   private readonly watched: (() => void)[] = [];
   private readonly empty: HTMLElement;
   private readonly wiring: Wiring;
@@ -32,6 +34,7 @@ export class Canvas {
   ) {
     this.laidOut = new LaidOut(store, (anchor) => this.show(anchor));
     this.view = this.makeView(tip);
+    this.overlay = new KernelOverlay(store, this.view, () => true);
     this.wiring = new Wiring(store, tip, this.view);
     this.empty = h(
       "div",
@@ -52,6 +55,7 @@ export class Canvas {
       h(
         "div",
         { class: "mnb-canvas-tools" },
+        this.overlay.menu.root,
         iconButton("plus", "Zoom in", "canvas.in", () => this.view.zoomBy(1.25)),
         iconButton("minus", "Zoom out", "canvas.out", () => this.view.zoomBy(0.8)),
         iconButton("fit", "Fit the graph into view", "canvas.fit", () => this.view.fit()),
@@ -59,7 +63,7 @@ export class Canvas {
       ),
     );
     this.menu = new ConnectMenu(store, this.view, this.root);
-    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.checkEdge()), () => this.laidOut.destroy(), () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
+    this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.checkEdge()), () => this.laidOut.destroy(), this.overlay.destroy, () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
     this.update();
   }
 
@@ -101,7 +105,7 @@ export class Canvas {
     return new GraphView({
       label: "Blocks of the model",
       tip,
-      describe: (node) => describeNode(node, problems()),
+      describe: (node) => this.overlay.layer.describe(node.key, describeNode(node, problems())),
       describeEdge: (edge) => describeEdge(edge, problems()),
       hover: (node) => store.setHover(node ? pathsOf(node).map((path) => ({ kind: "block", path })) : []),
       select: (node, add) => {

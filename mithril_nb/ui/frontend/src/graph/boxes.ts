@@ -10,11 +10,11 @@ import { type SceneNode, isPill } from "./scene";
 /** All texts; the name only; a coloured rectangle; a rectangle too small for a border. */
 export type Detail = "full" | "name" | "box" | "dot";
 
-/** A value shown on a node: a colour, a bar from 0 to 1, a short text. */
+/** A value shown on a node: a number as a bar from 0 to 1, a category as a hue, or unknown if it has neither; and its text. */
 export interface Overlay {
-  colour?: string;
-  bar?: number;
-  text?: string;
+  text: string;
+  level?: number;
+  hue?: number;
 }
 
 export interface Brush {
@@ -34,7 +34,11 @@ const LEFT = 14; // from the node's edge to its text; includes the strip of the 
 const RIGHT = 10;
 const GAP = 12; // between the texts of one row
 const NAME = 13;
+/** Least room for a note or shape beside a value. */
+const LEAST_BELOW = 30;
 const SMALL = 11;
+/** Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read. */
+const TINT = 0.18;
 const DASHED = new Set(["loop", "cond", "branch", "repeat"]);
 
 export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
@@ -43,13 +47,14 @@ export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
   return k >= FULL_ZOOM ? "full" : "name";
 }
 
-/** Return the texts of the frame of a program's node: its name, and its note, shape and share. */
-function frameTexts({ name, repeat, label, shape, share }: SceneNode): [title: string, rest: string] {
-  return [times(name, repeat), [label, shape, share === null ? "" : percent(share)].filter(Boolean).join(" · ")];
+/** Return the texts of a frame: its name, and in a model its kind, in a program its note, shape and share; or the value of an overlay. */
+function frameTexts({ name, repeat, kind, label, shape, share }: SceneNode, isModel: boolean, overlay: Overlay | undefined): [title: string, rest: string] {
+  const parts = isModel ? [kind, overlay?.text] : [label, shape, overlay?.text ?? (share === null ? "" : percent(share))];
+  return [times(name, repeat), parts.filter(Boolean).join(" · ")];
 }
 
 /** Draw an open group: its area, its rim and its title. */
-export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): void {
+export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
   const { c, colours, lettering, k, isModel } = brush;
   const colour = hueOf(colours, node.hue);
   const isBad = node.problem !== null;
@@ -73,7 +78,7 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): 
   c.setLineDash([]);
   const detail = detailOf({ w, h: 24 }, k);
   if (detail === "full") {
-    const [title, rest] = isModel ? [times(node.name, node.repeat), node.kind] : frameTexts(node);
+    const [title, rest] = frameTexts(node, isModel, overlay);
     drawChevron(c, colours, x + 11, y + 13.5, true);
     const left = x + 19;
     const name = lettering.fit(title, NAME, (w - 30) * (rest ? 0.75 : 1), true);
@@ -92,7 +97,7 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): 
 export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
   const detail = detailOf(rect, brush.k);
   if (detail === "full") {
-    if (isPill(node)) drawPill(brush, node, rect);
+    if (isPill(node)) drawPill(brush, node, rect, overlay);
     else if (brush.isModel) drawBlock(brush, node, rect, overlay);
     else drawStep(brush, node, rect, overlay);
   } else if (detail === "name") drawName(brush, node, rect, overlay);
@@ -107,7 +112,9 @@ export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Over
 /** Return the colour of a node that is drawn as a rectangle. */
 export function rectangleColour(colours: Colours, node: SceneNode, overlay: Overlay | undefined): string {
   if (node.problem !== null) return colours.bad;
-  return overlay?.colour ?? stripColour(colours, node);
+  if (!overlay) return stripColour(colours, node);
+  if (overlay.hue !== undefined) return hueOf(colours, overlay.hue);
+  return overlay.level === undefined ? colours.line : colours.heat[Math.round(overlay.level * (colours.heat.length - 1))]!;
 }
 
 /** Draw a block of a model: kind and label, name and shape, its share as a bar, and its ports. */
@@ -120,24 +127,23 @@ function drawBlock(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay:
   boxWithStrip(brush, node, x, y, w, h, overlay);
   const [left, right] = [x + LEFT, x + w - RIGHT];
   const room = right - left;
-  const bar = overlay?.bar ?? node.share;
-  const [upper, lower] = bar !== null ? [y + 17, y + 34] : [y + 21, y + 39];
+  const shown = overlay ?? (node.share === null ? undefined : { text: percent(node.share), level: node.share });
+  const [upper, lower] = shown ? [y + 17, y + 34] : [y + 21, y + 39];
   const kind = times(node.kind, node.repeat);
   const label = lettering.fit(node.label, SMALL, Math.max(room - lettering.width(kind, SMALL) - GAP, room * 0.6));
   row(brush, left, right, upper, kind, SMALL, "muted", label, "ink", false);
   row(brush, left, right, lower, node.name, NAME, "ink", lettering.fit(node.shape, SMALL, room * 0.6), "muted", true);
-  if (bar !== null) {
-    const text = overlay?.bar === undefined ? percent(bar) : (overlay.text ?? percent(bar));
-    const length = room - Math.max(36, lettering.width(text, 9.5) + 4);
-    drawBar(brush, left, y + 42, length, bar, overlay?.bar === undefined ? undefined : overlay.colour);
-    write(brush, right, y + 47, lettering.fit(text, 9.5, room), 9.5, "muted", false, "right");
+  if (shown) {
+    const text = lettering.fit(shown.text, 9.5, room * 0.7);
+    drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, 9.5) + 6), shown);
+    write(brush, right, y + 47, text, 9.5, "muted", false, "right");
   }
   if (node.group) drawChevron(c, colours, x + 10, y + h / 2, false);
   drawPorts(brush, node, x, y);
 }
 
 /** Draw an input or output: name and shape, in one row in a model, in two in a program. */
-function drawPill(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): void {
+function drawPill(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: Overlay | undefined): void {
   const { c, colours, lettering, isModel } = brush;
   plate(c, x, y, w, h, h / 2, colours.surface);
   c.strokeStyle = colours.line;
@@ -149,7 +155,7 @@ function drawPill(brush: Brush, node: SceneNode, { x, y, w, h }: Rect): void {
     const last = /\['?([^'\]]+)'?\]$/.exec(node.name)?.[1];
     const name = last !== undefined && !/^\d+$/.test(last) ? last : node.name;
     write(brush, middle, y + 14.5, lettering.fit(name, SMALL, w - 24, true), SMALL, "ink", true, "center");
-    write(brush, middle, y + 27, lettering.fit(node.shape, 10, w - 24), 10, "muted", false, "center");
+    write(brush, middle, y + 27, lettering.fit(overlay?.text ?? node.shape, 10, w - 24), 10, "muted", false, "center");
     return;
   }
   const shape = lettering.fit(node.shape, SMALL, (w - 2 * LEFT) * 0.65);
@@ -175,9 +181,9 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   write(brush, right, first, repeat, NAME, "ink", true, "right");
   const share = overlay?.text ?? (node.share === null ? "" : percent(node.share));
   const below = right - left - (share ? lettering.width(share, SMALL) + 8 : 0);
-  write(brush, left, first + 17, lettering.fit(node.label || node.shape, SMALL, below), SMALL, "muted");
+  if (below > LEAST_BELOW) write(brush, left, first + 17, lettering.fit(node.label || node.shape, SMALL, below), SMALL, "muted");
   write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right");
-  if (overlay?.bar !== undefined) drawBar(brush, left, y + h - 6, right - left, overlay.bar, overlay.colour);
+  if (overlay) drawValue(brush, left, y + h - 6, right - left, overlay);
   if (hasCells) drawCells(c, colours, left, y + h - 8, right - left, counts, node.hue);
   else if (hasRoles && isInstruction) {
     const role = counts.findIndex((count) => count > 0);
@@ -202,13 +208,8 @@ function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   };
   if (node.repeat > 1 || node.group) plain(x + 4, y + (brush.isModel ? 4 : -4), colours.surface, colours.line);
   plain(x, y, colours.surface, isBad ? colours.bad : colours.line);
-  if (overlay?.colour && overlay.bar === undefined) {
-    c.save();
-    c.globalAlpha *= 0.35;
-    plain(x, y, overlay.colour, overlay.colour);
-    c.restore();
-  }
-  c.fillStyle = overlay?.bar === undefined ? stripColour(colours, node) : (overlay.colour ?? colours.cost);
+  if (overlay) tint(brush, x, y, w, h, 0, overlay);
+  c.fillStyle = overlay ? rectangleColour(colours, node, overlay) : stripColour(colours, node);
   c.fillRect(x, y, 6, h);
   const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, NAME * k)) / k;
   const repeat = node.repeat > 1 ? ` ×${node.repeat}` : "";
@@ -221,10 +222,36 @@ function stripColour(colours: Colours, node: SceneNode): string {
   return node.path || node.kind !== "input" ? hueOf(colours, node.hue) : colours.line;
 }
 
-function drawBar({ c, colours }: Brush, x: number, y: number, length: number, value: number, colour: string | undefined): void {
+/** Draw the bar of a value, 4 high: as long as the number, full for a category, hatched if unknown. */
+export function drawValue(brush: Brush, x: number, y: number, length: number, { level, hue }: Overlay): void {
+  const { c, colours } = brush;
   plate(c, x, y, length, 4, 2, colours.track);
-  const filled = Math.max(0, Math.min(1, value)) * length;
-  if (filled >= 0.5) plate(c, x, y, filled, 4, Math.min(2, filled / 2), colour ?? colours.cost);
+  if (hue !== undefined) plate(c, x, y, length, 4, 2, hueOf(colours, hue));
+  else if (level === undefined) hatch(brush, x, y, length, 4);
+  else {
+    const filled = Math.max(0, Math.min(1, level)) * length;
+    if (filled >= 0.5) plate(c, x, y, filled, 4, Math.min(2, filled / 2), colours.cost);
+  }
+}
+
+function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number): void {
+  c.strokeStyle = colours.wire;
+  c.lineWidth = 1;
+  c.beginPath();
+  for (let at = x; at <= x + w - h; at += 5) {
+    c.moveTo(at, y + h);
+    c.lineTo(at + h, y);
+  }
+  c.stroke();
+}
+
+/** Draw the colour of a value behind the text of a node. */
+function tint({ c, colours }: Brush, x: number, y: number, w: number, h: number, radius: number, { level, hue }: Overlay): void {
+  if (hue === undefined && !level) return;
+  c.save();
+  c.globalAlpha *= hue === undefined ? TINT * level! : TINT;
+  plate(c, x, y, w, h, radius, hue === undefined ? colours.cost : hueOf(colours, hue));
+  c.restore();
 }
 
 function drawPorts({ c, colours }: Brush, node: SceneNode, x: number, y: number): void {
@@ -253,12 +280,7 @@ function box({ c, colours, k }: Brush, x: number, y: number, w: number, h: numbe
 function boxWithStrip(brush: Brush, node: SceneNode, x: number, y: number, w: number, h: number, overlay: Overlay | undefined): void {
   const { c, colours, k } = brush;
   plate(c, x, y, w, h, 4, colours.surface);
-  if (overlay?.colour && overlay.bar === undefined) {
-    c.save();
-    c.globalAlpha *= 0.35; // the text stays readable
-    plate(c, x, y, w, h, 4, overlay.colour);
-    c.restore();
-  }
+  if (overlay) tint(brush, x, y, w, h, 4, overlay);
   const isBad = node.problem !== null;
   c.strokeStyle = isBad ? colours.bad : colours.line;
   c.lineWidth = Math.max(isBad ? 1.5 : 1, 0.7 / k);

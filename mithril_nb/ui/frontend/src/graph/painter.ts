@@ -24,12 +24,14 @@ export interface PaintState {
   /** Nodes and edges outside of the current question. */
   dimmed: ReadonlySet<string>;
   overlay: ReadonlyMap<string, Overlay>;
+  /** What exported pictures explain below the graph. */
+  legend: { readonly heading: string; readonly legend: readonly Overlay[] } | null;
   hoveredEdge: string | null;
   selectedEdge: string | null;
   wire: Wire | null;
 }
 
-export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), overlay: new Map(), hoveredEdge: null, selectedEdge: null, wire: null };
+export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), overlay: new Map(), legend: null, hoveredEdge: null, selectedEdge: null, wire: null };
 
 /** Nodes and edges drawn elsewhere than in the scene: dragged, or moving to their new place. */
 export interface Moved {
@@ -162,12 +164,12 @@ export class Painter {
     for (const node of drawn) {
       if (!node.expanded) continue;
       dim(node.key);
-      drawFrame(brush, node, node);
+      drawFrame(brush, node, node, state.overlay.get(node.key));
     }
     for (const { node, rect } of moving) {
       if (!node.expanded) continue;
       dim(node.key, rect.opacity);
-      drawFrame(brush, node, rect);
+      drawFrame(brush, node, rect, state.overlay.get(node.key));
     }
     const isCrowded = brush.k < DISTANT_ZOOM && this.estimate(part) * this.index.scene.edges.length > MOST_DISTANT_EDGES;
     const edges = isCrowded ? [] : this.edgesIn(part, moved);

@@ -165,9 +165,9 @@ export class GraphView {
 
   /** Change the state of the picture: hover, selection, dimmed nodes, overlay, edges. */
   paint(state: Partial<PaintState>): void {
-    const hadEdge = this.state.selectedEdge;
-    this.state = { ...this.state, ...state };
-    if (hadEdge === this.state.selectedEdge) this.items.paint(this.state);
+    const before = this.state;
+    this.state = { ...before, ...state };
+    if (before.selectedEdge === this.state.selectedEdge && before.overlay === this.state.overlay) this.items.paint(this.state);
     else this.updateItems();
     this.redraw();
   }

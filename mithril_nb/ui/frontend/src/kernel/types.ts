@@ -248,6 +248,7 @@ export interface Snapshot {
   status: StatusFigures;
   passes?: PassesInfo;
   costs?: CostsInfo;
+  overlay?: { name: string; own: boolean; choices: [name: string, title: string][] };
   /** For a program with transforms: the numerical comparison of each step. */
   transforms?: { state: StageState; message: string; compared: [agrees: boolean | null, description: string][] } | null;
   graph_stage?: StageName;

@@ -3,6 +3,7 @@
 import canvas from "../../styles/canvas.css";
 import { Tip } from "../controls/tip";
 import { h } from "../dom/dom";
+import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import { GraphView } from "../graph/view";
 import type { PackedGraph } from "../kernel/graph";
 import { NestedGraph } from "../layout/data";
@@ -13,9 +14,19 @@ import type { Look, Selection } from "./selection";
 /** Height of the frame in px: as high as the first picture, within these limits. */
 const [LEAST, MOST] = [220, 560];
 const MARGIN = 40;
+const WITH_INNER = ", with inner blocks";
+
+export interface SavedGraph {
+  opened: string[];
+  /** Values of the boxes, in their order. */
+  overlays?: OverlayData[];
+  /** Name of the overlay that is shown at first. */
+  overlay?: string;
+}
 
 export class PageGraph {
   private readonly graph: NestedGraph;
+  private readonly layer: OverlayLayer;
   private readonly view: GraphView;
   private readonly first: ReadonlySet<string>;
   private opened: Set<string>;
@@ -23,7 +34,7 @@ export class PageGraph {
   /** Replace the picture in `frame`. */
   constructor(
     frame: HTMLElement,
-    { opened, ...packed }: PackedGraph & { opened: string[] },
+    { opened, overlays = [], overlay = "", ...packed }: PackedGraph & SavedGraph,
     private readonly selection: Selection,
   ) {
     this.graph = new NestedGraph(packed);
@@ -35,7 +46,7 @@ export class PageGraph {
     this.view = new GraphView({
       label: "Nodes of the graph",
       tip,
-      describe: (node) => describe(node, this.view.scene),
+      describe: (node) => this.layer.describe(node.key, describe(node, this.view.scene)),
       hover: (node) => selection.hover(node ? (anchorsOf(node)[0] ?? null) : null),
       select: (node) => selection.pin(anchorsOf(node)[0] ?? null),
       toggle: (node) => this.toggle(node.key),
@@ -46,6 +57,16 @@ export class PageGraph {
         return event.key === "Escape";
       },
     });
+    this.layer = new OverlayLayer(this.view);
+    const keys = this.graph.boxes.map(({ key }) => key);
+    const hasGroups = overlays.some(({ own }) => own);
+    const choices = overlays.filter(({ own }) => !own).map(({ name, title }): [string, string] => [name, title.replace(WITH_INNER, "")]);
+    const menu = new OverlayMenu((name, own) => show(name, own));
+    const show = (name: string, own: boolean): void => {
+      menu.update({ name, own, choices }, hasGroups);
+      const data = overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
+      this.layer.show(data ? new GraphOverlay(data, keys) : null);
+    };
     const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
     const tools = h(
       "div",
@@ -54,6 +75,7 @@ export class PageGraph {
       button("Close all", () => this.open(new Set())),
       button("Smaller", () => this.view.zoomBy(0.8)),
       button("Larger", () => this.view.zoomBy(1.25)),
+      ...(overlays.length ? [menu.root] : []),
       h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
     );
     frame.before(tools);
@@ -61,6 +83,7 @@ export class PageGraph {
     const scene = layout(this.graph, this.opened);
     frame.style.height = `${Math.min(MOST, Math.max(LEAST, scene.height + MARGIN))}px`;
     this.view.show(scene);
+    show(overlay, false);
   }
 
   paint(look: Look): void {

@@ -4,6 +4,7 @@ import { type PackedEquations, type PackedStage, decodeJson, unpackEquations, un
 import type { Cost } from "../kernel/types";
 import type { PackedGraph } from "../kernel/graph";
 import { StageText } from "../store/links";
+import type { SavedGraph } from "./graph";
 
 /** The stages are encoded as for the widgets. */
 export interface Saved {
@@ -23,7 +24,7 @@ export interface Saved {
   /** Rows of the table of costs as HTML, if the page itself has too few of them. */
   rows: string[];
   /** The graph and its open nodes; null if the program has none. */
-  graph: (PackedGraph & { opened: string[] }) | null;
+  graph: (PackedGraph & SavedGraph) | null;
 }
 
 export interface SavedStage {

@@ -12,6 +12,7 @@ import { layout } from "../layout/layout";
 import type { Anchor, Links } from "../store/links";
 import type { Store } from "../store/store";
 import { anchorsOf, describe, linkedKeys } from "./graph-nodes";
+import { KernelOverlay } from "./kernel-overlay";
 
 const STEP = 1.25;
 
@@ -21,6 +22,7 @@ export class StageGraph {
   private readonly hint = h("p", { class: "mnb-hint" }, "The graph appears once the program is traced.");
   private readonly count = h("span", { class: "mnb-pane-figures" });
   private readonly view: GraphView;
+  private readonly overlay: KernelOverlay;
   private graph: NestedGraph | null = null;
   private readonly opened = new Set<string>();
   /** The stage of the latest graph that cannot be shown, and the reason. */
@@ -35,17 +37,18 @@ export class StageGraph {
     this.view = new GraphView({
       label: "Nodes of the graph",
       tip,
-      describe: (node) => describe(node, this.view.scene),
+      describe: (node) => this.overlay.layer.describe(node.key, describe(node, this.view.scene)),
       hover: (node) => store.setHover(node ? anchorsOf(node) : []),
       select: (node, add) => this.select(node, add),
       toggle: (node) => this.toggle(node.key),
       open: (node) => this.toggle(node.key),
       clear: (event) => event.shiftKey || store.pin([]),
     });
+    this.overlay = new KernelOverlay(store, this.view, (stage) => this.graph === null || this.graph.title === stage || store.snapshot.graph_stage === stage);
     this.root = h(
       "section",
       { class: "mnb-stage-graph", "aria-label": "Graph" },
-      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Graph"), this.stages, this.count, h("span", { class: "mnb-grow" }),
+      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Graph"), this.stages, this.count, h("span", { class: "mnb-grow" }), this.overlay.menu.root,
         iconButton("minus", "Smaller", "graph.smaller", () => this.view.zoomBy(1 / STEP)), iconButton("plus", "Larger", "graph.larger", () => this.view.zoomBy(STEP)), iconButton("fit", "Fit the graph into view", "graph.fit", () => this.view.fit())),
       this.view.root,
       this.hint,
@@ -60,6 +63,7 @@ export class StageGraph {
       store.kernel.on("graph_shares", inOrder((stage, buffer) => this.receiveShares(stage, buffer))),
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.paintLinks()),
+      this.overlay.destroy,
       () => this.view.destroy(),
     );
     this.update();

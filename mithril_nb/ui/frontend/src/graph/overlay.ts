@@ -1,0 +1,152 @@
+/** The values of an overlay by key of the node, as the kernel and saved pages send them, and its legend. */
+
+import { exact, percent, seconds, si } from "../dom/format";
+import { attr, h, svg } from "../dom/dom";
+import type { Overlay } from "./boxes";
+import type { Description } from "./items";
+import type { PaintState } from "./painter";
+
+/** A value is a number, the index of a category, "?" if unknown, or null for a node without one. */
+export interface OverlayData {
+  name: string;
+  title: string;
+  unit: string;
+  total: number | null;
+  categories: readonly string[];
+  values: readonly (number | "?" | null)[];
+  /** Indices of numbers that leave out an unknown part. */
+  bounds: readonly number[];
+  /** Texts instead of numbers, by index. */
+  texts: Readonly<Record<string, string>>;
+  notes: readonly string[];
+  /** Whether numbers leave out inner blocks; null if this makes no difference. */
+  own?: boolean | null;
+}
+
+export const UNKNOWN = "?";
+
+export class GraphOverlay {
+  readonly marks = new Map<string, Overlay>();
+  readonly heading: string;
+  /** What the legend explains: the ends of the scale or the categories, and unknown. */
+  readonly legend: Overlay[];
+  private readonly details = new Map<string, string>();
+
+  constructor(
+    readonly data: OverlayData,
+    keys: readonly string[],
+  ) {
+    const { values, categories, total, title } = data;
+    const isNumber = categories.length === 0;
+    const numbers = isNumber ? values.filter((value): value is number => typeof value === "number") : [];
+    const [least, most] = numbers.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+    const [low, high] = [Math.min(0, least), Math.max(0, most)];
+    const markOf = (value: number): Overlay => (isNumber ? { text: this.format(value), level: high > low ? (value - low) / (high - low) : 0 } : { text: categories[value] ?? UNKNOWN, hue: value });
+    const bounds = new Set(data.bounds);
+    values.forEach((value, at) => {
+      const key = keys[at];
+      if (key === undefined || value === null) return;
+      const written = data.texts[at];
+      const bound = bounds.has(at) && value ? "≥ " : "";
+      const mark = value === UNKNOWN ? { text: UNKNOWN } : markOf(value as number);
+      this.marks.set(key, { ...mark, text: written ?? bound + mark.text });
+      const share = isNumber && total && typeof value === "number" ? `, ${percent(value / total)}` : "";
+      const detail = value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text;
+      this.details.set(key, `${title}: ${detail}`);
+    });
+    this.heading = total === null ? title : `${title}: ${this.format(total)} in total`;
+    const ends = numbers.length ? [...new Set([least, most])].map(markOf) : [];
+    this.legend = [...(isNumber ? ends : categories.map((_, at) => markOf(at))), ...(values.includes(UNKNOWN) ? [{ text: "unknown" }] : [])];
+  }
+
+  /** Return the title and the exact value of a node, for its tooltip and name; "" without a value. */
+  describe(key: string): string {
+    return this.details.get(key) ?? "";
+  }
+
+  private format(value: number): string {
+    return this.data.unit === "s" ? seconds(value) : si(value, this.data.unit);
+  }
+
+  private exact(value: number): string {
+    return this.data.unit === "s" ? `${Number(value.toPrecision(9))} s` : exact(value, this.data.unit);
+  }
+}
+
+/** The overlay of a view, with its legend in the lower left corner. */
+export class OverlayLayer {
+  readonly legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
+  private now: GraphOverlay | null = null;
+
+  constructor(private readonly view: { root: HTMLElement; paint(state: Partial<PaintState>): void }) {
+    view.root.append(this.legend);
+  }
+
+  show(overlay: GraphOverlay | null): void {
+    this.now = overlay;
+    this.fill(overlay);
+    this.view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay });
+  }
+
+  /** Show why there is no overlay. */
+  fail(why: string): void {
+    this.show(null);
+    this.legend.hidden = false;
+    this.legend.replaceChildren(why);
+  }
+
+  /** Return a description with the value of the node. */
+  describe(key: string, { name, tip }: Description): Description {
+    const value = this.now?.describe(key) ?? "";
+    return value ? { name: `${name}, ${value}`, tip: [...tip, value] } : { name, tip };
+  }
+
+  private fill(overlay: GraphOverlay | null): void {
+    this.legend.hidden = overlay === null;
+    if (!overlay) return;
+    const part = (mark: Overlay): HTMLElement => h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
+    this.legend.replaceChildren(h("b", {}, overlay.heading), ...overlay.legend.map(part), ...overlay.data.notes.map((note) => h("span", { class: "mnb-muted" }, note)));
+  }
+}
+
+function swatch({ level, hue }: Overlay): SVGSVGElement {
+  const bar = (width: number, name: string): SVGElement => svg("rect", { x: 0, y: 3, width, height: 6, rx: 2, class: name });
+  const lines = Array.from({ length: 8 }, (_, at) => `M${at * 5} 9l6-6`).join("");
+  const filled = hue !== undefined ? [bar(40, `mnb-swatch-hue mnb-hue-${hue}`)] : level === undefined ? [svg("path", { d: lines, class: "mnb-swatch-hatch" })] : [bar(40 * level, "mnb-swatch-level")];
+  return svg("svg", { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" }, bar(40, "mnb-swatch-track"), ...filled);
+}
+
+/** The choices of an overlay: name and title; and whether numbers leave out inner blocks. */
+export interface OverlayChoice {
+  name: string;
+  own: boolean;
+  choices: readonly (readonly [name: string, title: string])[];
+}
+
+/** The menus in a graph's toolbar: the values on its nodes, and the convention of numbers. */
+export class OverlayMenu {
+  readonly root: HTMLElement;
+  private readonly menu = h("select", { class: "mnb-select", "aria-label": "Values on the nodes", title: "Show values on the nodes of the graph", "data-mnb-action": "graph.overlay" }) as HTMLSelectElement;
+  private readonly convention = h("select", { class: "mnb-select", "aria-label": "Costs of blocks that contain others", title: "Whether the cost of a block includes the blocks inside it, in the graph, the tables and the tooltips", "data-mnb-action": "graph.convention" },
+    h("option", { value: "inner" }, "with inner blocks"), h("option", { value: "own" }, "own"),
+  ) as HTMLSelectElement;
+
+  constructor(chosen: (name: string, own: boolean) => void) {
+    const send = (): void => chosen(this.menu.value, this.convention.value === "own");
+    this.menu.addEventListener("change", send);
+    this.convention.addEventListener("change", send);
+    this.root = h("span", { class: "mnb-overlay-menu" }, this.menu, this.convention);
+  }
+
+  update({ name, own, choices }: OverlayChoice, hasGroups: boolean): void {
+    const all = [["", "no values"], ...choices] as [string, string][];
+    const listed = all.some(([one]) => one === name) ? all : [...all, [name, name] as [string, string]];
+    if (Array.from(this.menu.options, (option) => `${option.value}\n${option.text}`).join() !== listed.map((one) => one.join("\n")).join()) {
+      this.menu.replaceChildren(...listed.map(([value, title]) => h("option", { value }, title)));
+    }
+    this.menu.value = name;
+    this.convention.value = own ? "own" : "inner";
+    this.convention.hidden = !hasGroups;
+    attr(this.root, "data-mnb-overlay", name || null);
+  }
+}

@@ -1,0 +1,55 @@
+/** Values on the nodes of a graph: numbers, categories, bounds, unknowns, and the legend. */
+
+import { expect, test } from "vitest";
+import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../src/graph/overlay";
+import type { PaintState } from "../src/graph/painter";
+
+const data: OverlayData = { name: "flops", title: "FLOPs, with inner blocks", unit: "FLOP", total: 4000, categories: [], values: [2000, 500, "?", null, "?"], bounds: [1], texts: { 4: "Σ 3 FLOP" }, notes: ["a note"] };
+const keys = ["a", "b", "c", "input", "d"];
+
+test("numbers are bars with texts, unknown values are not 0", () => {
+  const found = new GraphOverlay(data, keys);
+  expect([...found.marks]).toEqual([
+    ["a", { text: "2.00 kFLOP", level: 1 }], ["b", { text: "≥ 500 FLOP", level: 0.25 }], ["c", { text: "?" }], ["d", { text: "Σ 3 FLOP" }],
+  ]);
+  expect(keys.map((key) => found.describe(key))).toEqual([
+    "FLOPs, with inner blocks: 2,000 FLOP, 50.0 %", "FLOPs, with inner blocks: ≥ 500 FLOP, 12.5 %", "FLOPs, with inner blocks: unknown", "", "FLOPs, with inner blocks: Σ 3 FLOP; of this node: unknown",
+  ]);
+  expect(found.heading).toBe("FLOPs, with inner blocks: 4.00 kFLOP in total");
+  expect(found.legend.map(({ text, level }) => [text, level])).toEqual([["500 FLOP", 0.25], ["2.00 kFLOP", 1], ["unknown", undefined]]);
+});
+
+test("categories are hues with texts; negative numbers start at the least one", () => {
+  const found = new GraphOverlay({ ...data, total: null, unit: "", categories: ["float32", "int32"], values: [0, 1, "?"], bounds: [], texts: {} }, keys);
+  expect([...found.marks.values()]).toEqual([{ text: "float32", hue: 0 }, { text: "int32", hue: 1 }, { text: "?" }]);
+  expect(found.describe("b")).toBe("FLOPs, with inner blocks: int32");
+  const signed = new GraphOverlay({ ...data, total: null, values: [-2, 0, 2], bounds: [], texts: {} }, keys);
+  expect([...signed.marks.values()].map(({ level }) => level)).toEqual([0, 0.5, 1]);
+});
+
+test("the legend keeps hostile texts as data", () => {
+  const states: Partial<PaintState>[] = [];
+  const layer = new OverlayLayer({ root: document.createElement("div"), paint: (state) => states.push(state) });
+  layer.show(new GraphOverlay({ ...data, title: "<img src=x>", categories: ["<script>"], values: [0], notes: [] }, keys));
+  expect(layer.legend.querySelector("img, script")).toBeNull();
+  expect(layer.legend.textContent).toContain("<script>");
+  expect(states.at(-1)!.overlay!.get("a")).toEqual({ text: "<script>", hue: 0 });
+  expect(layer.describe("a", { name: "block a", tip: ["a"] })).toEqual({ name: "block a, <img src=x>: <script>", tip: ["a", "<img src=x>: <script>"] });
+  layer.show(null);
+  expect([layer.legend.hidden, states.at(-1)!.overlay!.size]).toEqual([true, 0]);
+});
+
+test("the menus send the overlay and the convention, and remember both", () => {
+  const sent: [string, boolean][] = [];
+  const menu = new OverlayMenu((name, own) => sent.push([name, own]));
+  menu.update({ name: "flops", own: false, choices: [["flops", "FLOPs"], ["role", "role"]] }, true);
+  const [values, convention] = [...menu.root.querySelectorAll("select")];
+  expect([values!.value, convention!.value, convention!.hidden]).toEqual(["flops", "inner", false]);
+  convention!.value = "own";
+  convention!.dispatchEvent(new Event("change"));
+  values!.value = "";
+  values!.dispatchEvent(new Event("change"));
+  expect(sent).toEqual([["flops", true], ["", true]]);
+  menu.update({ name: "", own: true, choices: [] }, false);
+  expect(convention!.hidden).toBe(true);
+});

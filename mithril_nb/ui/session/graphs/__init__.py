@@ -1,0 +1,1 @@
+"""What a front end shows on graphs."""
