@@ -164,8 +164,8 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
 
 
 def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
-    from mithril_nb.viz.diagrams.stages import stage_graph_text
     from mithril_nb.viz.costs.graph_overlays import block_shares
+    from mithril_nb.viz.diagrams.stages import stage_graph_text
 
     _give_up_if_unavailable(inspection.stage(name))
     graph = inspection.graph(name)

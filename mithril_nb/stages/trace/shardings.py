@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 import jax
 
-from mithril_nb.stages.program_stages import ProgramStages
+from mithril_nb.stages.records import Instruction
 
 _SPEC = re.compile(r"spec=(?:P|PartitionSpec)(\((?:[^()]|\([^()]*\))*\))")
 _PARAMS = ("sharding", "dst_sharding", "out_sharding")
 
 
-def stated_shardings(program: ProgramStages) -> dict[str, str]:
-    """Return the partition spec of each result that the program states, by id of the jaxpr's instruction.
+def stated_shardings(arguments: Any, instructions: Iterable[Instruction]) -> dict[str, str]:
+    """Return the partition spec of each result that a program states, by id of the jaxpr's instruction.
 
     XLA chooses the others when it partitions the program.
 
+    Args:
+        arguments: The arguments of the program, as shapes.
+        instructions: The instructions of its jaxpr.
+
     Examples:
-        >>> from mithril_nb.inspection import inspect
-        >>> stated_shardings(inspect(jax.numpy.sin, jax.ShapeDtypeStruct((3,), "float32")))
+        >>> stated_shardings((jax.ShapeDtypeStruct((3,), "float32"),), ())
         {}
     """
     known: dict[str, str] = {}
-    for at, leaf in enumerate(jax.tree.leaves(program.arguments)):
+    for at, leaf in enumerate(jax.tree.leaves(arguments)):
         if (spec := getattr(getattr(leaf, "sharding", None), "spec", None)) is not None:
             known[f"arg{at}"] = repr(spec).replace("PartitionSpec(", "P(", 1)
-    for one in program.stage("jaxpr").instructions:
+    for one in instructions:
         for name, text in one.attributes:
             if name in _PARAMS and (found := _SPEC.search(text)):
                 known[one.id] = f"P{found[1]}"

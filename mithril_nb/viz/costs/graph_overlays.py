@@ -156,7 +156,7 @@ def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
     """Return the sharding of the results of instructions of a stage where the program states it, by id."""
     from mithril_nb.stages.trace.shardings import stated_shardings
 
-    known = stated_shardings(inspection)
+    known = stated_shardings(inspection.arguments, inspection.stage("jaxpr").instructions)
     if graph.stage == "jaxpr":
         return known
     return {id: known[one] for id, equations in graph.equations.items() for one in equations if one in known}

@@ -43,7 +43,7 @@ def test_an_exploration_sends_the_values_of_all_nodes(model):
     assert session.run_command("show_overlay", {"name": ""}) is None
     assert session.wait(WAIT_S)
     assert found[-1].data is None
-    assert [str(one)[:22] for one in session.errors] == ["unknown overlay 'flop'."]
+    assert [str(one)[:23] for one in session.errors] == ["unknown overlay 'flop'."]
     session.end()
 
 
