@@ -52,7 +52,7 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
         "source": cost.source,
         "rows": rows,
         "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}, formulas.get(None)), "label": "total"},
-        "lines": {source: _nonzero_figures(figures) for source, figures in cost.by_line.items() if source},
+        "lines": {source: _line(figures) for source, figures in cost.by_line.items() if source},
         "notes": list(cost.notes),
         "stale": is_stale,
     }
@@ -80,13 +80,23 @@ def _nonzero_figures(figures: Figures) -> dict[str, Any]:
     return {name: value for name in (*FIGURES, *COMMUNICATION) if (value := getattr(figures, name))}
 
 
-def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
-    unknown = {
+def _line(figures: Figures) -> dict[str, Any]:
+    """Return the figures of a line of Python, and the numbers of unknown ones."""
+    unknown = {name: count for name, count in _unknown(figures).items() if count}
+    return {**_nonzero_figures(figures), **({"unknown": unknown} if unknown else {})}
+
+
+def _unknown(figures: Figures) -> dict[str, int]:
+    return {
         "flops": figures.unknown,
         "transcendentals": figures.unknown_transcendentals,
         "bytes_accessed": figures.unknown_bytes,
         **dict.fromkeys(COMMUNICATION, figures.unknown_communication),
     }
+
+
+def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
+    unknown = _unknown(figures)
     return {
         **{name: getattr(figures, name) for name in FIGURES},
         # Omit communication of 0 bytes, because most programs do not communicate.

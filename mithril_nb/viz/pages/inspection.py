@@ -273,7 +273,7 @@ def _signed(diff: str) -> str:
 
 
 def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
-    """Return the FLOPs by block and role that folded rows of the panes show; `None` if the program has no costs."""
+    """Return the FLOPs by block and role for folded rows, and by line of Python; `None` if the program has no costs."""
     from mithril_nb import cost
 
     try:
@@ -286,7 +286,12 @@ def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
         return {"block": block, "flops": figures.flops, "unknown": {"flops": figures.unknown}, "roles": known}
 
     rows = [row(path, one, found.by_block_and_role.get(path, {})) for path, one in found.by_block.items()]
-    return {"rows": rows, "total": row("", found.total, found.by_role)}
+    lines = {
+        line: {"flops": one.flops, **({"unknown": {"flops": one.unknown}} if one.unknown else {})}
+        for line, one in found.by_line.items()
+        if line and (one.flops or one.unknown)
+    }
+    return {"source": found.source, "rows": rows, "lines": lines, "total": row("", found.total, found.by_role)}
 
 
 def _cost_html(inspection: Inspection, hues: dict[str, int]) -> tuple[str, list[str]]:

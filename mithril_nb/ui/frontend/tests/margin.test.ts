@@ -5,7 +5,8 @@ import { EditorView } from "@codemirror/view";
 import { afterEach, describe, expect, test } from "vitest";
 import { StageText } from "../src/store/links";
 import { barsOf, margin, setHeat, setStripes } from "../src/code/margin";
-import { INFERRED, KERNEL, PINNED, figureOfLines, heatOf, marks, setFlags } from "../src/code/marks";
+import { INFERRED, KERNEL, PINNED, marks, setFlags } from "../src/code/marks";
+import { figureOfLines, heatOf } from "../src/costs/line-costs";
 import type { Cost } from "../src/kernel/types";
 
 describe("bars", () => {
@@ -40,12 +41,12 @@ describe("the margin", () => {
 
   test("draws line costs beside the stripes", () => {
     view = new EditorView({ state: EditorState.create({ doc: "one\ntwo\nthree", extensions: [margin] }) });
-    const heats = (): string[] => [...view.dom.querySelectorAll<HTMLElement>(".mnb-heats > .mnb-heat")].map(({ style }) => `${style.opacity} ${style.top}`);
+    const heats = (): string[] => [...view.dom.querySelectorAll<HTMLElement>(".mnb-heats > .mnb-heat")].map(({ style, textContent }) => `${textContent} ${style.getPropertyValue("--level")} ${style.top}`);
     const isWide = (): boolean => view.dom.querySelector(".mnb-margin")!.classList.contains("mnb-with-heat");
     expect([heats(), isWide()]).toEqual([[], false]);
     const { defaultLineHeight: height } = view;
-    view.dispatch({ effects: setHeat.of((line) => [null, 1, null, 0.25][line] ?? null) });
-    expect([heats(), isWide()]).toEqual([["1 0px", `0.25 ${2 * height}px`], true]);
+    view.dispatch({ effects: setHeat.of((line) => [null, { level: 1, text: "8 FLOP" }, null, { level: 0.25, text: "?" }][line] ?? null) });
+    expect([heats(), isWide()]).toEqual([["8 FLOP 100% 0px", `? 25% ${2 * height}px`], true]);
     view.dispatch({ effects: setHeat.of(() => null) });
     expect([heats(), isWide()]).toEqual([[], false]);
   });
@@ -75,10 +76,14 @@ describe("the heat of lines of Python", () => {
     equations: {}, help: [],
   });
   const cost = (lines: Cost["lines"], source: Cost["source"] = "analytic"): Cost => ({ source, lines, rows: [], total: {} as Cost["total"], notes: [], stale: false });
-  const heats = (of: Cost | null, figure: Parameters<typeof heatOf>[2] = "flops"): (number | null)[] => [1, 2, 3, 4, 5].map(heatOf(text, of, figure));
+  const heats = (of: Cost | null, figure: Parameters<typeof heatOf>[2] = "flops"): (number | null)[] => [1, 2, 3, 4, 5].map((line) => heatOf(text, of, figure)(line)?.level ?? null);
 
   test("is relative to the most expensive line", () => {
     expect(heats(cost({ "net.py:2": { flops: 100 }, "net.py:4": { flops: 25 } }))).toEqual([null, null, 1, 1, 0.5]);
+  });
+  test("has a number on the first line of an expression, and marks unknown costs", () => {
+    const lines = cost({ "net.py:2": { flops: 1500, unknown: { flops: 1 } }, "net.py:4": { unknown: { flops: 2 } } });
+    expect([3, 4, 5].map((line) => heatOf(text, lines, "flops")(line))).toEqual([{ level: 1, text: "≥ 1.50 kFLOP" }, { level: 1, text: "" }, { level: 0, text: "?" }]);
   });
   test("is null without costs", () => {
     expect(heats(null)).toEqual([null, null, null, null, null]);

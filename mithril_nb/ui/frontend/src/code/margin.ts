@@ -15,8 +15,14 @@ import type { Folds } from "./folds";
 /** Returns the CSS class of a line's stripe, or null; lines are counted from 1. */
 export type StripeOf = (line: number) => string | null;
 
-/** Returns the relative cost of a line, 1 for the most expensive one; null if 0 or unknown. */
-export type HeatOf = (line: number) => number | null;
+/** The cost of a line: the length of its bar, 1 for the most expensive line, and its number. */
+export interface LineCost {
+  level: number;
+  text: string;
+}
+
+/** Returns the cost of a line; null if it is 0. */
+export type HeatOf = (line: number) => LineCost | null;
 
 export interface Bar {
   name: string;
@@ -107,10 +113,14 @@ export const margin: Extension = ViewPlugin.fromClass(
         return bar;
       };
       this.bars.replaceChildren(...barsOf((row) => (folds.hiddenAt(lines[row]!)?.block === "" ? null : this.stripeOf(lines[row]!)), 0, last).map(createBar));
-      const heats = barsOf((row) => this.heatOf(lines[row]!)?.toFixed(2) ?? null, 0, last);
-      this.heat.replaceChildren(...heats.map((bar) => {
-        const element = createBar({ ...bar, name: "mnb-heat" });
-        element.style.opacity = bar.name;
+      const heats = lines.flatMap((line, row) => {
+        const cost = this.heatOf(line);
+        return cost ? [{ row, cost }] : [];
+      });
+      this.heat.replaceChildren(...heats.map(({ row, cost }) => {
+        const element = createBar({ name: "mnb-heat", from: row, to: row + 1 });
+        element.style.setProperty("--level", `${(cost.level * 100).toFixed(0)}%`);
+        element.textContent = cost.text;
         return element;
       }));
       this.root.classList.toggle("mnb-with-heat", heats.length > 0);

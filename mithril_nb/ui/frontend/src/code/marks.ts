@@ -2,11 +2,10 @@
 
 import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
-import type { Cost, Figure } from "../kernel/types";
 import type { StageText } from "../store/links";
 import type { FoldRange } from "./fold-ranges";
 import { folding, foldsOf, setFolds } from "./folding";
-import { type HeatOf, type StripeOf, margin } from "./margin";
+import { type StripeOf, margin } from "./margin";
 import { visibleLines } from "./visible-lines";
 
 export const HOVER = 1;
@@ -91,24 +90,6 @@ export function stripesOf(text: StageText, hueOf: (block: string) => number | nu
     const block = instruction ? text.mainBlock(instruction) : null;
     const hue = block === null ? null : hueOf(block);
     return instruction && hue !== null ? `mnb-stripe mnb-hue-${hue} mnb-role-${instruction.role ?? "forward"}` : null;
-  };
-}
-
-/** Return the figure if lines of Python have it, else a figure that they have. */
-export function figureOfLines(cost: Cost, figure: Figure): Figure {
-  const hasFigure = (one: Figure): boolean => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
-  return hasFigure(figure) ? figure : cost.source === "measured" && hasFigure("time_s") ? "time_s" : "flops";
-}
-
-/** Return the cost of each Python line relative to the most expensive one, as a square root so that small costs are visible. */
-export function heatOf(text: StageText, cost: Cost | null, figure: Figure): HeatOf {
-  const lines = cost?.lines ?? {};
-  const key = cost ? figureOfLines(cost, figure) : figure;
-  const most = Math.max(0, ...Object.values(lines).map((figures) => figures[key] ?? 0));
-  return (line) => {
-    const source = text.at(line)?.source[0];
-    const value = source === undefined ? 0 : lines[source]?.[key] ?? 0;
-    return value > 0 ? Math.sqrt(value / most) : null;
   };
 }
 

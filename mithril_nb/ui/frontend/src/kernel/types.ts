@@ -78,7 +78,7 @@ export interface Cost {
   rows: CostRow[];
   total: CostRow;
   /** The cost of each line of user Python, by `net.py:12`; missing lines are 0 or unknown. */
-  lines?: Record<string, Partial<Figures>>;
+  lines?: Record<string, Partial<Figures> & Pick<CostRow, "unknown">>;
   /** The unknown figures, with reasons. */
   notes: string[];
   stale: boolean;

@@ -2,6 +2,7 @@
 
 import { h } from "../dom/dom";
 import { costTexts } from "../stages/fold-costs";
+import { heatOf } from "../costs/line-costs";
 import type { Anchor, StageText } from "../store/links";
 import { CostRows } from "./cost-rows";
 import { PageGraph } from "./graph";
@@ -43,7 +44,8 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
       if (isShown) {
         texts.set(name, stage.text);
         selection.refresh();
-        panes.set(name, new TextPane(stage, selection, saved.hues, undefined, costOf));
+        const heat = name === "python" && saved.costs?.lines ? heatOf(stage.text, saved.costs, "flops") : null;
+        panes.set(name, new TextPane(stage, selection, saved.hues, undefined, costOf, heat));
       } else panes.delete(name);
       shelf.replaceChildren(...stages.flatMap((one) => panes.get(one.name)?.root ?? []));
       for (const pane of panes.values()) {

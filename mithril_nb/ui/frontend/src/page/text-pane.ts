@@ -3,6 +3,7 @@
 import { RULES, type Rule, tokensFrom } from "../code/tokens";
 import { h, keyed } from "../dom/dom";
 import type { CostText } from "../code/folds";
+import type { HeatOf } from "../code/margin";
 import { describe } from "../store/description";
 import type { Anchor, Instruction, StageText } from "../store/links";
 import { FoldedPane } from "./folded-pane";
@@ -38,6 +39,7 @@ export class TextPane extends ScrolledRows {
     private readonly hues: Record<string, string>,
     private readonly lookOf: (line: string) => string = () => "",
     costOf: CostText = () => "",
+    private readonly heatOf: HeatOf | null = null,
   ) {
     const { title, language, unavailable, text } = stage;
     const lines = text.text === "" ? [] : text.text.split("\n");
@@ -54,9 +56,9 @@ export class TextPane extends ScrolledRows {
     this.sight.style.setProperty("--w", String(digits));
     this.folded = new FoldedPane(text, title, costOf, () => this.fold(), (line) => this.go(line), () => this.pinnedBlock());
     this.folds = this.folded.now;
-    this.tall = h("div", { class: "tall", style: `height:${this.folds.rowCount(this.lineCount) * ROW}px;min-width:calc(${wide + digits}ch + 60px)` }, this.sight);
+    this.tall = h("div", { class: "tall", style: `height:${this.folds.rowCount(this.lineCount) * ROW}px;min-width:calc(${wide + digits}ch + ${heatOf ? 148 : 60}px)` }, this.sight);
     code.append(this.tall);
-    const count = this.lineCount ? `${this.lineCount.toLocaleString("en")} lines` : "";
+    const count = this.lineCount ? `${this.lineCount.toLocaleString("en")} lines${heatOf ? ", FLOPs by line" : ""}` : "";
     this.root = h(
       "section",
       { class: "pane", "aria-label": title, "data-stage": text.stage },
@@ -165,7 +167,9 @@ export class TextPane extends ScrolledRows {
       stripe.className += (ORIGINS[instruction.origin ?? ""] ?? "") + (ROLES[instruction.role ?? ""] ?? "");
       stripe.append(h("span", {}, ...this.barsOf(instruction.shares).map(([look, share]) => h("i", { class: look, style: `flex-grow:${share}` }))));
     }
-    return h("div", { class: "margin", "data-line": line }, h("span", { class: "n" }, line), h("span", { class: "g" }, sign), stripe);
+    const cost = this.heatOf?.(line);
+    const heat = this.heatOf && h("span", { class: "heat", style: `--level:${Math.round((cost?.level ?? 0) * 100)}%` }, cost?.text ?? "");
+    return h("div", { class: "margin", "data-line": line }, h("span", { class: "n" }, line), h("span", { class: "g" }, sign), heat, stripe);
   }
 
   protected row(line: number): HTMLElement {

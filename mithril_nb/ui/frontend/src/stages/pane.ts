@@ -3,14 +3,15 @@
 import { EditorState, type StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { costTexts, foldFigure } from "./fold-costs";
+import { figureOfLines, heatOf } from "../costs/line-costs";
 import { setFolds } from "../code/folding";
 import { type CostText, foldLabel } from "../code/folds";
 import { colouredAs } from "../code/languages";
 import { setHeat, setStripes } from "../code/margin";
-import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "../code/marks";
+import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, marks, setFlags, stripesOf } from "../code/marks";
 import { readOnly } from "../code/read-only";
 import type { Tip } from "../controls/tip";
-import { FIGURE_TITLES, formatFigure } from "../costs/figures";
+import { FIGURE_TITLES, atLeast, formatFigure } from "../costs/figures";
 import { attr, h } from "../dom/dom";
 import { percent } from "../dom/format";
 import type { Cost } from "../kernel/types";
@@ -355,8 +356,10 @@ export class Pane {
     const { lineCosts, cost } = this.store;
     if (!lineCosts?.lines) return [];
     const figure = figureOfLines(lineCosts, cost.figure);
-    const [value, whole] = [lineCosts.lines[source]?.[figure], lineCosts.total[figure]];
-    return value && whole ? [`${FIGURE_TITLES[figure][0]} ${formatFigure(figure, value)} · ${percent(value / whole)}`] : [];
+    const [line, whole] = [lineCosts.lines[source], lineCosts.total[figure]];
+    const value = line?.[figure];
+    if (!value || !whole) return line?.unknown?.[figure] ? [`${FIGURE_TITLES[figure][0]} unknown`] : [];
+    return [`${FIGURE_TITLES[figure][0]} ${atLeast(line, figure, value)}${formatFigure(figure, value)} · ${percent(value / whole)}`];
   }
 
   /** Return the tooltip of a line, with the costs of a line of Python. */
