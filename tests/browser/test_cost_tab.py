@@ -175,13 +175,13 @@ def test_compiling_draws_memory_and_comparison(tab) -> None:
     at("cost.view.memory").click()
     page.locator('[data-mnb-drawn="memory"]').wait_for()
     peak = notebook.evaluate("wb.session.analysis.inspection.memory.peak_bytes")
-    words = page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
+    words = page.locator(f"{PANEL} .mnb-cost-picture .mnb-text-version").first.text_content()
     assert f"{peak:,}" in words or f"{peak / 1e3:.1f} kB" in words
     at("cost.view.beside").click()
     page.locator('[data-mnb-drawn="beside"]').wait_for()
     pressed = page.locator(f'{PANEL} [data-mnb-action^="cost.source"][aria-pressed="true"]').all_inner_texts()
     assert pressed == ["Analytic", "Compiled"]
-    assert "linear_1" in page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-cost-picture .mnb-text-version").first.text_content()
     assert is_sound(notebook)
 
 
@@ -194,7 +194,7 @@ def test_measured_times_fill_table_and_roofline(tab) -> None:
     assert time.inner_text().split()[-1] in ("µs", "ms", "s")
     at("cost.view.roofline").click()
     page.locator('[data-mnb-drawn="roofline"]').wait_for(timeout=60_000)
-    assert "reached" in page.locator(f"{PANEL} .mnb-picture .mnb-text-version").first.text_content()
+    assert "reached" in page.locator(f"{PANEL} .mnb-cost-picture .mnb-text-version").first.text_content()
     assert page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]').count() > 0
     assert is_sound(notebook)
 

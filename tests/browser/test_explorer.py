@@ -138,7 +138,7 @@ e"""
     page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="HloModule").wait_for()
     assert page.locator("[data-mnb-pane]").count() == 1
     page.locator('[data-mnb-action="cost.view.treemap"]').click()
-    page.locator(".mnb-picture svg").wait_for()
+    page.locator(".mnb-cost-picture svg").wait_for()
     page.locator('[data-mnb-action="cost.view.what_if"]').click()
     page.locator('[data-mnb-part="cost"]').get_by_text(why).first.wait_for()
     assert notebook.problems == []

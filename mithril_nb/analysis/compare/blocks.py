@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from mithril_nb.graph.paths import default_name, is_within, join_path
+from mithril_nb.graph.paths import default_name, join_path
 from mithril_nb.graph.records import Endpoint, LogicalGraph
 from mithril_nb.graph.spec import exactly
 from mithril_nb.stages.alignment import align
@@ -250,13 +251,15 @@ def changes_of_blocks(
         matches: The path after for each matched path before.
         details: A further detail by path after: the differences of its instructions.
     """
-    found: dict[str, BlockChange] = {}
+    found: list[tuple[int, bool, BlockChange]] = []
     sources = {to: at for at, to in matches.items()}
-    for path in after:
+    added, removed = _inside(after, sources), _inside(before, matches)
+    for number, path in enumerate(after):
         if path not in sources:
             outer = path.rpartition("/")[0]
             if outer in sources:  # an outer added block implies those inside
-                found[path] = BlockChange("added", None, path, after[path].kind, inside=_inside(after, path, sources))
+                fresh = BlockChange("added", None, path, after[path].kind, inside=added[path])
+                found.append((number, False, fresh))
             continue
         left, right = before[sources[path]], after[path]
         options = _differences(left, right) + ((details[path],) if path in details else ())
@@ -267,27 +270,20 @@ def changes_of_blocks(
         elif _name(left) != _name(right):
             mark = "renamed"
         if mark is not None:
-            found[path] = BlockChange(mark, left.path, path, right.kind, options)
-    ordered = [found[path] for path in after if path in found]
+            found.append((number, False, BlockChange(mark, left.path, path, right.kind, options)))
+    numbers, last = {path: number for number, path in enumerate(after)}, -1
     for path in before:
-        if path not in matches and path.rpartition("/")[0] in matches:
-            gone = BlockChange("removed", path, None, before[path].kind, inside=_inside(before, path, matches))
-            ordered.insert(_place(path, before, matches, after, ordered), gone)
-    return tuple(ordered)
+        if path in matches:
+            last = max(last, numbers[matches[path]])
+        elif path.rpartition("/")[0] in matches:
+            gone = BlockChange("removed", path, None, before[path].kind, inside=removed[path])
+            found.append((last, True, gone))
+    return tuple(change for _, _, change in sorted(found, key=lambda one: one[:2]))
 
 
-def _place(path: str, before: Blocks, matches: Mapping[str, str], after: Blocks, ordered: Sequence[BlockChange]) -> int:
-    """Return where a removed block belongs among the changes: after those of the blocks before it."""
-    earlier = [one for one in before if one in matches or one == path]
-    at = earlier.index(path)
-    numbers = {one: number for number, one in enumerate(after)}
-    last = max((numbers[matches[one]] for one in earlier[:at]), default=-1)
-    places = [place + 1 for place, one in enumerate(ordered) if one.after is None or numbers[one.after] <= last]
-    return max(places, default=0)
-
-
-def _inside(blocks: Blocks, path: str, matched: Iterable[str] | Mapping[str, Any]) -> int:
-    return sum(one != path and is_within(one, path) and one not in matched for one in blocks)
+def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
+    """Return the number of unmatched blocks inside each block."""
+    return Counter(outer for path in blocks if path not in matched for outer in _around(path)[:-1])
 
 
 def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:

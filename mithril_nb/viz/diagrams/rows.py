@@ -92,6 +92,32 @@ class _Tracks:
         return self.count
 
 
+@dataclass
+class _Pins:
+    """The heights of the pins of one side, at least `TRACK` apart.
+
+    No pin fits between two whose distance is below two tracks. `lows` and `highs` are the ends of such runs of pins.
+    """
+
+    end: float
+    heights: dict[str, float] = field(default_factory=dict)
+    lows: list[float] = field(default_factory=list)
+    highs: list[float] = field(default_factory=list)
+
+    def add(self, name: str, wanted: float) -> None:
+        """Place a pin at the free height nearest below the wanted one, or above it if the row ends."""
+        at = bisect_right(self.highs, wanted - TRACK)
+        if at < len(self.lows) and self.lows[at] < wanted + TRACK:
+            below = self.highs[at] + TRACK
+            wanted = below if below < self.end else self.lows[at] - TRACK
+        self.heights[name] = wanted
+        start = bisect_right(self.highs, wanted - 2 * TRACK)
+        stop = bisect_left(self.lows, wanted + 2 * TRACK)
+        low = min([wanted, *self.lows[start:stop]])
+        high = max([wanted, *self.highs[start:stop]])
+        self.lows[start:stop], self.highs[start:stop] = [low], [high]
+
+
 def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence[str] = ()) -> Placed:
     """Place parts and route nets.
 
@@ -198,21 +224,19 @@ class _Lines:
         return found
 
     def _pins(self) -> tuple[dict[str, float], dict[str, float]]:
-        ins: dict[str, float] = {}
-        outs: dict[str, float] = {}
         first, last = self._lines[0], self._lines[-1]
-        first_end, last_end = self._tops[0] + self._line_h[0], self._tops[-1]
+        ins, outs = _Pins(self._tops[0] + self._line_h[0]), _Pins(self._tops[-1])
+        end = len(self._lines) - 1, len(last) - 1
         for net in self._nets:
             if net.tail == "":
-                near = [self._in_port(head) for head in net.heads if head[0] in first[0]]
-                ins[net.source] = _free(near[0] if near else self._middle(first), first_end, ins)
+                near = next((head for head in net.heads if self._spot.get(head[0]) == (0, 0)), None)
+                ins.add(net.source, self._in_port(near) if near else self._middle(first))
             for port in (port for key, port in net.heads if not key):
-                at_end = net.tail in last[-1]
-                wanted = self._out_port(net.tail, net.source) if at_end else self._middle(last)
-                outs[port] = _free(wanted, last_end, outs)
+                at_end = self._spot.get(net.tail) == end
+                outs.add(port, self._out_port(net.tail, net.source) if at_end else self._middle(last))
         for port in self._idle:
-            outs[port] = _free(self._middle(last), last_end, outs)
-        return ins, outs
+            outs.add(port, self._middle(last))
+        return ins.heights, outs.heights
 
     def _middle(self, line: Sequence[Sequence[str]]) -> float:
         column = line[0]
@@ -293,21 +317,6 @@ class _Lines:
             return (start, (x0, start_y), (x0, first), (x1, first), (x1, end_y), end)
         xm = TRACK * (self._margin.places[net] + 1)
         return (start, (x0, start_y), (x0, first), (xm, first), (xm, last), (x1, last), (x1, end_y), end)
-
-
-def _free(wanted: float, end: float, taken: Mapping[str, float]) -> float:
-    """Return the free height nearest below the wanted one, or above it if the row ends."""
-    y = wanted
-    for other in sorted(taken.values()):
-        if abs(other - y) < TRACK:
-            y = other + TRACK
-    if y < end:
-        return y
-    y = wanted
-    for other in sorted(taken.values(), reverse=True):
-        if abs(other - y) < TRACK:
-            y = other - TRACK
-    return y
 
 
 def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:

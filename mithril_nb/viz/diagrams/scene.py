@@ -123,8 +123,8 @@ class SceneEdge:
 
     @property
     def label(self) -> str:
-        """Its ends, as its tooltip shows them."""
-        return f"{self.source} → {self.target}"
+        """Its ends, as its tooltip shows them. The end of a repeated part is named after its first block."""
+        return f"{self.source.removeprefix('repeat:')} → {self.target.removeprefix('repeat:')}"
 
 
 @dataclass(frozen=True)

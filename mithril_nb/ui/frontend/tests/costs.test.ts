@@ -66,7 +66,7 @@ describe("the Cost tab", () => {
   const key = (target: Element, name: string): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true }));
   const sent = (name: string): any[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
   const rows = (): string[] => [...el.querySelectorAll<HTMLElement>(".mnb-cost-table > table > tbody > tr[data-mnb-cost]")].map((row) => row.dataset["mnbCost"]!);
-  const drawing = (): ShadowRoot => find(".mnb-picture .mnb-drawing").shadowRoot!;
+  const drawing = (): ShadowRoot => find(".mnb-cost-picture .mnb-drawing").shadowRoot!;
   beforeEach(() => {
     session = new FakeCosts(structuredClone(data));
     el = document.createElement("div");
@@ -197,7 +197,7 @@ describe("the Cost tab", () => {
     expect(document.activeElement).toBe(at("view.treemap"));
     expect([at("view.treemap").getAttribute("aria-checked"), at("view.table").getAttribute("tabindex")]).toEqual(["true", "-1"]);
     await soon(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
-    expect(find(".mnb-picture .mnb-text-version").textContent).toBe("block  FLOPs");
+    expect(find(".mnb-cost-picture .mnb-text-version").textContent).toBe("block  FLOPs");
     const mark = find<SVGElement>('[data-block="linear_0"]', drawing());
     expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual(["linear_0, 7 FLOP", "button", "0"]);
     mark.dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
@@ -208,8 +208,8 @@ describe("the Cost tab", () => {
     expect(find('[data-block="mlp_0/linear_0"]', drawing()).getAttribute("data-mnb-linked")).toBe("pinned");
     expect(mark.getAttribute("data-mnb-linked")).toBeNull();
     at("view.memory").click();
-    await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toBe("it does not compile"));
-    expect(find<HTMLElement>(".mnb-picture .mnb-drawing").hidden).toBe(true);
+    await soon(() => expect(find(".mnb-cost-picture .mnb-hint").textContent).toBe("it does not compile"));
+    expect(find<HTMLElement>(".mnb-cost-picture .mnb-drawing").hidden).toBe(true);
     at("view.beside").click();
     await soon(() => expect(sent("request_cost_picture").at(-1)).toMatchObject({ view: "beside", sources: ["analytic", "compiled"], figure: "flops" }));
   });
@@ -240,7 +240,7 @@ describe("the Cost tab", () => {
     key(find('tr[data-mnb-cost="linear_0"]'), "ArrowRight");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^The message from the kernel could not be shown/));
     at("view.treemap").click();
-    await soon(() => expect(find(".mnb-picture .mnb-hint").textContent).toMatch(/^The message from the kernel could not be shown/));
+    await soon(() => expect(find(".mnb-cost-picture .mnb-hint").textContent).toMatch(/^The message from the kernel could not be shown/));
     await askWhatIf();
     type("64");
     await soon(() => expect(find('[data-mnb-part="what-if"]').textContent).toMatch(/^The message from the kernel could not be shown/));
@@ -343,7 +343,7 @@ describe("the Cost tab", () => {
     at("source.compiled").click();
     expect(find(".mnb-cost-problems").textContent).toContain("Not connected to the kernel, so only analytic costs can be shown.");
     at("view.treemap").click();
-    expect(find(".mnb-picture .mnb-hint").textContent).toContain("Not connected to the kernel, so pictures cannot be loaded.");
+    expect(find(".mnb-cost-picture .mnb-hint").textContent).toContain("Not connected to the kernel, so pictures cannot be loaded.");
     expect(sent("request_cost")).toEqual([]);
   });
 });

@@ -105,7 +105,7 @@ describe("a saved page", () => {
     passes: ["@ main\n+ new\n- old\n", ""], rows: [],
     graph: {
       title: "jaxpr", is_model: false, roles: [], shapes: [], idle: [], flows: {}, opened: [],
-      boxes: { key: ["two", "two/inner", "bucket:0"], name: ["two", "inner", "<b>"], kind: ["block", "block", "bucket"], w: [112, 112, 112], h: [64, 64, 64], parent: [-1, 0, -1], is_group: [true, false, false], path: ["two", "two/inner", ""], equations: [[], [], ["0"]] },
+      boxes: { key: ["two", "two/inner", "bucket:0", "repeat:one"], name: ["two", "inner", "<b>", "one"], kind: ["block", "block", "bucket", "repeat"], w: [112, 112, 112, 112], h: [64, 64, 64, 64], parent: [-1, 0, -1, -1], is_group: [true, false, false, false], path: ["two", "two/inner", "", ""], equations: [[], [], ["0"], []], blocks: [[], [], [], ["one two", "two/inner"]] },
     },
   };
   const wide = { ...saved, rows: Array.from({ length: 500 }, (_, at) => `<tr data-block="${at ? `b${at}` : "one%20two"}" tabindex="0"><th scope="row">&lt;i&gt; ${at}</th><td>1</td></tr>`) };
@@ -156,6 +156,11 @@ describe("a saved page", () => {
     expect(node("two").getAttribute("aria-expanded")).toBe("true");
     press(node("two/inner"), "Enter");
     expect(linked("pin", "jaxpr")).toEqual(["b = exp a"]);
+    node("repeat:one").focus();
+    press(node("repeat:one"), "Escape");
+    press(node("repeat:one"), "Enter");
+    expect(linked("pin", "jaxpr"), "all blocks of a repeated part").toEqual(["a = tanh x", "b = exp a"]);
+    node("two").focus();
     press(node("two"), "ArrowLeft");
     expect(document.querySelector('[data-mnb-node="two/inner"]')).toBeNull();
     click([...document.querySelectorAll<HTMLElement>(".tools button")].find((button) => button.textContent === "Reset view")!);

@@ -127,5 +127,11 @@ describe("a pane", () => {
     expect(find(".mnb-pass-found").textContent).toBe("2 of 2 matches in 1 pass");
     key("Escape", {}, input);
     expect([input.value, find(".mnb-pass-found").textContent, shown()]).toEqual(["", "", [0, 1]]);
+    session.alive = false;
+    input.value = "x";
+    key("Enter", {}, input);
+    const { id } = session.sent.findLast(({ name }) => name === "search_passes")!;
+    session.message({ type: "reply", id, ok: false, error: { code: "", summary: "no passes.", facts: [], advice: "" } });
+    await vi.waitFor(() => expect(find(".mnb-pass-found").textContent).toBe("no passes."));
   });
 });

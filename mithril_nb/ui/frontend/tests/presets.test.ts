@@ -192,6 +192,41 @@ describe("the layout of the workbench", () => {
     expect(shown).toEqual([[".mnb-graph-area", ".mnb-panes", ".mnb-tabs"], [".mnb-panes"], [".mnb-graph-area", ".mnb-tabs"], [".mnb-tabs"], [".mnb-graph-area", ".mnb-panes"]]);
   });
 
+  test("keeps preset, tab and scroll positions when the widget gets wide and narrow again", () => {
+    const fits: (() => void)[] = [];
+    vi.stubGlobal("ResizeObserver", class {
+      constructor(fit: () => void) {
+        fits.push(fit);
+      }
+      observe(): void {}
+      disconnect(): void {}
+    });
+    const resize = (px: number): void => {
+      width(px);
+      for (const fit of fits) fit();
+    };
+    width(1000);
+    mount();
+    const scroller = find('[data-mnb-pane="jaxpr"] .cm-scroller');
+    scroller.scrollTop = 30;
+    for (const preset of ["2", "1"]) {
+      key(preset);
+      const before = [checked(), tab()];
+      resize(2400);
+      expect([checked(), find(".mnb-rest").contains(scroller), find('[data-mnb-panel="stages"]').contains(scroller)]).toEqual([before[0], true, false]);
+      resize(1000);
+      expect([checked(), tab(), scroller.scrollTop]).toEqual([...before, 30]);
+    }
+    resize(2400);
+    find('[data-mnb-tab="passes"]').click();
+    resize(1000);
+    expect(tab()).toBe("passes");
+    key("e", '[data-mnb-tab="passes"]');
+    resize(2400);
+    expect([tab(), find('[data-mnb-panel="stages"]').contains(scroller)], "a part in full screen keeps its place").toEqual(["passes", true]);
+    vi.unstubAllGlobals();
+  });
+
   test("in narrow widgets, shows the stages below each other", () => {
     width(690);
     mount();

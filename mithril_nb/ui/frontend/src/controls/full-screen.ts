@@ -41,6 +41,11 @@ export class FullScreen {
     this.leave();
   }
 
+  /** Whether a part of the widget fills the screen. */
+  get hasPart(): boolean {
+    return this.part !== null;
+  }
+
   /** Enter with the part around an element, or the whole widget if there is none; leave if it is shown already. */
   toggle(from: Element): void {
     const part = from.closest<HTMLElement>("[data-mnb-full]");

@@ -208,7 +208,7 @@ export class Picture {
   constructor(store: Store, tip: Tip, open: (block: string) => void = () => {}) {
     this.drawing = new Drawing(store, tip, open);
     this.words = h("details", { class: "mnb-words" }, h("summary", {}, "Text version"), this.textVersion);
-    this.root = h("div", { class: "mnb-picture" }, this.status, this.drawing.root, this.words);
+    this.root = h("div", { class: "mnb-cost-picture" }, this.status, this.drawing.root, this.words);
     this.clock = new Clock((elapsed) => elapsed && text(this.status, `${this.progress}: ${elapsed}`));
     this.show(null);
   }

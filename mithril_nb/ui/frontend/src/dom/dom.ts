@@ -146,3 +146,10 @@ export function choose(menu: HTMLSelectElement, values: readonly string[], value
   }
   if (menu.value !== value) menu.value = value;
 }
+
+/** Move an element in the document, and keep the scroll positions inside it. */
+export function keepScroll(root: Element, move: () => void): void {
+  const scrolled = [...root.querySelectorAll("*")].flatMap((one) => (one.scrollTop || one.scrollLeft ? [[one, one.scrollLeft, one.scrollTop] as const] : []));
+  move();
+  for (const [one, left, top] of scrolled) [one.scrollLeft, one.scrollTop] = [left, top];
+}

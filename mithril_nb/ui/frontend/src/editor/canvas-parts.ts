@@ -31,7 +31,7 @@ export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): 
 /** Return the tooltip of an edge. */
 export function describeEdge(edge: SceneEdge, problems: readonly Diagnostic[]): string[] {
   const problem = edge.problem === null ? undefined : problems[edge.problem];
-  return [`${edge.source} → ${edge.target}`, problem ? problem.summary : edge.shape].filter(Boolean);
+  return [[edge.source, edge.target].map((end) => end.replace(/^repeat:/, "")).join(" → "), problem ? problem.summary : edge.shape].filter(Boolean);
 }
 
 /** Complete the element of an edge. */

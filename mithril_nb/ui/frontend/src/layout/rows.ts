@@ -7,7 +7,7 @@
  */
 
 import type { Point } from "../drawing/lines";
-import { TRACK, Tracks } from "./tracks";
+import { Pins, TRACK, Tracks } from "./tracks";
 
 const ROW_GAP = 18;
 const CHANNEL = 36;
@@ -169,19 +169,20 @@ class Lines {
 
   private placePins(): void {
     const [first, last] = [this.lines[0]!, this.lines.at(-1)!];
-    const [firstEnd, lastEnd] = [this.tops[0]! + this.lineH[0]!, this.tops.at(-1)!];
+    const [ins, outs] = [new Pins(this.ins, this.tops[0]! + this.lineH[0]!), new Pins(this.outs, this.tops.at(-1)!)];
+    const isAt = (part: string, row: number, column: number): boolean => this.spot.get(part)?.[0] === row && this.spot.get(part)?.[1] === column;
     for (const net of this.nets) {
       if (net.tail === "") {
-        const near = net.heads.find((head) => first[0]!.includes(head.part));
-        this.ins.set(net.source, freePin(near ? this.inPort(near.part, near.port) : this.middle(first), firstEnd, this.ins));
+        const near = net.heads.find((head) => isAt(head.part, 0, 0));
+        ins.add(net.source, near ? this.inPort(near.part, near.port) : this.middle(first));
       }
       for (const { part, port } of net.heads) {
         if (part) continue;
-        const wanted = last.at(-1)!.includes(net.tail) ? this.outPort(net.tail, net.source) : this.middle(last);
-        this.outs.set(port, freePin(wanted, lastEnd, this.outs));
+        const isLast = isAt(net.tail, this.lines.length - 1, last.length - 1);
+        outs.add(port, isLast ? this.outPort(net.tail, net.source) : this.middle(last));
       }
     }
-    for (const port of this.idle) this.outs.set(port, freePin(this.middle(last), lastEnd, this.outs));
+    for (const port of this.idle) outs.add(port, this.middle(last));
   }
 
   private middle(line: Line): number {
@@ -269,17 +270,6 @@ class Lines {
     const xm = TRACK * (this.margin.places.get(n)! + 1);
     return [start, [x0, startY], [x0, first], [xm, first], [xm, last], [x1, last], [x1, endY], end];
   }
-}
-
-/** Return the free height nearest below the wanted one, or above it if the row ends. */
-function freePin(wanted: number, end: number, taken: ReadonlyMap<string, number>): number {
-  const sorted = [...taken.values()].sort((a, b) => a - b);
-  let y = wanted;
-  for (const other of sorted) if (Math.abs(other - y) < TRACK) y = other + TRACK;
-  if (y < end) return y;
-  y = wanted;
-  for (const other of sorted.reverse()) if (Math.abs(other - y) < TRACK) y = other - TRACK;
-  return y;
 }
 
 /** Return the parts by rank: each part right of its producers, and sources close to their consumers. */

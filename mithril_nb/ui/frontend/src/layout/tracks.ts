@@ -1,4 +1,4 @@
-/** Tracks of wires in the gaps between parts. */
+/** Tracks of wires in the gaps between parts, and pins of wires on the border. */
 
 import type { Point } from "../drawing/lines";
 import { Heap } from "./heap";
@@ -31,5 +31,43 @@ export class Tracks {
       busy.push([high, track]);
     }
     return this.count;
+  }
+}
+
+/**
+ * The heights of the pins of one side, at least `TRACK` apart.
+ *
+ * No pin fits between two whose distance is below two tracks. `runs` are the lowest and highest pin of each such run.
+ */
+export class Pins {
+  private readonly runs: [low: number, high: number][] = [];
+
+  constructor(
+    private readonly heights: Map<string, number>,
+    private readonly end: number,
+  ) {}
+
+  /** Place a pin at the free height nearest below the wanted one, or above it if the row ends. */
+  add(name: string, wanted: number): void {
+    const run = this.runs[this.firstAbove(wanted - TRACK)];
+    if (run && run[0] < wanted + TRACK) wanted = run[1] + TRACK < this.end ? run[1] + TRACK : run[0] - TRACK;
+    this.heights.set(name, wanted);
+    const start = this.firstAbove(wanted - 2 * TRACK);
+    let [stop, low, high] = [start, wanted, wanted];
+    for (; stop < this.runs.length && this.runs[stop]![0] < wanted + 2 * TRACK; stop++) {
+      [low, high] = [Math.min(low, this.runs[stop]![0]), Math.max(high, this.runs[stop]![1])];
+    }
+    this.runs.splice(start, stop - start, [low, high]);
+  }
+
+  /** Return the index of the first run that reaches above a height. */
+  private firstAbove(height: number): number {
+    let [from, to] = [0, this.runs.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (this.runs[middle]![1] > height) to = middle;
+      else from = middle + 1;
+    }
+    return from;
   }
 }

@@ -47,8 +47,8 @@ export class PageGraph {
       label: "Nodes of the graph",
       tip,
       describe: (node) => this.layer.describe(node.key, describe(node, this.view.scene)),
-      hover: (node) => selection.hover(node ? (anchorsOf(node)[0] ?? null) : null),
-      select: (node) => selection.pin(anchorsOf(node)[0] ?? null),
+      hover: (node) => selection.hover(node && anchorsOf(node)),
+      select: (node) => selection.pin(anchorsOf(node)),
       toggle: (node) => this.toggle(node.key),
       open: (node) => this.toggle(node.key),
       clear: () => selection.pin(null),
@@ -88,8 +88,7 @@ export class PageGraph {
 
   paint(look: Look): void {
     const { selection } = this;
-    const anchor = selection.anchors[look];
-    const keys = linkedKeys(this.view.scene.nodes, anchor ? [anchor] : [], selection.links[look].blocks, new Set(selection.equations(look)));
+    const keys = linkedKeys(this.view.scene.nodes, selection.anchors[look], selection.links[look].blocks, new Set(selection.equations(look)));
     this.view.paint(look === "pin" ? { selected: keys } : { hovered: keys });
   }
 

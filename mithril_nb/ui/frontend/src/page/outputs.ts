@@ -114,8 +114,8 @@ export class Output {
   }
 
   private paint(look: Look): void {
-    const anchor = this.selection.anchors[look];
-    const selected = anchor && this.selected;
+    const [anchor] = this.selection.anchors[look];
+    const selected = anchor ? this.selected : null;
     const blocks = anchor?.kind === "block" ? [anchor.path] : selected ? words(selected, "data-of") : [];
     const ids = this.selection.equations(look);
     for (const part of this.parts) {

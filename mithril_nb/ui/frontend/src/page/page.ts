@@ -111,7 +111,7 @@ function listen(page: HTMLElement, selection: Selection, parts: Parts): void {
   page.addEventListener("mouseover", (event) => {
     if ((event.target as Element).closest("[data-line], .code, .picture")) return;
     const part = at(event, PARTS);
-    if (part || selection.anchors.on) selection.hover(part && parts.anchorOf(part));
+    if (part || selection.anchors.on.length) selection.hover(part && parts.anchorOf(part));
   });
   page.addEventListener("click", (event) => {
     const part = at(event, "[data-block]");

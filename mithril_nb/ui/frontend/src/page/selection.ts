@@ -1,12 +1,15 @@
-/** What the pointer and the keys select on a page without a kernel: one hovered and one pinned anchor. */
+/** What the pointer and the keys select on a page without a kernel: the anchors of one hovered and of one pinned part. */
 
-import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchor } from "../store/links";
+import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors } from "../store/links";
 
 /** The CSS class of hovered and of pinned parts. */
 export type Look = "on" | "pin";
 
+/** One anchor, several of a part that represents several blocks, or none. */
+export type Anchors = Anchor | readonly Anchor[] | null;
+
 export class Selection {
-  readonly anchors: Record<Look, Anchor | null> = { on: null, pin: null };
+  readonly anchors: Record<Look, readonly Anchor[]> = { on: [], pin: [] };
   readonly links: Record<Look, Links> = { on: noLinks(), pin: noLinks() };
 
   constructor(
@@ -14,14 +17,14 @@ export class Selection {
     private readonly paint: (look: Look) => void,
   ) {}
 
-  hover(anchor: Anchor | null): void {
-    this.set("on", anchor);
+  hover(anchors: Anchors): void {
+    this.set("on", listed(anchors));
   }
 
-  /** Pin an anchor; pinning it again, or null, releases it. */
-  pin(anchor: Anchor | null): void {
-    const { pin } = this.anchors;
-    this.set("pin", anchor && pin && sameAnchor(anchor, pin) ? null : anchor);
+  /** Pin a part; pinning it again, or null, releases it. */
+  pin(anchors: Anchors): void {
+    const found = listed(anchors);
+    this.set("pin", sameAnchors(found, this.anchors.pin) ? [] : found);
   }
 
   /** Link again, because a stage was added. */
@@ -29,18 +32,23 @@ export class Selection {
     for (const look of ["on", "pin"] as const) this.set(look, this.anchors[look]);
   }
 
-  private set(look: Look, anchor: Anchor | null): void {
-    this.anchors[look] = anchor;
-    this.links[look] = linksOf(this.stages, anchor ? [anchor] : []);
+  private set(look: Look, anchors: readonly Anchor[]): void {
+    this.anchors[look] = anchors;
+    this.links[look] = linksOf(this.stages, anchors);
     this.paint(look);
   }
 
-  /** Return the equations of an anchor. */
+  /** Return the equations of the anchors. */
   equations(look: Look): readonly string[] {
-    const anchor = this.anchors[look];
-    if (anchor?.kind === "equations") return anchor.ids;
-    return anchor?.kind === "instruction" ? (this.stages.get(anchor.stage)?.instructions[anchor.index]?.equations ?? []) : [];
+    return this.anchors[look].flatMap((anchor) => {
+      if (anchor.kind === "equations") return anchor.ids;
+      return anchor.kind === "instruction" ? (this.stages.get(anchor.stage)?.instructions[anchor.index]?.equations ?? []) : [];
+    });
   }
+}
+
+function listed(anchors: Anchors): readonly Anchor[] {
+  return Array.isArray(anchors) ? anchors : anchors ? [anchors as Anchor] : [];
 }
 
 /** A pane that the keys move through; lines count from 1, and `here` is 0 before the first key. */

@@ -92,8 +92,8 @@ export class TextPane extends ScrolledRows {
   }
 
   /** Return whether the pinned line, if any, is in this pane. */
-  holds(anchor: Anchor | null): boolean {
-    return anchor?.kind === "instruction" && anchor.stage === this.text.stage;
+  holds(anchors: readonly Anchor[]): boolean {
+    return anchors.some((anchor) => anchor.kind === "instruction" && anchor.stage === this.text.stage);
   }
 
   override draw(): void {
@@ -123,7 +123,7 @@ export class TextPane extends ScrolledRows {
   }
 
   private pinnedBlock(): string | null {
-    const { pin } = this.selection.anchors;
+    const [pin] = this.selection.anchors.pin;
     if (pin?.kind === "block") return pin.path;
     const stage = pin?.kind === "instruction" ? this.selection.stages.get(pin.stage) : undefined;
     return stage && pin?.kind === "instruction" ? stage.mainBlock(stage.instructions[pin.index]!) : null;

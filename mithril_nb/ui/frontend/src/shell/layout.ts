@@ -4,7 +4,7 @@ import { Radios } from "../controls/choice";
 import type { FullScreen } from "../controls/full-screen";
 import { Splitter, lengthOf } from "../controls/split";
 import { together } from "../dom/calls";
-import { attr, h } from "../dom/dom";
+import { attr, h, keepScroll } from "../dom/dom";
 import type { Panes } from "../stages/panes";
 import type { Store } from "../store/store";
 import type { Tabs } from "./tabs";
@@ -67,6 +67,9 @@ export class Layout {
   private readonly reopen: HTMLButtonElement;
   private preset: Preset;
   private shape: Shape | null = null;
+  /** Whether the tab of the stages is shown again once the widget is narrower. */
+  private hadStages = false;
+  private isFitting = false;
   readonly destroy: () => void;
 
   constructor(
@@ -111,7 +114,8 @@ export class Layout {
     this.store.memory.set("preset", preset);
     this.parts.screen.leave();
     const { tab } = PLANS[preset];
-    if (!(this.isWide && tab === STAGES)) this.store.showTab(tab);
+    this.hadStages = this.isWide && tab === STAGES;
+    if (!this.hadStages) this.store.showTab(tab);
     this.parts.panes.reveal();
     if (focused?.closest("[hidden]")) this.focusMain();
   }
@@ -158,12 +162,19 @@ export class Layout {
   private fit(): void {
     const width = this.parts.root.clientWidth;
     const shape = width >= WIDE_PX ? "wide" : width > 0 && width < STACKED_PX ? "stacked" : "column";
-    if (shape === this.shape || (width === 0 && this.shape !== null)) return;
+    if (shape === this.shape || (width === 0 && this.shape !== null) || this.parts.screen.hasPart) return;
     const wasWide = this.isWide;
     this.shape = shape;
     this.arrange(this.preset);
-    if (this.isWide && this.store.tab === STAGES) this.store.showTab("cost");
-    else if (wasWide) this.store.showTab(PLANS[this.preset].tab);
+    this.isFitting = true;
+    if (this.isWide && this.store.tab === STAGES) {
+      this.hadStages = true;
+      this.store.showTab("cost");
+    } else if (wasWide && this.hadStages) {
+      this.hadStages = false;
+      this.store.showTab(STAGES);
+    }
+    this.isFitting = false;
   }
 
   private arrange(preset: Preset): void {
@@ -175,7 +186,7 @@ export class Layout {
     attr(root, "data-mnb-room", this.shape);
     this.presets.show(preset);
     const home = isWide ? rest : stagesPanel;
-    if (panes.root.parentElement !== home) home.prepend(panes.root);
+    if (panes.root.parentElement !== home) keepScroll(panes.root, () => home.prepend(panes.root));
     panes.turn(this.shape === "stacked" ? "y" : "x");
     graph.hidden = plan.graph === null;
     panes.root.hidden = isWide && plan.beside === "tabs";
@@ -191,7 +202,9 @@ export class Layout {
 
   /** Remember the tab; if the tabs are hidden, another part has opened one, such as Problems, so show them. */
   private followTab(): void {
+    if (this.isFitting) return;
     this.store.memory.set("tab", this.store.tab);
+    this.hadStages = false;
     if (this.parts.tabs.root.hidden) this.arrange("build");
   }
 

@@ -27,6 +27,7 @@ export class PaneFolds {
   /** Take a new text, and return the effect that folds it. */
   take(text: StageText): StateEffect<unknown> {
     this.text = text;
+    this.only = this.only.filter((block) => text.ofBlock(block).length > 0);
     this.all = this.all.carriedTo(foldRanges(text));
     return setFolds.of({ folds: this.shown() });
   }

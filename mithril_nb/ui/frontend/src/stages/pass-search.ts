@@ -2,11 +2,12 @@
 
 import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
-import { attempt, decodeJson } from "../kernel/messages";
-import type { PassMatches } from "../kernel/types";
+import { decodeJson, errorOf } from "../kernel/messages";
+import type { PassMatches, Reply } from "../kernel/types";
 import type { Store } from "../store/store";
 
 const PAUSE_MS = 250;
+const GONE = "Not connected to the kernel, so passes cannot be searched.";
 
 export class PassSearch {
   readonly root: HTMLElement;
@@ -83,7 +84,8 @@ export class PassSearch {
   }
 
   async receive({ version, text: query, total }: PassMatches, buffer: DataView | undefined): Promise<void> {
-    if (!buffer || query !== this.query || version !== this.version()) return;
+    if (!buffer || query !== this.query) return;
+    if (version !== this.version()) return this.clock.run(false); // the search is repeated when the new passes are read
     const found = await decodeJson<[number, number[]][]>(buffer);
     if (query !== this.query) return;
     this.found = new Map(found);
@@ -107,7 +109,11 @@ export class PassSearch {
     const { kernel } = this.store;
     const isSent = this.query !== "" && !kernel.isGone;
     this.clock.run(isSent);
-    if (isSent) void attempt(async () => void kernel.latest("search_passes", "search_passes", { text: this.query }), (why) => this.fail(why));
+    const { query } = this;
+    const replied = (reply: Reply): void => {
+      if (!reply.ok && query === this.query) this.fail(errorOf(reply) ?? GONE);
+    };
+    if (isSent) kernel.latest("search_passes", "search_passes", { text: query }, replied);
     this.paint();
     this.changed();
   }
@@ -127,7 +133,7 @@ export class PassSearch {
     const cut = total > list.length ? `, the first ${list.length.toLocaleString("en-US")} listed` : "";
     const whole = `${total.toLocaleString("en-US")} ${total === 1 ? "match" : "matches"} in ${passes} ${passes === 1 ? "pass" : "passes"}${cut}`;
     if (!query) text(this.count, "");
-    else if (!found) text(this.count, this.store.kernel.isGone ? "Not connected to the kernel, so passes cannot be searched." : "");
+    else if (!found) text(this.count, this.store.kernel.isGone ? GONE : "");
     else text(this.count, list.length === 0 ? "No matches" : this.at < 0 ? whole : `${(this.at + 1).toLocaleString("en-US")} of ${whole}`);
   }
 }
