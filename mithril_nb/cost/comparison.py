@@ -72,7 +72,7 @@ class CostComparison(Shown):
         before: Title of the left side: `"step: lowered"`.
         after: Title of the right side.
         total: Change of the total.
-        by_block: Change of the self cost of each block, in the order of the left side.
+        by_block: Change of the own cost of each block, in the order of the left side.
         unattributed: Change of the cost not attributed to a block.
         fusions: Savings of each fusion of the right side, largest first.
         devices: Notes if one side counts all devices and the other only one.

@@ -178,7 +178,7 @@ class SymbolicProgram:
 
     @cached_property
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
-        """Formulas of the self costs that depend on symbolic sizes, by block and name of the cost.
+        """Formulas of the own costs that depend on symbolic sizes, by block and name of the cost.
 
         `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
         """

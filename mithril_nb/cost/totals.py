@@ -109,7 +109,7 @@ class CostTotals:
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
-        """The self cost of each block, without the blocks inside it. The cost of a fusion is split exactly."""
+        """The own cost of each block, without the blocks inside it. The cost of a fusion is split exactly."""
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
         return ByBlock(known, f"costs of {self.program!r}")
 
@@ -117,7 +117,7 @@ class CostTotals:
     def by_group(self) -> Mapping[str, Figures]:
         """The total cost of each block that contains others: the sum over it and all blocks inside it.
 
-        For all other blocks the total cost equals the self cost in `by_block`.
+        For all other blocks the total cost equals the own cost in `by_block`.
         """
         return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
 
@@ -147,7 +147,7 @@ class CostTotals:
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
-        """The self cost of each block in each role; `""` means none."""
+        """The own cost of each block in each role; `""` means none."""
         known = rows_by_block(self.rows)
         # XLA does not keep the order of the program. Blocks that only XLA lists come last.
         ordered = [path for path in dict.fromkeys((*self.order, *known)) if path in known]

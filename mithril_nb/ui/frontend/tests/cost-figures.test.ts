@@ -91,12 +91,12 @@ describe("costs", () => {
     expect(shareOf(empty, empty, "flops")).toEqual([0, ""]);
     expect(shareOf({ ...empty, flops: 50 }, { ...empty, flops: 200 }, "flops")).toEqual([0.25, ""]);
   });
-  test("of a group are self and total", () => {
+  test("of a group are named by convention", () => {
     const group = cost.rows.find((row) => row.block === "mlp_0")!;
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
     expect(totalOf(group).flops).toBe(inner.reduce((sum, row) => sum + row.flops!, group.flops!));
     const line = linesOf([cost]).find(({ block }) => block === "mlp_0")!;
-    expect(costColumns([cost], "flops").slice(0, 7).map(({ title }) => title)).toEqual(["FLOPs (self)", "Bytes (self)", "Transc. (self)", "Params (self)", "Share of FLOPs (self)", "FLOPs (total)", "Share of FLOPs (total)"]);
+    expect(costColumns([cost], "flops").slice(0, 7).map(({ title }) => title)).toEqual(["own FLOPs", "own bytes", "own transc.", "own params", "own share of FLOPs", "FLOPs, with inner blocks", "Share of FLOPs, with inner blocks"]);
     expect(named([cost], "share").value(line)).toBe(0);
     const share = sceneOf(fixture.snapshot as unknown as Snapshot).nodes.find(({ path }) => path === "mlp_0")!.share!;
     expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);

@@ -97,7 +97,7 @@ describe("the Cost tab", () => {
   test("sorts by a column and returns to the model's order", () => {
     const before = rows();
     at("sort.flops").click();
-    expect(find('th[aria-sort="descending"]').textContent).toBe("FLOPs (self)");
+    expect(find('th[aria-sort="descending"]').textContent).toBe("own FLOPs");
     expect(rows()[0]).toBe("mlp_0/linear_0");
     at("sort.flops").click();
     expect(find("th[aria-sort]").getAttribute("aria-sort")).toBe("ascending");
@@ -110,7 +110,7 @@ describe("the Cost tab", () => {
   test("compares sources and requests each once", async () => {
     expect(sent("request_cost")).toEqual([]);
     at("source.lowered").click();
-    await soon(() => expect(find("thead").textContent).toContain("Analytic (self)Lowered (self)"));
+    await soon(() => expect(find("thead").textContent).toContain("Analytic, own FLOPsLowered, own FLOPs"));
     expect(sent("request_cost")).toEqual([{ source: "lowered" }]);
     expect(find(".mnb-total").textContent).toContain("11.7 MFLOP23.5 MFLOP100.0 %");
     expect(find(".mnb-cost-notes").textContent).toContain("Lowered: lowered: a note");

@@ -71,7 +71,7 @@ describe("the explorer", () => {
   test("first shows the graph and two linked stages", async () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(2);
-    await vi.waitFor(() => expect(at("mlp_0").getAttribute("aria-label")).toBe("block mlp_0, 50.0 % of FLOPs"));
+    await vi.waitFor(() => expect(at("mlp_0").getAttribute("aria-label")).toBe("block mlp_0, 50.0 % of FLOPs, with inner blocks"));
     key(at("linear_0"), "Enter");
     for (const stage of ["jaxpr", "stablehlo"]) expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);
     expect(at("linear_0").getAttribute("data-mnb-linked")).toBe("pinned");

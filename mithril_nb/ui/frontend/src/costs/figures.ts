@@ -29,6 +29,11 @@ export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: 
 
 export const ROLES: readonly Role[] = ["forward", "backward", "update"];
 
+/** Return the title of a figure with the convention for blocks that contain others, as `titled` in `viz/costs/node_values.py`. */
+export function titled(title: string, own: boolean): string {
+  return own ? `own ${/^[A-Z][a-z]/.test(title) ? title[0]!.toLowerCase() + title.slice(1) : title}` : `${title}, with inner blocks`;
+}
+
 /** Format a figure, rounded. */
 export function formatFigure(figure: Quantity, value: number | null | undefined): string {
   if (figure === "time_s") return seconds(value);
@@ -54,7 +59,7 @@ export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: n
   return [share, !all || share === (here ? 1 : 0) ? "" : here ? "≥ " : "≤ "];
 }
 
-/** Return the total cost of a block, including inner blocks; its self cost if it has none. */
+/** Return the cost of a block with inner blocks; its own cost if it has none. */
 export function totalOf(row: CostRow): CostRow {
   return row.total ? { ...row, roles: undefined, unknown: undefined, formulas: undefined, ...row.total } : row;
 }
@@ -135,18 +140,21 @@ const communicates = ({ rows, total }: Cost): boolean => [...rows, total].some((
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
-  // Self and total differ only where blocks contain others.
+  // The two conventions differ only where blocks contain others.
   const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
-  const self = (one: Column): Column => (hasGroups ? { ...one, title: `${one.title} (self)`, hint: `${one.hint}. The block alone, without inner blocks. The rows add up to the total` } : one);
+  const self = (one: Column): Column => (hasGroups ? { ...one, title: titled(one.title, true), hint: `${one.hint}. Without the blocks inside the block. The rows add up to the total` } : one);
   const total = (one: Column): Column => ({
-    ...one, key: `total_${one.key}`, title: `${one.title} (total)`, hint: `${one.hint}. Including inner blocks, as in the graph and the inspector`, bar: undefined,
+    ...one, key: `total_${one.key}`, title: titled(one.title, false), hint: `${one.hint}. With the blocks inside the block, as in the graph and the inspector`, bar: undefined,
     ...Object.fromEntries((["value", "text", "title_of", "exact"] as const).map((name) => [name, (line: Line) => one[name]?.(totalLineOf(line))])),
   });
   // If the total is a formula, there are no shares, and roles have no numbers.
   const share = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
   const totals = hasGroups ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total) : [];
   const shares = [...share.map(self), ...totals];
-  if (costs.length > 1) return [...costs.map(({ source }) => self(column(source, figure, source, ...SOURCE_TITLES[source]))), ...shares];
+  if (costs.length > 1) {
+    const [title] = FIGURE_TITLES[figure];
+    return [...costs.map(({ source }) => column(source, figure, source, `${SOURCE_TITLES[source][0]}${hasGroups ? `, ${titled(title, true)}` : ""}`, SOURCE_TITLES[source][1])), ...shares];
+  }
   const { source } = first;
   const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
   const columns = figures.map((one) => self(column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));

@@ -224,7 +224,7 @@ export class CostTable {
     const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs of one run"];
     const table = h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, ...heads.map((title) => h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title)))), h("tbody", {}, ...rows));
     const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more with fewer ${FIGURE_TITLES[this.figure][0]}`) : null;
-    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Self cost 0: the block has only parameters, or its inner blocks do all the work."), ...(left ? [left] : []));
+    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Own cost 0: the block has only parameters, or its inner blocks do all the work."), ...(left ? [left] : []));
   }
 
   private take({ source, block, figure }: { source: Source; block: string; figure: Figure }, details: Details): void {

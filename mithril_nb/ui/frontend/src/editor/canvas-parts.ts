@@ -1,6 +1,7 @@
 /** The texts and controls of the canvas' nodes and edges. */
 
 import { ICONS, attr, h, icon } from "../dom/dom";
+import { titled } from "../costs/figures";
 import { percent } from "../dom/format";
 import type { Description } from "../graph/items";
 import { times } from "../drawing/lettering";
@@ -22,7 +23,7 @@ export function describeNode(node: SceneNode, problems: readonly Diagnostic[]): 
     times(node.path || node.name, node.repeat),
     [kind, node.label].filter(Boolean).join("  "),
     node.shape && `output ${node.shape}`,
-    share && `${share} of the program's FLOPs${node.group ? ", including inner blocks" : ""}`,
+    share && `${share} of the program's ${node.group ? titled("FLOPs", false) : "FLOPs"}`,
     problem?.summary ?? "",
   ];
   return { name: words.filter(Boolean).join(" "), tip: tip.filter(Boolean) };

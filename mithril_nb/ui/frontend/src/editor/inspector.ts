@@ -2,7 +2,7 @@
 
 import { type FieldView, createField } from "../controls/fields";
 import { editName } from "../controls/rename";
-import { atLeast, shareOf, totalOf } from "../costs/figures";
+import { atLeast, shareOf, titled, totalOf } from "../costs/figures";
 import { together } from "../dom/calls";
 import { attr, h, iconButton, keyed, text } from "../dom/dom";
 import { exact, percent, si } from "../dom/format";
@@ -127,8 +127,8 @@ export class Inspector {
     if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "values")]);
     if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
     for (const [figure, name] of row ? ([["flops", "compute"], ["bytes_accessed", "traffic"]] as const) : []) {
-      facts.push([row!.total ? `total ${name}` : name, ...describeCost(totalOf(row!), cost!.total, figure)]);
-      if (row!.total) facts.push([`self ${name}`, ...describeCost(row!, cost!.total, figure)]);
+      facts.push([row!.total ? titled(name, false) : name, ...describeCost(totalOf(row!), cost!.total, figure)]);
+      if (row!.total) facts.push([titled(name, true), ...describeCost(row!, cost!.total, figure)]);
     }
     for (const [name, value] of block.facts ?? []) facts.push([name, value, value]);
     keyed(

@@ -68,7 +68,7 @@ export interface CostRow extends Figures {
   unknown?: Partial<Record<Quantity, number>>;
   /** Formulas of figures that depend on symbolic sizes: one short enough for a cell, and the full one. */
   formulas?: Partial<Record<Quantity, [short: string, whole: string]>>;
-  /** For a block with inner blocks: the total cost, including theirs. The figures above are the self cost. */
+  /** For a block with inner blocks: the total cost, including theirs. The figures above are the own cost. */
   total?: Figures & Pick<CostRow, "unknown" | "formulas">;
 }
 

@@ -1,5 +1,6 @@
 /** The nodes of a stage's graph: their links to blocks and equations, and their texts. */
 
+import { titled } from "../costs/figures";
 import { percent } from "../dom/format";
 import { times } from "../drawing/lettering";
 import type { Description } from "../graph/items";
@@ -34,7 +35,7 @@ export function anchorsOf(node: SceneNode): Anchor[] {
 export function describe(node: SceneNode, { roles }: Scene): Description {
   const kind = node.kind === "block" || node.kind === "instruction" ? node.kind : node.kind === "repeat" ? "repeated part" : node.kind;
   const counts = node.kind === "instruction" || node.kind === "input" ? "" : [...roles, "without a role"].map((role, at) => (node.counts?.[at] ? `${node.counts[at]} ${role}` : "")).filter(Boolean).join(", ");
-  const share = node.share === null ? "" : `${percent(node.share)} of FLOPs`;
+  const share = node.share === null ? "" : `${percent(node.share)} of ${node.group && node.kind === "block" ? titled("FLOPs", false) : "FLOPs"}`;
   const parts = [`${kind} ${times(node.name, node.repeat)}`, node.label, node.shape, share, counts].filter(Boolean);
   const act = node.group ? (node.expanded ? "double-click or ← to close" : "double-click or → to open") : "";
   return { name: parts.join(", "), tip: [...parts, act].filter(Boolean) };
