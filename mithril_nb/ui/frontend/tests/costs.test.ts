@@ -120,7 +120,7 @@ describe("the Cost tab", () => {
     const figure = at("figure") as HTMLSelectElement;
     figure.value = "bytes_accessed";
     figure.dispatchEvent(new Event("change"));
-    expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("Share of Bytes (self)");
+    expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("own share of Bytes");
     // After a model change, the costs are stale until new ones arrive.
     session.alive = false;
     session.change({ version: 2, cost: { ...session.snapshot.cost!, stale: false } });
