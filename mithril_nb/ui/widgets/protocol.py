@@ -41,7 +41,7 @@ def stage_message(name: str, version: int, inspection: Inspection, *, short: boo
         short: True to send the readable form of optimized HLO, with the same instructions.
     """
     stage = inspection.stage(name)
-    data = {**stage_data(stage), "equations": equation_data(inspection, [stage])}
+    data = {**stage_data(inspection, stage), "equations": equation_data(inspection, [stage])}
     if short:
         data.update(_shortened(stage))
     head = {"type": "stage", "stage": name, "version": version, "short": short}

@@ -195,7 +195,7 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
                 "title": title_of(one.name),
                 "language": language_of(one.name),
                 "unavailable": one.unavailable,
-                **stage_data(one),
+                **stage_data(inspection, one),
             }
             for one in stages
         ],

@@ -301,8 +301,8 @@ _COLUMNS["library"] = "library_source"
 """Attributes of instructions by column."""
 
 
-def stage_data(stage: Stage) -> dict[str, Any]:
-    """Return a stage as JSON data, without the data of its equations."""
+def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
+    """Return a stage as JSON data, without the data of its equations; the first stage has what a query can match."""
     starts = [one.line for one in stage.instructions]
     columns: dict[str, list[int]] = {
         "step": list(map(sub, starts, [0, *starts])),
@@ -311,12 +311,32 @@ def stage_data(stage: Stage) -> dict[str, Any]:
     tables: dict[str, list[Any]] = {}
     for column, name in _COLUMNS.items():
         columns[column], tables[column] = _indexed(map(attrgetter(name), stage.instructions))
+    searched = _searched(inspection, stage, columns, tables)
     return {
         "text": stage.text,
+        **searched,
         "columns": columns,
         "tables": tables,
         "help": [(opcode, text) for opcode in tables["opcode"] if (text := op_help(stage.name, opcode)) is not None],
     }
+
+
+def _searched(
+    inspection: Inspection, stage: Stage, columns: dict[str, list[int]], tables: dict[str, list[Any]]
+) -> dict[str, Any]:
+    """Add the columns of dtypes and numbers for searches, and return the kinds of the blocks."""
+    from mithril_nb.graph.query import NUMBERS
+    from mithril_nb.inspection.finding import costs_of_stage, item_of
+    from mithril_nb.stages.program_stages import first_stage
+
+    if stage.name != first_stage(inspection) or stage.unavailable is not None:
+        return {}
+    rows, kinds = costs_of_stage(inspection, stage.name), inspection.block_kinds
+    items = [item_of(one, rows.get(one.id), kinds) for one in stage.instructions]
+    columns["dtypes"], tables["dtypes"] = _indexed(item.dtypes for item in items)
+    for key in NUMBERS:
+        columns[key], tables[key] = _indexed(item.numbers[key] for item in items)
+    return {"kinds": dict(kinds)}
 
 
 def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
