@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownBlockError, listed, similar
-from mithril_nb.graph.paths import component, join_path, name_of, next_name
+from mithril_nb.graph.paths import component, is_within, join_path, name_of, next_name, split_path
+from mithril_nb.graph.reach import Reach
 from mithril_nb.graph.spec import Dim, Spec, TensorSpec, Value, exactly
 
 PortRole = Literal["data", "param", "state", "option"]
@@ -238,6 +239,85 @@ class LogicalGraph(Shown):
             yield path, node
             if node.block.graph is not None:
                 yield from node.block.graph.walk(path)
+
+    def ancestors(self, path: str) -> tuple[str, ...]:
+        """Return the paths of the blocks whose data reaches a block, in the order of the graph.
+
+        Composite blocks are represented by the blocks inside them, and only by those that pass on the data.
+
+        Args:
+            path: Path of the block, which may be composite.
+
+        Raises:
+            UnknownBlockError: No block has this path, or it is inside a block that runs others, such as a loop.
+
+        Examples:
+            >>> from mithril_nb.models import MLP, Linear, Model
+            >>> (Model() + MLP(4, [3], 2) + Linear(2)).graph.ancestors("linear_0")
+            ('mlp_0/linear_0', 'mlp_0/relu_0', 'mlp_0/linear_1')
+        """
+        return self._named(self._reach.before(self._inside(path)), path)
+
+    def descendants(self, path: str) -> tuple[str, ...]:
+        """Return the paths of the blocks that the data of a block reaches; see `ancestors`.
+
+        Examples:
+            >>> from mithril_nb.models import MLP, Linear, Model
+            >>> (Model() + MLP(4, [3], 2) + Linear(2)).graph.descendants("mlp_0/relu_0")
+            ('mlp_0/linear_1', 'linear_0')
+        """
+        return self._named(self._reach.after(self._inside(path)), path)
+
+    def between(self, source: str, target: str) -> tuple[str, ...] | None:
+        """Return the paths of the blocks on all ways from one block to another; `None` if there is no way.
+
+        Examples:
+            >>> from mithril_nb.models import MLP, Linear, Model
+            >>> graph = (Model() + MLP(4, [3], 2) + Linear(2)).graph
+            >>> graph.between("mlp_0/linear_0", "linear_0"), graph.between("linear_0", "mlp_0")
+            (('mlp_0/relu_0', 'mlp_0/linear_1'), None)
+        """
+        ends = self._inside(target)
+        after = self._reach.after(self._inside(source))
+        return self._named(after & self._reach.before(ends), source, target) if not after.isdisjoint(ends) else None
+
+    @cached_property
+    def _reach(self) -> Reach[tuple[str, ...]]:
+        return Reach(self._flows(""))
+
+    @cached_property
+    def _vertices(self) -> tuple[tuple[str, ...], ...]:
+        """Blocks that hold no others, and the ports of composite blocks, with their paths first."""
+        blocks = tuple((path,) for path, node in self.walk() if not node.block.is_composite)
+        return (*blocks, *dict.fromkeys(end for flow in self._flows("") for end in flow if len(end) > 1 and end[0]))
+
+    def _flows(self, prefix: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Yield source and target of each edge, those inside composite blocks included."""
+        for edge in self.edges:
+            yield self._vertex(edge.source, prefix, "out", "in"), self._vertex(edge.target, prefix, "in", "out")
+        for node in self.nodes:
+            if node.block.is_composite and node.block.graph is not None:
+                yield from node.block.graph._flows(join_path(prefix, node.name))
+
+    def _vertex(self, end: Endpoint, prefix: str, side: str, side_of_boundary: str) -> tuple[str, ...]:
+        if not end.node:
+            return prefix, side_of_boundary, end.port
+        path = join_path(prefix, end.node)
+        return (path, side, end.port) if self.by_name[end.node].block.is_composite else (path,)
+
+    def _inside(self, path: str) -> set[tuple[str, ...]]:
+        graph: LogicalGraph = self
+        *outer, last = split_path(path) or ("",)
+        for name in outer:
+            block = node_of(graph, name).block
+            graph = block.graph if block.is_composite and block.graph is not None else LogicalGraph()
+        node_of(graph, last)
+        return {vertex for vertex in self._vertices if is_within(vertex[0], path)}
+
+    def _named(self, vertices: set[tuple[str, ...]], *ends: str) -> tuple[str, ...]:
+        """Return the blocks among vertices, without those at or inside of the ends."""
+        found = (one for one in self._vertices if len(one) == 1 and one in vertices)
+        return tuple(path for (path,) in found if not any(is_within(path, end) for end in ends))
 
 
 def node_of(graph: LogicalGraph, name: str) -> Node:

@@ -14,6 +14,7 @@ from math import prod
 from typing import Literal
 
 from mithril_nb.display import Shown
+from mithril_nb.graph.reach import Reach
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, quick_to_make
 
@@ -154,6 +155,50 @@ class StageGraph(Shown):
             waiting.extend(reversed(node.children))
             waiting.extend(member for child in node.children for member in self.nodes[child].members[1:])
         return tuple(dict.fromkeys(found))
+
+    def ancestors(self, key: str) -> tuple[str, ...]:
+        """Return the keys of the innermost nodes whose data reaches a node, in program order.
+
+        If the node has instructions of the forward pass, only data of the forward pass counts.
+
+        Args:
+            key: Key of a node, which may contain others.
+
+        Raises:
+            KeyError: No node has this key.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
+            >>> graph = inspect(lambda x: jnp.exp(jnp.sin(x)) + 1, jnp.zeros(3)).graph()
+            >>> [graph.nodes[one].name for one in graph.ancestors(graph.home["1"])]
+            ['x', 'sin']
+        """
+        starts = self.instructions_of(key)
+        return self._at(self._reach(starts).before(starts), key)
+
+    def descendants(self, key: str) -> tuple[str, ...]:
+        """Return the keys of the innermost nodes that the data of a node reaches; see `ancestors`."""
+        starts = self.instructions_of(key)
+        return self._at(self._reach(starts).after(starts), key)
+
+    def between(self, source: str, target: str) -> tuple[str, ...] | None:
+        """Return the keys of the innermost nodes on all ways from one node to another; `None` if there is no way."""
+        starts, ends = self.instructions_of(source), self.instructions_of(target)
+        reach = self._reach(starts)
+        after = reach.after(starts)
+        return None if after.isdisjoint(ends) else self._at(after & reach.before(ends), source, target)
+
+    def _reach(self, starts: Iterable[str]) -> Reach[str]:
+        is_forward = any(self.roles.get(id) == "forward" for id in starts)
+        return Reach((a, b) for a, b, _ in self.flows if not is_forward or self.roles.get(b, "forward") == "forward")
+
+    def _at(self, ids: Collection[str], *ends: str) -> tuple[str, ...]:
+        """Return the shown nodes of instructions, without those at or inside of the ends."""
+        seen: dict[str, str] = {}
+        keys = dict.fromkeys(self._shown(home, seen) for id, home in self.home.items() if id in ids)
+        inside = {self._shown(self.home[id], seen) for end in ends for id in self.instructions_of(end)}
+        return tuple(key for key in keys if key and key not in inside)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
         """Return the visible nodes if the nodes of some keys are open; a parent comes before its children."""

@@ -35,13 +35,16 @@ export function columnsOf(raw: RawStage): unknown {
   for (const [i, name] of ["opcode", "equations", "shares", "role", "origin", "transforms", "source"].entries()) {
     [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 2] ?? (i > 4 ? [] : null)));
   }
+  for (const [i, name] of ["library", "dtypes", "flops", "bytes", "memory"].entries()) {
+    if (raw.instructions.some((one) => one[i + 9] !== undefined)) [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 9]));
+  }
   const rows = Object.entries(raw.equations);
   const [primitive, primitives] = table(rows.map(([, one]) => one.primitive));
   const [block, blocks] = table(rows.map(([, one]) => one.block));
   const [role, roles] = table(rows.map(([, one]) => one.role));
   const equations = { id: rows.map(([id]) => id), primitive, block, role, source: rows.map(([, one]) => one.source), tables: { primitive: primitives, block: blocks, role: roles } };
   const shown = raw.shown && { line: raw.shown.map(([line]) => line), instructions: raw.shown.map(([, indices]) => indices) };
-  return { text: raw.text, columns, tables, equations, ...(shown ? { shown } : {}) };
+  return { text: raw.text, columns, tables, equations, ...(raw.kinds ? { kinds: raw.kinds } : {}), ...(shown ? { shown } : {}) };
 }
 
 export async function gzip(text: string): Promise<DataView> {

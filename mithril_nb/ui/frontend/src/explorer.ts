@@ -19,8 +19,9 @@ import { Help, type Keys, SHARED_KEYS } from "./shell/help";
 import { listenToKeys } from "./shell/keys";
 import { newTabButton } from "./shell/new-tab";
 import { Notice } from "./shell/problems";
-import { Search } from "./shell/search";
+import { storeSearch } from "./shell/store-search";
 import { Tabs } from "./shell/tabs";
+import type { Search } from "./search/search";
 import { Panes } from "./stages/panes";
 import { PassesTab } from "./stages/passes";
 import { StageGraph } from "./stages/stage-graph";
@@ -33,8 +34,8 @@ const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "gra
   run: { state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null, steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0 },
 };
 const KEYS: Keys = [
-  ["Everywhere", [["?", "show this card"], ["F or /", "search blocks and stages"], ["E", "show the part with the focus in full screen, and back"], ["Esc", "leave full screen; clear the selection"], ["↑ ↓", "on a divider or the lower edge: move it"]]],
-  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"]]],
+  ["Everywhere", [["?", "show this card"], ["F or /", "search; Enter, Shift Enter: next, previous match"], ["E", "show the part with the focus in full screen, and back"], ["Esc", "leave full screen; clear the selection"], ["↑ ↓", "on a divider or the lower edge: move it"]]],
+  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the node"], ["p", "path between the two selected nodes"]]],
   ...SHARED_KEYS,
 ];
 
@@ -52,7 +53,9 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const tip = new Tip(root);
   const help = new Help(KEYS);
   const panes = new Panes(store, tip);
-  const header = new Header(store, panes, () => help.toggle(), newTabButton(model, store.snapshot.name), fullButton("the explorer", "all"));
+  const graph = new StageGraph(store, tip);
+  const search = storeSearch(store, panes, graph.questions);
+  const header = new Header(store, search, () => help.toggle(), newTabButton(model, store.snapshot.name), fullButton("the explorer", "all"));
   const notice = new Notice(store);
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
@@ -63,7 +66,6 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
   ], "Costs, passes, transforms");
-  const graph = new StageGraph(store, tip);
   graph.root.dataset["mnbFull"] = "the graph";
   graph.root.querySelector(".mnb-bar")?.append(fullButton("the graph", "graph"));
   const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);
@@ -104,18 +106,16 @@ export function mountExplorer({ model, el }: Mounted): () => void {
 /** The header: the program's name, backend and figures. */
 class Header {
   readonly root: HTMLElement;
-  readonly search: Search;
   private readonly name = h("b", { class: "mnb-model-name" });
   private readonly backend = h("span", { class: "mnb-backend" });
   private readonly figures = h("span", { class: "mnb-figures", role: "group", "aria-label": "Figures" });
 
   constructor(
     private readonly store: Store,
-    panes: Panes,
+    readonly search: Search,
     showHelp: () => void,
     ...buttons: (HTMLElement | null)[]
   ) {
-    this.search = new Search(store, panes);
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Program" },

@@ -24,6 +24,7 @@ import { newTabButton } from "./shell/new-tab";
 import { Notice, ProblemsTab } from "./shell/problems";
 import { Restore } from "./shell/restore";
 import { SourceTab } from "./shell/source";
+import { storeSearch } from "./shell/store-search";
 import { Status } from "./shell/status";
 import { Tabs } from "./shell/tabs";
 import { Panes } from "./stages/panes";
@@ -73,7 +74,8 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const palette = new Palette(store, canvas);
   const panes = new Panes(store, tip);
   const presets = presetButtons((preset) => layout.choose(preset));
-  const header = new Header(store, panes, () => help.toggle(), presets.root, newTabButton(model, first.name), fullButton("the workbench", "all"));
+  const search = storeSearch(store, panes, canvas.questions);
+  const header = new Header(store, search, () => help.toggle(), presets.root, newTabButton(model, first.name), fullButton("the workbench", "all"));
   const inspector = new Inspector(store);
   canvas.keepClearOf(inspector.root);
   const cost = new CostTab(store, tip);

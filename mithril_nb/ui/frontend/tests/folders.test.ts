@@ -5,7 +5,7 @@ import { expect, test } from "vitest";
 const SRC = join(import.meta.dirname, "../src");
 
 /** Folders, lowest first: a file imports only from its own folder and from folders before it. */
-const ORDER = ["dom", "kernel", "store", "controls", "code", "drawing", "graph", "layout", "costs", "stages", "editor", "train", "shell", "page", ""];
+const ORDER = ["dom", "kernel", "store", "controls", "code", "drawing", "graph", "layout", "search", "costs", "stages", "editor", "train", "shell", "page", ""];
 
 const files = readdirSync(SRC, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
 

@@ -12,6 +12,8 @@ export const HOVER = 1;
 export const PINNED = 2;
 export const INFERRED = 4;
 export const KERNEL = 8;
+/** A match of the search. */
+export const FOUND = 16;
 
 /** One byte of flags for each line, counted from 1. */
 export type LineFlags = Uint8Array;
@@ -36,12 +38,14 @@ function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number,
     all &= flag;
     pinned += Number((flag & PINNED) !== 0);
   }
-  return [(any & (HOVER | PINNED)) | (any ? all : 0), pinned];
+  return [(any & (HOVER | PINNED | FOUND)) | (any ? all : 0), pinned];
 }
 
 function lineDecoration(line: number | null, flags: number, inside = 0): Decoration {
   const pinned = (flags & PINNED) !== 0;
-  const names = ["mnb-linked", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
+  const isFound = (flags & FOUND) !== 0;
+  if ((flags & (PINNED | HOVER)) === 0) return Decoration.line({ class: "mnb-found", ...(line === null ? {} : { attributes: { "data-mnb-line": String(line) } }) });
+  const names = ["mnb-linked", isFound ? "mnb-found" : "", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
   const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
   return Decoration.line({
     class: names.filter(Boolean).join(" "),

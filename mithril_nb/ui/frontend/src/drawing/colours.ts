@@ -14,6 +14,7 @@ const COLOURS = {
   bad: ["var(--mnb-error, var(--bad))", "#b3261e"],
   good: ["var(--mnb-good, var(--accent))", "#1b6e3c"],
   cost: ["var(--mnb-cost-1, var(--cost))", "#8a4b08"],
+  match: ["var(--mnb-match, var(--cost))", "#b35900"],
   track: ["var(--mnb-raised, var(--track))", "#e3e7eb"],
 } as const;
 const FALLBACK_HUES = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b8860b", "#56b4e9", "#7a5195", "#5d6d7e"];

@@ -7,6 +7,7 @@ import { h, iconButton, zoomOf } from "../dom/dom";
 import { STILL } from "../graph/painter";
 import type { SceneNode } from "../graph/scene";
 import { GraphView } from "../graph/view";
+import { Questions } from "../search/questions";
 import { KernelOverlay } from "../stages/kernel-overlay";
 import type { Store } from "../store/store";
 import { addParts, describeEdge, describeNode, fillEdge } from "./canvas-parts";
@@ -20,6 +21,7 @@ export class Canvas {
   readonly destroy: () => void;
   private readonly view: GraphView;
   private readonly overlay: KernelOverlay;
+  readonly questions: Questions;
   private readonly watched: (() => void)[] = [];
   private readonly empty: HTMLElement;
   private readonly wiring: Wiring;
@@ -35,6 +37,7 @@ export class Canvas {
     this.laidOut = new LaidOut(store, (anchor) => this.show(anchor));
     this.view = this.makeView(tip);
     this.overlay = new KernelOverlay(store, this.view, () => true);
+    this.questions = new Questions(this.view, { graph: () => this.laidOut.nested, open: (keys) => keys.forEach((key) => this.laidOut.open(key, true)) });
     this.wiring = new Wiring(store, tip, this.view);
     this.empty = h(
       "div",
@@ -151,7 +154,7 @@ export class Canvas {
   private paintLinks(): void {
     const { hoverLinks, pinLinks, selectedEdge } = this.store;
     const keys = (blocks: ReadonlySet<string>): Set<string> => new Set(this.view.scene.nodes.filter((node) => pathsOf(node).some((path) => blocks.has(path))).map(({ key }) => key));
-    this.view.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
+    this.questions.paint({ hovered: keys(hoverLinks.blocks), selected: keys(pinLinks.blocks), selectedEdge });
   }
 
   private toggle(node: SceneNode): void {
@@ -167,6 +170,7 @@ export class Canvas {
   private key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
     if (event.key === "Delete" || event.key === "Backspace") return this.removeSelected(node);
+    if (this.questions.key(event)) return true;
     if (!node) return false;
     if (isRepeat(node) && (event.key === "F2" || event.key === "c")) this.toggle(node); // its blocks can be edited
     else if (event.key === "F2") this.rename(node.key);

@@ -21,7 +21,7 @@ interface Change {
 
 export class LaidOut {
   scene: Scene = EMPTY;
-  private nested: NestedGraph | null = null;
+  nested: NestedGraph | null = null;
   private shown: { graph: ModelGraph; problems: readonly Diagnostic[]; name: string } | null = null;
   private changes: Change[] = [];
   private isEnded = false;

@@ -109,6 +109,19 @@ export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Over
   if (node.problem !== null && detail !== "dot") drawSign(brush.c, brush.colours, rect.x + rect.w - 1, rect.y + 1, Math.min(3, Math.max(1, 0.7 / brush.k)));
 }
 
+/** Draw the number of matches at the lower right corner of a node. */
+export function drawCount(brush: Brush, { x, y, w, h }: Rect, count: number): void {
+  const { c, colours, lettering, k } = brush;
+  const size = SMALL / Math.min(1, k);
+  const label = String(count);
+  const width = Math.max(size * 1.5, lettering.width(label, size, true) + size);
+  plate(c, x + w - width + size / 2, y + h - size, width, size * 1.5, size * 0.75, colours.match);
+  lettering.use(size, true);
+  c.fillStyle = colours.ground;
+  c.textAlign = "center";
+  c.fillText(label, x + w - width / 2 + size / 2, y + h + size * 0.1);
+}
+
 /** Return the colour of a node that is drawn as a rectangle. */
 export function rectangleColour(colours: Colours, node: SceneNode, overlay: Overlay | undefined): string {
   if (node.problem !== null) return colours.bad;

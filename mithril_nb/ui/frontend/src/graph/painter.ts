@@ -5,7 +5,7 @@ import { Grid } from "../drawing/grid";
 import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import type { View } from "../drawing/zoom";
-import { type Brush, type Overlay, detailOf, drawBox, drawFrame, rectangleColour } from "./boxes";
+import { type Brush, type Overlay, detailOf, drawBox, drawCount, drawFrame, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
@@ -23,6 +23,8 @@ export interface PaintState {
   selected: ReadonlySet<string>;
   /** Nodes and edges outside of the current question. */
   dimmed: ReadonlySet<string>;
+  /** Number of matches of a search in each node that has any. */
+  matches: ReadonlyMap<string, number>;
   overlay: ReadonlyMap<string, Overlay>;
   /** What exported pictures explain below the graph. */
   legend: { readonly heading: string; readonly legend: readonly Overlay[] } | null;
@@ -31,7 +33,7 @@ export interface PaintState {
   wire: Wire | null;
 }
 
-export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), overlay: new Map(), legend: null, hoveredEdge: null, selectedEdge: null, wire: null };
+export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), matches: new Map(), overlay: new Map(), legend: null, hoveredEdge: null, selectedEdge: null, wire: null };
 
 /** Nodes and edges drawn elsewhere than in the scene: dragged, or moving to their new place. */
 export interface Moved {
@@ -53,6 +55,7 @@ const DISTANT_ZOOM = 0.12;
 /** Edges longer than this many views are cut to the view. */
 const LONG = 3;
 const DIM = 0.22;
+const MOST_MATCHES = 2_000;
 const PNG = { margin: 14, side: 16_000, area: 100e6 };
 
 export class Painter {
@@ -123,6 +126,7 @@ export class Painter {
     if (this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
     else this.drawPart(brush, part, state, moved);
     this.drawOutlines(brush, part, state, moved);
+    if (moved === STILL) this.drawMatches(brush, part, state);
     if (state.wire) drawWire(brush, state.wire);
   }
 
@@ -250,6 +254,21 @@ export class Painter {
     for (const [colour, some] of rectangles) {
       brush.c.fillStyle = colour;
       for (const { x, y, w, h } of some) brush.c.fillRect(x, y, w, h);
+    }
+  }
+
+  /** Draw a rim around each match, and the number of matches on groups. Thousands of them are a picture by themselves. */
+  private drawMatches(brush: Brush, part: Rect, { matches }: PaintState): void {
+    if (!matches.size) return;
+    const { c, colours, k } = brush;
+    const unit = 1 / Math.min(1, k);
+    c.strokeStyle = colours.match;
+    c.lineWidth = 2 * unit;
+    for (const node of this.nodesIn(part).slice(0, MOST_MATCHES)) {
+      const count = matches.get(node.key);
+      if (!count || node.expanded) continue;
+      c.strokeRect(node.x - unit, node.y - unit, node.w + 2 * unit, node.h + 2 * unit);
+      if ((node.group || count > 1) && node.h * k >= 14) drawCount(brush, node, count);
     }
   }
 

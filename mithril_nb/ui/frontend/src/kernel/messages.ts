@@ -33,7 +33,7 @@ export function errorOf({ error }: Reply): string | null {
   return error && `${error.summary}${error.advice ? ` Try: ${error.advice}` : ""}`;
 }
 
-const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source", "library"] as const;
+const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source", "library", "dtypes", "flops", "bytes", "memory"] as const;
 
 export interface PackedEquations {
   id: string[];
@@ -52,6 +52,8 @@ export interface PackedStage {
   equations: PackedEquations;
   shown?: { line: number[]; instructions: number[][] };
   help?: [string, string][];
+  /** In the first stage: the kind of each block, by path. */
+  kinds?: Record<string, string>;
 }
 
 /** Decode a stage's text and instruction map. */
@@ -61,14 +63,11 @@ export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): 
 }
 
 /** Unpack the columns of a stage. Instructions with equal equations or blocks share one array. */
-export function unpackStage({ text, columns, tables, shown, help }: Omit<PackedStage, "equations">): Omit<RawStage, "equations"> {
-  const [opcode, equations, shares, role, origin, transforms, source, library] = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
-  const value = (pair: readonly [number[], any[]] | undefined, i: number): any => pair![1][pair![0][i]!];
+export function unpackStage({ text, columns, tables, shown, help, kinds }: Omit<PackedStage, "equations">): Omit<RawStage, "equations"> {
+  const known = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
   let line = 0;
-  const instructions = columns["step"]!.map((step, i): RawInstruction => [
-    (line += step), columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i), value(library, i),
-  ]);
-  return { text, instructions, help: help ?? [], ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
+  const instructions = columns["step"]!.map((step, i) => [(line += step), columns["lines"]![i]!, ...known.map(([places, table]) => table[places[i]!])] as RawInstruction);
+  return { text, instructions, help: help ?? [], ...(kinds ? { kinds } : {}), ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
 }
 
 export function unpackEquations({ id: ids, source, tables, ...columns }: PackedEquations): Record<string, Equation> {

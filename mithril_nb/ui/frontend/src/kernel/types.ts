@@ -255,8 +255,11 @@ export interface Snapshot {
   graph_stages?: StageName[];
 }
 
-/** [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries], lines counted from 1. */
-export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?, string[]?];
+/**
+ * [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries], lines
+ * counted from 1. In the first stage also dtypes, FLOPs, accessed bytes and bytes of the results.
+ */
+export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?, string[]?, string[]?, (number | null)?, (number | null)?, (number | null)?];
 
 export interface RawStage {
   text: string;
@@ -264,6 +267,8 @@ export interface RawStage {
   equations: Record<string, Equation>;
   /** One-line descriptions of operations that have one. */
   help?: [opcode: string, text: string][];
+  /** In the first stage: the kind of each block, by path. */
+  kinds?: Record<string, string>;
   /** For a shortened text: the instructions on each line, the displayed one first. `instructions` gives their lines in the full text. */
   shown?: [line: number, instructions: number[]][];
 }

@@ -8,6 +8,7 @@ import { GraphView } from "../graph/view";
 import type { PackedGraph } from "../kernel/graph";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
+import { Questions } from "../search/questions";
 import { anchorsOf, describe, linkedKeys } from "../stages/graph-nodes";
 import type { Look, Selection } from "./selection";
 
@@ -28,6 +29,7 @@ export class PageGraph {
   private readonly graph: NestedGraph;
   private readonly layer: OverlayLayer;
   private readonly view: GraphView;
+  readonly questions: Questions;
   private readonly first: ReadonlySet<string>;
   private opened: Set<string>;
 
@@ -36,6 +38,8 @@ export class PageGraph {
     frame: HTMLElement,
     { opened, overlays = [], overlay = "", ...packed }: PackedGraph & SavedGraph,
     private readonly selection: Selection,
+    search: HTMLElement,
+    endSearch: () => boolean,
   ) {
     this.graph = new NestedGraph(packed);
     this.first = new Set(opened);
@@ -53,7 +57,8 @@ export class PageGraph {
       open: (node) => this.toggle(node.key),
       clear: () => selection.pin(null),
       key: (event) => {
-        if (event.key === "Escape") selection.pin(null);
+        if (this.questions.key(event)) return true;
+        if (event.key === "Escape") endSearch() || selection.pin(null);
         return event.key === "Escape";
       },
     });
@@ -67,6 +72,7 @@ export class PageGraph {
       const data = overlays.find((one) => one.name === name && !!one.own === own) ?? overlays.find((one) => one.name === name);
       this.layer.show(data ? new GraphOverlay(data, keys) : null);
     };
+    this.questions = new Questions(this.view, { graph: () => this.graph, open: (keys) => this.open(new Set([...this.opened, ...keys]), keys[0]) });
     const button = (label: string, act: () => void): HTMLElement => h("button", { type: "button", onclick: act }, label);
     const tools = h(
       "div",
@@ -76,6 +82,7 @@ export class PageGraph {
       button("Smaller", () => this.view.zoomBy(0.8)),
       button("Larger", () => this.view.zoomBy(1.25)),
       ...(overlays.length ? [menu.root] : []),
+      search,
       h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
     );
     frame.before(tools);
@@ -88,8 +95,9 @@ export class PageGraph {
 
   paint(look: Look): void {
     const { selection } = this;
+    if (look === "found") return this.questions.search(selection.found);
     const keys = linkedKeys(this.view.scene.nodes, selection.anchors[look], selection.links[look].blocks, new Set(selection.equations(look)));
-    this.view.paint(look === "pin" ? { selected: keys } : { hovered: keys });
+    this.questions.paint(look === "pin" ? { selected: keys } : { hovered: keys });
   }
 
   private toggle(key: string): void {

@@ -1,9 +1,10 @@
 /** The page of a program at every stage: panes, the picture of the graph, tables and passes, linked to each other. */
 
 import { h } from "../dom/dom";
+import { Search } from "../search/search";
 import { costTexts } from "../stages/fold-costs";
 import { heatOf } from "../costs/line-costs";
-import type { Anchor, StageText } from "../store/links";
+import { type Anchor, type StageText, sameAnchor } from "../store/links";
 import { CostRows } from "./cost-rows";
 import { PageGraph } from "./graph";
 import { showPasses } from "./pass-list";
@@ -65,7 +66,25 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const table = page.querySelector<HTMLTableElement>("table.cost");
   if (table && saved.rows.length) costs = new CostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
   const frame = page.querySelector<HTMLElement>(".picture");
-  if (frame && saved.graph) graph = new PageGraph(frame, saved.graph, selection);
+  const goTo = (stage: string, line: number): void => {
+    const anchor = { kind: "instruction" as const, stage, version: 0, index: texts.get(stage)!.owner[line]! };
+    if (anchor.index >= 0 && !selection.anchors.pin.some((pin) => sameAnchor(pin, anchor))) selection.pin(anchor);
+    panes.get(stage)?.go(line);
+  };
+  const search = new Search({
+    stages: () => texts,
+    blocks: () => ({}),
+    titleOf: (name) => stages.find((stage) => stage.name === name)?.title ?? name,
+    show: (found) => selection.find(found),
+    go: (hit, text) => {
+      if (hit.kind === "instruction" && text) goTo(text.stage, hit.instruction.line);
+      else if (hit.kind === "block") selection.pin({ kind: "block", path: hit.path });
+      graph?.questions.reveal(hit);
+    },
+    goToLine: goTo,
+  });
+  if (frame && saved.graph) graph = new PageGraph(frame, saved.graph, selection, search.root, () => search.clear());
+  else live.before(h("div", { class: "tools" }, search.root));
   parts.gather();
   listen(page, selection, parts);
   const list = page.querySelector<HTMLElement>(".passes");

@@ -119,6 +119,7 @@ export abstract class ScrolledRows {
   private paintRow(line: number, row: HTMLElement): void {
     row.classList.toggle("on", this.isRowLinked("on", line));
     row.classList.toggle("pin", this.isRowLinked("pin", line));
+    row.classList.toggle("found", this.isRowLinked("found", line));
     row.classList.toggle("here", line === this.here);
   }
 

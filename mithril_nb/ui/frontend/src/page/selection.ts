@@ -1,16 +1,18 @@
 /** What the pointer and the keys select on a page without a kernel: the anchors of one hovered and of one pinned part. */
 
+import type { Found } from "../search/found";
 import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors } from "../store/links";
 
-/** The CSS class of hovered and of pinned parts. */
-export type Look = "on" | "pin";
+/** The CSS class of hovered and of pinned parts, and of matches of the search. */
+export type Look = "on" | "pin" | "found";
 
 /** One anchor, several of a part that represents several blocks, or none. */
 export type Anchors = Anchor | readonly Anchor[] | null;
 
 export class Selection {
-  readonly anchors: Record<Look, readonly Anchor[]> = { on: [], pin: [] };
-  readonly links: Record<Look, Links> = { on: noLinks(), pin: noLinks() };
+  readonly anchors: Record<Look, readonly Anchor[]> = { on: [], pin: [], found: [] };
+  readonly links: Record<Look, Links> = { on: noLinks(), pin: noLinks(), found: noLinks() };
+  found: Found | null = null;
 
   constructor(
     readonly stages: ReadonlyMap<string, StageText>,
@@ -25,6 +27,13 @@ export class Selection {
   pin(anchors: Anchors): void {
     const found = listed(anchors);
     this.set("pin", sameAnchors(found, this.anchors.pin) ? [] : found);
+  }
+
+  /** Mark the matches of a search; null ends it. */
+  find(found: Found | null): void {
+    this.found = found;
+    this.links.found = found ? { blocks: new Set(), lines: found.lines } : noLinks();
+    this.paint("found");
   }
 
   /** Link again, because a stage was added. */

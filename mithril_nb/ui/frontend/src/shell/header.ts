@@ -2,9 +2,8 @@
 
 import { together } from "../dom/calls";
 import { attr, choose, h, iconButton, keyed, text } from "../dom/dom";
-import type { Panes } from "../stages/panes";
+import type { Search } from "../search/search";
 import type { Store } from "../store/store";
-import { Search } from "./search";
 
 /** Parse "32, 64" or "batch, 64" as a shape; the kernel validates it. */
 export function readShape(value: string): (number | string)[] {
@@ -20,7 +19,6 @@ export function headerEnd(search: Search, showHelp: () => void, ...buttons: (HTM
 
 export class Header {
   readonly root: HTMLElement;
-  readonly search: Search;
   private readonly name = h("b", { class: "mnb-model-name" });
   private readonly backend = h("span", { class: "mnb-backend" });
   private readonly program = h("select", { class: "mnb-input", "aria-label": "Program", "data-mnb-action": "program" });
@@ -34,14 +32,13 @@ export class Header {
 
   constructor(
     private readonly store: Store,
-    panes: Panes,
+    readonly search: Search,
     showHelp: () => void,
     presets: HTMLElement,
     ...buttons: (HTMLElement | null)[]
   ) {
     this.undo = iconButton("undo", "Undo", "undo", () => store.command("undo"));
     this.redo = iconButton("redo", "Redo", "redo", () => store.command("redo"));
-    this.search = new Search(store, panes);
     this.program.addEventListener("change", () => store.command("set_program", { program: this.program.value }));
     this.output.addEventListener("change", () => this.output.value && store.command("set_output", { output: this.output.value }));
     this.root = h(

@@ -56,7 +56,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     return true;
   }
   if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return focusNextPane(targets, event.key === "ArrowDown" ? 1 : -1);
-  if (event.key === "Escape") return screen.leave() || store.release();
+  if (event.key === "Escape") return screen.leave() || header.search.clear() || store.release();
   if (typing || command || event.altKey) return false;
   const pane = panes.focused();
   const preset = PRESET_OF_KEY[event.key];

@@ -8,7 +8,7 @@ import { setFolds } from "../code/folding";
 import { type CostText, foldLabel } from "../code/folds";
 import { colouredAs } from "../code/languages";
 import { setHeat, setStripes } from "../code/margin";
-import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, marks, setFlags, stripesOf } from "../code/marks";
+import { FOUND, HOVER, INFERRED, KERNEL, type LineFlags, PINNED, marks, setFlags, stripesOf } from "../code/marks";
 import { readOnly } from "../code/read-only";
 import type { Tip } from "../controls/tip";
 import { FIGURE_TITLES, atLeast, formatFigure } from "../costs/figures";
@@ -191,11 +191,11 @@ export class Pane {
   }
 
   /** Repaint the linked lines without scrolling. */
-  paintLinks(hover: Links, pins: Links): void {
+  paintLinks(hover: Links, pins: Links, found: Pick<Links, "lines"> | null = null): void {
     const { text } = this;
     if (!text) return;
     const flags = new Uint8Array(text.lineCount + 1);
-    const paint = (links: Links, bit: number): void => {
+    const paint = (links: Pick<Links, "lines">, bit: number): void => {
       for (const index of links.lines.get(this.stage) ?? []) {
         const instruction = text.instructions[index];
         const lines = text.linesOf(index);
@@ -206,6 +206,7 @@ export class Pane {
         }
       }
     };
+    if (found) paint(found, FOUND);
     paint(pins, PINNED);
     paint(hover, HOVER);
     if (flags.length === this.flags.length && flags.every((flag, i) => flag === this.flags[i])) return;
@@ -292,7 +293,7 @@ export class Pane {
   }
 
   private paintTicks(): void {
-    this.ruler.paint(this.folds.now, this.text?.lineCount ?? 1, this.lines(HOVER), this.lines(PINNED));
+    this.ruler.paint(this.folds.now, this.text?.lineCount ?? 1, this.lines(HOVER | FOUND), this.lines(PINNED));
   }
 
   private lineAtEvent(event: MouseEvent): number | null {

@@ -10,7 +10,7 @@ import { Clock } from "../dom/clock";
 import { attr, h, iconButton, text } from "../dom/dom";
 import { seconds } from "../dom/format";
 import { decodeStage, errorOf, attempt } from "../kernel/messages";
-import { StageText } from "../store/links";
+import { type Links, StageText } from "../store/links";
 import type { Store } from "../store/store";
 import { Pane } from "./pane";
 import { Traces } from "./traces";
@@ -200,7 +200,7 @@ export class Panes {
     const text = this.store.texts.get(stage);
     if (text) {
       pane.setText(text);
-      pane.paintLinks(this.store.hoverLinks, this.store.pinLinks);
+      pane.paintLinks(this.store.hoverLinks, this.store.pinLinks, this.found);
     }
     return slot;
   }
@@ -335,11 +335,17 @@ export class Panes {
     return null;
   }
 
+  /** Mark the lines of a search; null ends it. */
+  showFound(lines: Links["lines"] | null): void {
+    this.found = lines && { lines };
+    this.paintLinks();
+  }
+
   private paintLinks(): void {
     const { store } = this;
     for (const [stage, slot] of this.slots) {
       if (!store.panes.includes(stage)) continue;
-      slot.pane.paintLinks(store.hoverLinks, store.pinLinks);
+      slot.pane.paintLinks(store.hoverLinks, store.pinLinks, this.found);
       this.paintCount(slot);
     }
     if (this.pinsSeen === store.pins) return;
@@ -350,6 +356,7 @@ export class Panes {
   }
 
   private pinsSeen: unknown = null;
+  private found: Pick<Links, "lines"> | null = null;
 
   private paintCount(slot: Slot): void {
     const count = slot.pane.lines(PINNED).length;

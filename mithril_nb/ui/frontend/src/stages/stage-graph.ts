@@ -9,6 +9,7 @@ import { attempt, decodeJson } from "../kernel/messages";
 import type { PackedGraph } from "../kernel/graph";
 import { NestedGraph } from "../layout/data";
 import { layout } from "../layout/layout";
+import { Questions } from "../search/questions";
 import type { Anchor, Links } from "../store/links";
 import type { Store } from "../store/store";
 import { anchorsOf, describe, linkedKeys } from "./graph-nodes";
@@ -23,6 +24,7 @@ export class StageGraph {
   private readonly count = h("span", { class: "mnb-pane-figures" });
   private readonly view: GraphView;
   private readonly overlay: KernelOverlay;
+  readonly questions: Questions;
   private graph: NestedGraph | null = null;
   private readonly opened = new Set<string>();
   /** The stage of the latest graph that cannot be shown, and the reason. */
@@ -43,8 +45,10 @@ export class StageGraph {
       toggle: (node) => this.toggle(node.key),
       open: (node) => this.toggle(node.key),
       clear: (event) => event.shiftKey || store.pin([]),
+      key: (event) => this.questions.key(event),
     });
     this.overlay = new KernelOverlay(store, this.view, (stage) => this.graph === null || this.graph.title === stage || store.snapshot.graph_stage === stage);
+    this.questions = new Questions(this.view, { graph: () => this.graph, open: (keys) => this.openAll(keys) });
     this.root = h(
       "section",
       { class: "mnb-stage-graph", "aria-label": "Graph" },
@@ -123,6 +127,15 @@ export class StageGraph {
     this.paintLinks();
   }
 
+  private openAll(keys: readonly string[]): void {
+    for (const key of keys) {
+      if (this.opened.has(key)) continue;
+      this.opened.add(key);
+      this.store.command("open_node", { key });
+    }
+    this.draw();
+  }
+
   private toggle(key: string): void {
     if (!this.graph?.byKey.get(key)?.is_group) return;
     const isOpen = this.opened.delete(key);
@@ -140,7 +153,7 @@ export class StageGraph {
     const { nodes } = this.view.scene;
     const linked = (anchors: readonly Anchor[], links: Links): Set<string> => linkedKeys(nodes, anchors, links.blocks, this.idsOf(anchors));
     const [hovered, selected] = [linked(hover, hoverLinks), linked(pins, pinLinks)];
-    this.view.paint({ hovered, selected });
+    this.questions.paint({ hovered, selected });
   }
 
   /** Return the ids of the equations of anchors. */

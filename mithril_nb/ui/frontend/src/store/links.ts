@@ -25,6 +25,9 @@ export interface Instruction {
   source: string[];
   /** Lines of libraries that those lines called. */
   library: string[];
+  /** In the first stage: what a query can match in addition. */
+  dtypes?: string[] | undefined;
+  numbers?: { flops?: number | null | undefined; bytes?: number | null | undefined; memory?: number | null | undefined };
 }
 
 /** The target of a hover or pin: a block, an instruction, or the equations of a graph node without a block. */
@@ -57,6 +60,8 @@ export class StageText {
   readonly owner: Int32Array;
   /** For a shortened text: the line of each instruction. */
   readonly places: ReadonlyMap<number, number> | null;
+  /** In the first stage of the program, which is searched: the kind of each block, by path. */
+  readonly kinds: Readonly<Record<string, string>> | null;
   private readonly byBlock = new Map<string, Group[]>();
   private readonly byEquation = new Map<string, Group[]>();
 
@@ -64,14 +69,15 @@ export class StageText {
     readonly stage: StageName,
     readonly version: number,
     readonly text: string,
-    raw: Pick<RawStage, "instructions" | "equations" | "shown" | "help">,
+    raw: Pick<RawStage, "instructions" | "equations" | "shown" | "help" | "kinds">,
   ) {
     this.equations = raw.equations ?? {};
     this.help = new Map(raw.help ?? []);
     this.lineCount = text === "" ? 0 : text.split("\n").length;
-    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin, transforms = [], source = [], library = []], index) => ({
-      index, line, lines, opcode, equations, shares, role, origin, transforms, source, library,
+    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin, transforms = [], source = [], library = [], dtypes, flops, bytes, memory], index) => ({
+      index, line, lines, opcode, equations, shares, role, origin, transforms, source, library, ...(dtypes ? { dtypes, numbers: { flops, bytes, memory } } : {}),
     }));
+    this.kinds = raw.kinds ?? null;
     this.owner = new Int32Array(this.lineCount + 2).fill(-1);
     this.places = raw.shown ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line]))) : null;
     if (raw.shown) for (const [line, indices] of raw.shown) this.owner[line] = indices[0]!;

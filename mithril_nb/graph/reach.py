@@ -1,0 +1,46 @@
+"""Reachability along the flows of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+Vertex = TypeVar("Vertex", bound=Hashable)
+
+
+class Reach(Generic[Vertex]):
+    """The vertices that others reach.
+
+    Args:
+        flows: Pairs of source and target.
+
+    Examples:
+        >>> reach = Reach([("a", "b"), ("b", "c"), ("d", "c")])
+        >>> sorted(reach.before(["c"])), sorted(reach.after(["a"]))
+        (['a', 'b', 'c', 'd'], ['a', 'b', 'c'])
+    """
+
+    def __init__(self, flows: Iterable[tuple[Vertex, Vertex]]):
+        self._after: dict[Vertex, list[Vertex]] = {}
+        self._before: dict[Vertex, list[Vertex]] = {}
+        for source, target in flows:
+            self._after.setdefault(source, []).append(target)
+            self._before.setdefault(target, []).append(source)
+
+    def after(self, starts: Iterable[Vertex]) -> set[Vertex]:
+        """Return some vertices and all that they reach."""
+        return _walk(starts, self._after)
+
+    def before(self, starts: Iterable[Vertex]) -> set[Vertex]:
+        """Return some vertices and all that reach them."""
+        return _walk(starts, self._before)
+
+
+def _walk(starts: Iterable[Vertex], links: Mapping[Vertex, list[Vertex]]) -> set[Vertex]:
+    found = set(starts)
+    waiting = [*found]
+    while waiting:
+        fresh = [one for one in links.get(waiting.pop(), ()) if one not in found]
+        found.update(fresh)
+        waiting.extend(fresh)
+    return found
