@@ -41,7 +41,7 @@ export class Search {
   private results: Result[] = [];
   private summary = "";
   private at = 0;
-  /** Whether the result at `at` has been shown; then Enter goes on to the next. */
+  /** Whether the result at `at` has been shown; then Enter shows the next. */
   private isShown = false;
 
   constructor(private readonly host: SearchHost) {
