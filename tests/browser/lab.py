@@ -258,6 +258,13 @@ class Browser:
         self._spare = tab
 
 
+_RESTORED = """(() => {
+    const outputs = [...document.querySelectorAll('.jp-OutputArea-output')];
+    if (outputs.some((one) => one.textContent === 'Error displaying widget: model not found')) return 'missing';
+    return document.querySelector('.mnb-root') ? 'shown' : null;
+})()"""
+
+
 class NotebookPage:
     """One notebook, open alone in a browser tab.
 
@@ -452,11 +459,18 @@ class NotebookPage:
         return nbformat.read(self.server.root / name, as_version=4)
 
     def reload(self) -> None:
-        """Reload the page; the kernel keeps running."""
+        """Reload the page; the kernel keeps running, and its widgets are shown again."""
         # JupyterLab opens the notebook of the address a second time, at any moment: the next test must not see it.
         self._is_for_the_next = False
-        self.page.reload(timeout=60_000)
-        self._wait_for_kernel()
+        for _ in range(3):
+            self.page.reload(timeout=60_000)
+            self._wait_for_kernel()
+            # While another connection to the kernel is open, the widget manager of ipywidgets 8 fetches no widgets:
+            # `_loadFromKernel` returns early if `kernel.handleComms` is false. A user would reload, too.
+            self.page.wait_for_function(_RESTORED, timeout=40_000, polling=100)
+            if not self.page.evaluate(_RESTORED + " === 'missing'"):
+                return
+            self.problems.clear()
 
     def close(self, is_sound: bool = True) -> None:
         """Close the notebook. Its tab is kept for the next test unless it cannot be reused."""

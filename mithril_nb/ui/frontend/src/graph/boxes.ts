@@ -151,7 +151,7 @@ function drawBlock(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay:
     drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, 9.5) + 6), shown);
     write(brush, right, y + 47, text, 9.5, "muted", false, "right");
   }
-  if (node.group) drawChevron(c, colours, x + 10, y + h / 2, false);
+  if (node.group) drawChevron(c, colours, x + 9, y + h / 2, false);
   drawPorts(brush, node, x, y);
 }
 
@@ -202,7 +202,7 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
     const role = counts.findIndex((count) => count > 0);
     if (role >= 0) drawRole(c, colours, right - 12, y + 8, 12, role, node.hue);
   }
-  if (node.group) drawChevron(c, colours, x + 10, y + h / 2, false);
+  if (node.group) drawChevron(c, colours, x + 9, y + h / 2, false);
 }
 
 /**
