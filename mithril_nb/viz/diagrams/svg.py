@@ -44,6 +44,8 @@ _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
 _WIDEST_LEGEND = 640
 
+_BARS = "bars: instructions"
+
 
 def scene_svg(
     scene: Scene,
@@ -165,6 +167,8 @@ def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
 
 def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
     x = 12.0
+    yield draw_text(x, y + 14, _BARS, SMALL_SIZE, "muted")
+    x += text_width(_BARS, SMALL_SIZE) + 10
     for at in roles:
         yield from draw_role(x, y + 7, 22, at, HUES - 1)
         yield draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted")
