@@ -12,6 +12,7 @@ import { followTheme } from "./dom/theme";
 import { NO_GRAPH } from "./kernel/graph";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Snapshot } from "./kernel/types";
+import { ROW } from "./search/questions";
 import { Connection } from "./shell/connection";
 import { headerEnd } from "./shell/header";
 import { lowerEdge } from "./shell/height";
@@ -35,7 +36,7 @@ const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "gra
 };
 const KEYS: Keys = [
   ["Everywhere", [["?", "show this card"], ["F or /", "search; Enter, Shift Enter: next, previous match"], ["E", "show the part with the focus in full screen, and back"], ["Esc", "leave full screen; clear the selection"], ["↑ ↓", "on a divider or the lower edge: move it"]]],
-  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the node"], ["p", "path between the two selected nodes"]]],
+  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the node"], ["p", "path between the two selected nodes"], ["t", "to its row in the table of costs"]]],
   ...SHARED_KEYS,
 ];
 
@@ -75,6 +76,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const connection = new Connection(kernel, () => store.snapshot);
   const screen = new FullScreen(root, main);
   root.append(header.root, connection.root, notice.root, main, lowerEdge(root, store.memory), tip.root, help.root);
+  root.addEventListener(ROW, (event) => cost.focusRow((event as CustomEvent<string>).detail) && event.preventDefault());
   const releaseKeyboard = listenToKeys(root, { store, header, panes, help, screen });
   const unfollowTheme = followTheme(root, () => cost.recolour());
   const paint = (): void => {

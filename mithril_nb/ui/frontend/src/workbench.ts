@@ -14,6 +14,7 @@ import { Inspector } from "./editor/inspector";
 import { Palette } from "./editor/palette";
 import { Kernel } from "./kernel/kernel";
 import type { Mounted, Run, Snapshot, WidgetModel } from "./kernel/types";
+import { ROW } from "./search/questions";
 import { Connection } from "./shell/connection";
 import { Header } from "./shell/header";
 import { lowerEdge } from "./shell/height";
@@ -104,6 +105,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const layout = new Layout(store, presets, { root, main, graph, inspector: inspector.root, rest, panes, tabs, stagesPanel, screen });
   root.append(header.root, connection.root, restore.root, notice.root, main, status.root, lowerEdge(root, store.memory), tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
+  root.addEventListener(ROW, (event) => cost.focusRow((event as CustomEvent<string>).detail) && event.preventDefault());
   const releaseKeyboard = listenToKeys(root, { store, header, panes, train, help, canvas, layout, screen });
   const unfollowTheme = followTheme(root, () => {
     train.recolour();

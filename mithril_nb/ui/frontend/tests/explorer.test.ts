@@ -68,6 +68,11 @@ describe("the explorer", () => {
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: 0.5 } });
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile500 ms");
   });
+  test("t moves from a node to its row in the table of costs", async () => {
+    at("linear_0").focus();
+    key(at("linear_0"), "t");
+    await vi.waitFor(() => expect((document.activeElement as HTMLElement).dataset["mnbCost"]).toBe("linear_0"));
+  });
   test("first shows the graph and two linked stages", async () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(2);

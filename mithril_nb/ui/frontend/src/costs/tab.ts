@@ -94,6 +94,13 @@ export class CostTab {
     this.update();
   }
 
+  /** Show the table, and move the focus to the row of a block. */
+  focusRow(block: string): boolean {
+    this.store.showTab("cost");
+    this.choose({ view: "table" });
+    return this.table.focusRow(block);
+  }
+
   recolour(): void {
     this.picture.recolour(hostTheme());
     this.whatIf.recolour();

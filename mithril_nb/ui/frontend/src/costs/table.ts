@@ -89,6 +89,15 @@ export class CostTable {
     this.paintLinks();
   }
 
+  /** Move the focus to the row of a block, or of the nearest block around it; return whether there is one. */
+  focusRow(block: string): boolean {
+    const path = lineage(block).find((one) => this.known.has(one));
+    const row = [...this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")].find((one) => one.dataset["mnbCost"] === path);
+    row?.focus();
+    row?.scrollIntoView?.({ block: "nearest" });
+    return row !== undefined;
+  }
+
   private signature(): string {
     return this.columns.map(({ key }) => key).join();
   }

@@ -8,6 +8,9 @@ import type { NestedGraph } from "../layout/data";
 import type { Found, Hit } from "./found";
 import { Reach } from "./reach";
 
+/** Event of a graph: show the row of a block, its `detail`, in the table of costs. */
+export const ROW = "mnb-show-row";
+
 export interface QuestionOptions {
   /** Return the whole graph; null before it is known. */
   graph(): NestedGraph | null;
@@ -75,6 +78,7 @@ export class Questions {
   key(event: KeyboardEvent): boolean {
     if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return false;
     if (event.key === "Escape") return this.clear();
+    if (event.key === "t") return this.showRow();
     return (event.key === "a" || event.key === "d" || event.key === "p") && this.ask(event.key);
   }
 
@@ -84,6 +88,14 @@ export class Questions {
     this.asked = null;
     this.paint({});
     return true;
+  }
+
+  /** Move to the row of the node in the table of costs: the widget around the graph handles the event. */
+  private showRow(): boolean {
+    const node = this.view.index.node(this.view.active);
+    const path = node?.blocks?.[0] ?? node?.path;
+    if (!path) return false;
+    return !this.view.root.dispatchEvent(new CustomEvent(ROW, { bubbles: true, cancelable: true, detail: path }));
   }
 
   private ask(what: "a" | "d" | "p"): boolean {
