@@ -15,7 +15,8 @@ from mithril_nb.stages.graph.folds import rounds
 from mithril_nb.stages.graph.stage_graph import MOST, StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction
-from mithril_nb.viz.diagrams.stages import nested_stage
+from mithril_nb.viz.diagrams.stages import nested_stage, stage_graph_text, stage_layout
+from mithril_nb.viz.diagrams.svg import scene_svg
 
 ROW = TensorSpec((4, 8))
 
@@ -306,3 +307,20 @@ def test_block_result_excludes_its_parameters() -> None:
 
     graph = inspect(network, {"v": jnp.zeros((512, 10))}, jnp.zeros((128, 512))).graph()
     assert {node.name: node.shape for node in graph.level()}["head"] == "128×10"
+
+
+def test_a_failed_trace_has_a_graph_up_to_the_failing_equation() -> None:
+    def program(x: jax.Array) -> jax.Array:
+        with jax.named_scope("a"):
+            y = jnp.tanh(x)
+        return y @ jnp.ones((7,))
+
+    graph = inspect(program, jnp.ones((3, 4))).graph("jaxpr")
+    *known, failed = graph.level()
+    assert "a" in [node.name for node in known]
+    assert (failed.kind, failed.name) == ("failure", "TypeError")
+    assert "test_stage_graph.py:" in failed.note
+    assert [box.problem for box in nested_stage(graph).boxes if box.kind == "failure"] == [0]
+    assert scene_svg(stage_layout(graph)).count("\nproblem") == 1
+    assert "TypeError  failure" in stage_graph_text(graph)
+    assert inspect(program, jnp.ones((3, 4))).graph("hlo").level() == ()

@@ -18,8 +18,12 @@ from mithril_nb.graph.reach import Reach
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, quick_to_make
 
-Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
+Kind = Literal[
+    "block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input", "failure"
+]
 ROOT = ""
+FAILURE = "(failure)"
+"""Key of the node of the equation that failed to trace."""
 # With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
 # A first picture with fewer nodes than this shows too little: opening another one may scale it down to this scale.

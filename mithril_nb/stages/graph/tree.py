@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
-from mithril_nb.stages.graph.stage_graph import MOST, ROOT, GraphNode, StageGraph, shapes_text
+from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, GraphNode, StageGraph, shapes_text
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.once import paused_collector
@@ -55,7 +55,8 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
         most: Maximum number of nodes on a level, after equal ones are folded.
 
     Returns:
-        The graph; the same for the same arguments. A stage that is not available has a graph without nodes.
+        The graph; the same for the same arguments. A stage that is not available has a graph without nodes, or, if
+        the trace failed, the graph up to the failing equation, with a node of kind `"failure"` for it.
     """
     root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
     by_id = {one.id: one for one in stage.instructions}
@@ -76,6 +77,12 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     hidden = fold(root, most, like)
     nodes: dict[str, GraphNode] = {}
     _freeze(root, nodes)
+    if stage.unavailable is not None and len(nodes) > 1:
+        nodes[ROOT] = replace(nodes[ROOT], children=(*nodes[ROOT].children, FAILURE))
+        reason, _, place = stage.unavailable.rpartition("\n  at ")
+        name = (reason or place).partition(":")[0]
+        note = place.partition(": ")[0] if reason else ""
+        nodes[FAILURE] = GraphNode(FAILURE, name, "failure", UNATTRIBUTED, ROOT, note=note)
     kept = [one for one in stage.instructions if one.id in homes]
     roles: dict[str, Role] = {one.id: one.role for one in kept if one.role}
     return StageGraph(stage.name, nodes, flows, roles, {one.id: one.equations for one in kept}, hidden)

@@ -98,8 +98,8 @@ def _box(graph: StageGraph, node: GraphNode, shares: Mapping[str, float], hues: 
     return Box(
         node.key, node.name, node.kind, _width(node), _HEIGHTS.get(node.kind, _BOX_H), round(title + _room(node)),
         node.parent, bool(node.children), HUES - 1 if own is None else own, node.block, node.note, node.shape,
-        node.repeat, graph.share(node.key, shares), counts=node.counts, blocks=blocks,
-        equations=() if is_block else _linked(graph, node),
+        node.repeat, graph.share(node.key, shares), 0 if node.kind == "failure" else None, counts=node.counts,
+        blocks=blocks, equations=() if is_block else _linked(graph, node),
     )  # fmt: skip
 
 
