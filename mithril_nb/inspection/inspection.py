@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
-from mithril_nb.display import draw
+from mithril_nb.display import draw, render
 from mithril_nb.graph.found import Found
 from mithril_nb.inspection.exports import exporter, inspection_data, save
 from mithril_nb.inspection.finding import find_in
@@ -230,8 +230,9 @@ class Inspection(ProgramStages):
         """Write the inspection to a file, in the format of its suffix.
 
         Args:
-            path: The file: `.html` as `to_html`, `.json` as `to_json`, or the suffix of another format, which
-                `mithril_nb.inspection.exporter` registered.
+            path: The file: `.html` as `to_html`, `.json` as `to_json`, `.svg` or `.txt` for the graph of the first stage
+                as a picture or as text, or the suffix of another format, which `mithril_nb.inspection.exporter`
+                registered. A picture with values is saved by `overlay("flops").save("graph.svg")`.
 
         Returns:
             The path of the file.
@@ -245,6 +246,16 @@ class Inspection(ProgramStages):
 
 exporter(".html")(Inspection.to_html)
 exporter(".json")(Inspection.to_json)
+
+
+@exporter(".svg")
+def _svg(inspection: Inspection) -> str:
+    return f"{render(inspection.graph())['image/svg+xml']}\n"
+
+
+@exporter(".txt")
+def _text(inspection: Inspection) -> str:
+    return f"{render(inspection.graph())['text/plain']}\n"
 
 
 def inspect(

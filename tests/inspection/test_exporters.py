@@ -19,6 +19,8 @@ def inspection():
 
 def test_suffix_selects_the_format(inspection, tmp_path) -> None:
     assert inspection.save(tmp_path / "sin.HTML").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert inspection.save(tmp_path / "sin.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "sin" in inspection.save(tmp_path / "sin.txt").read_text(encoding="utf-8")
     assert json.loads(inspection.save(str(tmp_path / "sin.json")).read_text(encoding="utf-8"))["name"] == "sin"
 
 
@@ -27,7 +29,7 @@ def test_unknown_suffix(inspection) -> None:
         inspection.save("sin.jsn")
     assert str(caught.value) == (
         "cannot save 'sin.jsn': no file format has the suffix '.jsn'.\n"
-        "    known  .html, .json\n"
+        "    known  .html, .json, .svg, .txt\n"
         "    Try: inspection.save('sin.json')"
     )
 

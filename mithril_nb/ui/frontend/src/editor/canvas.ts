@@ -58,7 +58,7 @@ export class Canvas {
       h(
         "div",
         { class: "mnb-canvas-tools" },
-        this.overlay.menu.root,
+        this.overlay.menu.root, this.overlay.exports,
         iconButton("plus", "Zoom in", "canvas.in", () => this.view.zoomBy(1.25)),
         iconButton("minus", "Zoom out", "canvas.out", () => this.view.zoomBy(0.8)),
         iconButton("fit", "Fit the graph into view", "canvas.fit", () => this.view.fit()),

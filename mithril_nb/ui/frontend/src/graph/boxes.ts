@@ -247,6 +247,18 @@ export function drawValue(brush: Brush, x: number, y: number, length: number, { 
   }
 }
 
+/** Draw the legend of an overlay: its heading, then its ends or categories. */
+export function drawLegend(brush: Brush, { heading, legend }: { heading: string; legend: readonly Overlay[] }, x: number, y: number): void {
+  const { lettering } = brush;
+  write(brush, x, y + 12, heading, SMALL, "ink", true);
+  let left = x;
+  for (const one of legend) {
+    drawValue(brush, left, y + 24, 44, one);
+    write(brush, left + 50, y + 30, one.text, SMALL, "muted");
+    left += 68 + lettering.width(one.text, SMALL);
+  }
+}
+
 function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number): void {
   c.strokeStyle = colours.wire;
   c.lineWidth = 1;

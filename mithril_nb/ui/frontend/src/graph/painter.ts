@@ -4,8 +4,9 @@ import type { Colours } from "../drawing/colours";
 import { Grid } from "../drawing/grid";
 import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
+import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
-import { type Brush, type Overlay, detailOf, drawBox, drawCount, drawFrame, rectangleColour } from "./boxes";
+import { type Brush, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
@@ -56,6 +57,8 @@ const DISTANT_ZOOM = 0.12;
 const LONG = 3;
 const DIM = 0.22;
 const MOST_MATCHES = 2_000;
+const SVG_MOST = 20_000;
+const LEGEND = { height: 44, least: 480 };
 const PNG = { margin: 14, side: 16_000, area: 100e6 };
 
 export class Painter {
@@ -67,6 +70,8 @@ export class Painter {
   private labels: PlacedLabel[] | null = null;
   private lettering: Lettering | null = null;
   private hasRoles = false;
+  /** Whether an exported picture is drawn, which needs all details. */
+  private isExported = false;
   readonly overview = new Overview();
 
   show(index: SceneIndex): void {
@@ -123,32 +128,53 @@ export class Painter {
     const part: Rect = { x: -view.x / k - margin, y: -view.y / k - margin, w: size.width / k + 2 * margin, h: size.height / k + 2 * margin };
     this.lettering.reset();
     const isSharp = this.overview.scaleOf(this.bounds) >= SHARP * k * size.ratio;
-    if (this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
+    if (!this.isExported && this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
     else this.drawPart(brush, part, state, moved);
     this.drawOutlines(brush, part, state, moved);
     if (moved === STILL) this.drawMatches(brush, part, state);
     if (state.wire) drawWire(brush, state.wire);
   }
 
-  /** Draw the whole scene as PNG. */
+  /** Draw the whole scene as PNG, with the legend of the overlay. */
   toPng(colours: Colours, state: PaintState, scale: number): Promise<Blob> {
-    const { x, y, w, h } = this.bounds;
-    const [width, height] = [w + 2 * PNG.margin, h + 2 * PNG.margin];
+    const { width, height } = this.sheet(state);
     const k = Math.min(scale, PNG.side / Math.max(width, height), Math.sqrt(PNG.area / (width * height)));
     const canvas = document.createElement("canvas");
     Object.assign(canvas, { width: Math.ceil(width * k), height: Math.ceil(height * k) });
     const c = canvas.getContext("2d");
     if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
-    const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
-    this.lettering = null; // it measures with the context that it draws to
-    this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: canvas.width, height: canvas.height, ratio: 1 }, colours, plain, STILL);
-    this.lettering = null;
-    c.setTransform(1, 0, 0, 1, 0, 0);
+    this.drawSheet(c, colours, state, k, canvas);
     c.globalCompositeOperation = "destination-over";
+    c.setTransform(1, 0, 0, 1, 0, 0);
     c.fillStyle = colours.ground;
     c.fillRect(0, 0, canvas.width, canvas.height);
     const tooLarge = `A picture of ${canvas.width} × ${canvas.height} px is too large for this browser.`;
     return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error(tooLarge))), "image/png"));
+  }
+
+  /** Return the whole scene as SVG, with the legend of the overlay. */
+  toSvg(colours: Colours, state: PaintState, title: string): string {
+    const { nodes } = this.index.scene;
+    if (nodes.length > SVG_MOST) throw new Error(`An SVG of ${nodes.length.toLocaleString("en-US")} nodes is too large. Export PNG, or close groups.`);
+    const { width, height } = this.sheet(state);
+    const c = new SvgContext(document.createElement("canvas").getContext("2d"));
+    this.drawSheet(c as unknown as CanvasRenderingContext2D, colours, state, 1, { width, height });
+    return c.toText(width, height, colours.ground, title);
+  }
+
+  private sheet({ legend }: PaintState): { width: number; height: number } {
+    return { width: Math.max(this.bounds.w, legend ? LEGEND.least : 0) + 2 * PNG.margin, height: this.bounds.h + 2 * PNG.margin + (legend ? LEGEND.height : 0) };
+  }
+
+  private drawSheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState, k: number, size: { width: number; height: number }): void {
+    const { x, y, h } = this.bounds;
+    const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
+    this.lettering = null; // it measures with the context that it draws to
+    this.isExported = true;
+    this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: size.width, height: size.height, ratio: 1 }, colours, plain, STILL);
+    this.isExported = false;
+    if (state.legend) drawLegend({ c, colours, lettering: this.lettering!, k, isModel: true, hasRoles: false }, state.legend, x, y + h + PNG.margin);
+    this.lettering = null;
   }
 
   /** Return the share of the scene that a part contains. */

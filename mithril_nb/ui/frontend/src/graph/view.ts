@@ -231,10 +231,9 @@ export class GraphView {
     return this.items.elementOf(key);
   }
 
-  /** Draw the whole graph as PNG; very large graphs are drawn smaller than `scale`. */
-  toPng(scale = 2): Promise<Blob> {
-    return this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
-  }
+  /** Draw the whole graph, with the legend of its overlay, as PNG (very large graphs smaller than `scale`) or SVG. */
+  toPng = (scale = 2): Promise<Blob> => this.painter.toPng((this.colours ??= readColours(this.root)), this.state, scale);
+  toSvg = (title: string): string => this.painter.toSvg((this.colours ??= readColours(this.root)), this.state, title);
 
   private walked(): ConstructorParameters<typeof Walk>[0] {
     const view = this;

@@ -3,6 +3,7 @@
 import canvas from "../../styles/canvas.css";
 import { Tip } from "../controls/tip";
 import { h } from "../dom/dom";
+import { exportMenu } from "../graph/export";
 import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import { GraphView } from "../graph/view";
 import type { PackedGraph } from "../kernel/graph";
@@ -83,6 +84,7 @@ export class PageGraph {
       button("Larger", () => this.view.zoomBy(1.25)),
       ...(overlays.length ? [menu.root] : []),
       search,
+      exportMenu(this.view, () => document.title || "graph", (why) => this.layer.fail(why), [["PDF or paper: print the page", () => globalThis.print()]]),
       h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
     );
     frame.before(tools);

@@ -1,6 +1,7 @@
 /** The overlay of a graph that the kernel computes: its menus in the toolbar, and its messages. */
 
 import { together } from "../dom/calls";
+import { exportMenu } from "../graph/export";
 import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import type { GraphView } from "../graph/view";
 import { attempt, decodeJson } from "../kernel/messages";
@@ -15,6 +16,8 @@ interface OverlayMessage {
 export class KernelOverlay {
   readonly layer: OverlayLayer;
   readonly menu: OverlayMenu;
+  /** The menu that exports the graph. */
+  readonly exports: HTMLElement;
   readonly destroy: () => void;
   private received: Promise<unknown> = Promise.resolve();
 
@@ -26,6 +29,7 @@ export class KernelOverlay {
   ) {
     this.layer = new OverlayLayer(view);
     this.menu = new OverlayMenu((name, own) => store.command("show_overlay", { name, own }));
+    this.exports = exportMenu(view, () => store.snapshot.name, (why) => this.layer.fail(why));
     this.destroy = together(
       store.kernel.on("overlay", (message: OverlayMessage, buffers: DataView[]) => {
         this.received = this.received.then(() => attempt(() => this.receive(message, buffers[0]), (why) => this.layer.fail(why)));

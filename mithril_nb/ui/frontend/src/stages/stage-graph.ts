@@ -52,7 +52,7 @@ export class StageGraph {
     this.root = h(
       "section",
       { class: "mnb-stage-graph", "aria-label": "Graph" },
-      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Graph"), this.stages, this.count, h("span", { class: "mnb-grow" }), this.overlay.menu.root,
+      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Graph"), this.stages, this.count, h("span", { class: "mnb-grow" }), this.overlay.menu.root, this.overlay.exports,
         iconButton("minus", "Smaller", "graph.smaller", () => this.view.zoomBy(1 / STEP)), iconButton("plus", "Larger", "graph.larger", () => this.view.zoomBy(STEP)), iconButton("fit", "Fit the graph into view", "graph.fit", () => this.view.fit())),
       this.view.root,
       this.hint,

@@ -1,0 +1,46 @@
+/** Graphs as SVG: well-formed, escaped, with the texts and the legend of the picture. */
+
+import { expect, test } from "vitest";
+import { readColours } from "../src/drawing/colours";
+import { SvgContext } from "../src/drawing/svg-context";
+import { GraphOverlay } from "../src/graph/overlay";
+import { PLAIN, Painter } from "../src/graph/painter";
+import { SceneIndex, type SceneNode } from "../src/graph/scene";
+
+const node = (key: string, x: number): SceneNode => ({ key, parent: "", path: key, name: key, kind: "Linear", hue: 1, x, y: 0, w: 160, h: 60, label: "", shape: "8", share: null, problem: null, group: false, expanded: false, repeat: 1, inputs: [], outputs: [] });
+const parse = (text: string): Document => new DOMParser().parseFromString(text, "image/svg+xml");
+
+test("paths, circles, transforms and opacity", () => {
+  const c = new SvgContext(null);
+  c.save();
+  c.translate(10, 20);
+  c.scale(2, 2);
+  c.globalAlpha = 0.5;
+  c.beginPath();
+  c.roundRect(0, 0, 10, 4, 9);
+  c.fill();
+  c.restore();
+  c.beginPath();
+  c.arc(5, 5, 2);
+  c.setLineDash([2, 1]);
+  c.stroke();
+  const paths = [...parse(c.toText(20, 20, "#fff", "a")).querySelectorAll("path")];
+  expect(paths.map((path) => [path.getAttribute("transform"), path.getAttribute("opacity"), path.getAttribute("stroke-dasharray")])).toEqual([["matrix(2 0 0 2 10 20)", "0.5", null], [null, null, "2 1"]]);
+  expect(paths[1]!.getAttribute("d")).toBe("M7 5A2 2 0 1 1 3 5A2 2 0 1 1 7 5Z");
+});
+
+test("a graph with an overlay and hostile names stays data", () => {
+  const hostile = `<script>alert("x")</script>&'`;
+  const painter = new Painter();
+  const nodes = [node("a", 0), node(hostile, 200)];
+  painter.show(new SceneIndex({ title: "", width: 400, height: 80, nodes, edges: [], is_model: true, roles: [] }));
+  const overlay = new GraphOverlay({ name: "x", title: hostile, unit: "FLOP", total: null, categories: [], values: [2000, "?"], bounds: [], texts: {}, notes: [] }, ["a", hostile]);
+  const text = painter.toSvg(readColours(document.body), { ...PLAIN, overlay: overlay.marks, legend: overlay }, hostile);
+  const found = parse(text);
+  expect(found.querySelector("parsererror")).toBeNull();
+  expect(found.querySelectorAll("script, a, image, use, [id], [href], [onload]").length).toBe(0);
+  expect(text).not.toContain("<script");
+  const texts = [...found.querySelectorAll("text")].map((one) => one.textContent);
+  expect(texts).toEqual(expect.arrayContaining(["2.00 kFLOP", "?", "unknown", hostile]));
+  expect(found.querySelector("title")!.textContent).toBe(hostile);
+});
