@@ -230,8 +230,8 @@ class Inspection(ProgramStages):
         """Write the inspection to a file, in the format of its suffix.
 
         Args:
-            path: The file: `.html` as `to_html`, `.json` as `to_json`, `.svg` or `.txt` for the graph of the first stage
-                as a picture or as text, or the suffix of another format, which `mithril_nb.inspection.exporter`
+            path: The file: `.html` as `to_html`, `.json` as `to_json`, `.svg` or `.txt` for the graph of the first
+                stage as a picture or as text, or the suffix of another format, which `mithril_nb.inspection.exporter`
                 registered. A picture with values is saved by `overlay("flops").save("graph.svg")`.
 
         Returns:
