@@ -258,11 +258,8 @@ class Browser:
         self._spare = tab
 
 
-_RESTORED = """(() => {
-    const outputs = [...document.querySelectorAll('.jp-OutputArea-output')];
-    if (outputs.some((one) => one.textContent === 'Error displaying widget: model not found')) return 'missing';
-    return document.querySelector('.mnb-root') ? 'shown' : null;
-})()"""
+_RESTORED = """document.querySelector('.mnb-root') ? 'shown'
+    : document.querySelector('.jp-Notebook')?.textContent.includes('widget: model not found') ? 'missing' : null"""
 
 
 class NotebookPage:
@@ -465,11 +462,9 @@ class NotebookPage:
         for _ in range(3):
             self.page.reload(timeout=60_000)
             self._wait_for_kernel()
-            # While another connection to the kernel is open, the widget manager of ipywidgets 8 fetches no widgets:
-            # `_loadFromKernel` returns early if `kernel.handleComms` is false. A user would reload, too.
-            self.page.wait_for_function(_RESTORED, timeout=40_000, polling=100)
-            if not self.page.evaluate(_RESTORED + " === 'missing'"):
-                return
+            # ipywidgets 8 fetches no widgets while the kernel has another connection (`handleComms` is false).
+            if self.page.wait_for_function(_RESTORED, timeout=40_000, polling=100).json_value() == "shown":
+                break
             self.problems.clear()
 
     def close(self, is_sound: bool = True) -> None:

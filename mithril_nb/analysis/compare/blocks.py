@@ -150,23 +150,25 @@ def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
     Blocks match by path first, then by structure, so that renamed and moved blocks are found.
     """
     # Ties are broken in the same way in both directions, and in every process.
-    left, right = ([(path, one.kind, repr(one.options)) for path, one in side.items()] for side in (before, after))
-    if left == right:
-        left, right = ([repr(one.structure) for one in side.values()] for side in (before, after))
-    if right < left:
+    looks, others = ([(path, one.kind, repr(one.options)) for path, one in side.items()] for side in (before, after))
+    if others < looks or (others == looks and _structures(after) < _structures(before)):
         return {at: to for to, at in match_blocks(after, before).items()}
     found = {"": ""}
-    levels, others = _levels(before), _levels(after)
+    levels, theirs = _levels(before), _levels(after)
     waiting = [("", "")]
     while waiting:
         left, right = waiting.pop()
         pairs = _match_level(
-            [before[path] for path in levels.get(left, ())], [after[path] for path in others.get(right, ())]
+            [before[path] for path in levels.get(left, ())], [after[path] for path in theirs.get(right, ())]
         )
         found.update(pairs)
         waiting += pairs
-    _match_moved(before, after, levels, others, found)
+    _match_moved(before, after, levels, theirs, found)
     return found
+
+
+def _structures(blocks: Blocks) -> list[str]:
+    return [repr(one.structure) for one in blocks.values()]
 
 
 def _levels(blocks: Blocks) -> dict[str, list[str]]:
