@@ -82,9 +82,9 @@ class _Namer:
         functions = self._divided.functions
         self._named = {functions[-1]: self._globals.new(name)}
         for function in sorted(functions[:-1], key=lambda one: one.block.count("/")):  # outer blocks get short names
-            name = self._named[function] = self._globals.new(self._wanted(function))
+            self._named[function] = found = self._globals.new(self._wanted(function))
             if function.role == "forward":
-                self._forward.update((path, name) for path in self._paths(function))
+                self._forward.update((path, found) for path in self._paths(function))
         for function in functions:
             self._functions[function] = self._function(function)
         return Program(name, tuple(self._functions.values()), self._arrays, inputs, self._outputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,10 +18,10 @@ KEEPDIMS = "keepdims"
 """Param of a reduction whose reduced axes stay, with size 1."""
 ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp conj "
-    "convert_element_type cos cosh digamma div eq erf erf_inv erfc exp exp2 expm1 floor ge gt igamma imag integer_pow "
-    "is_finite le lgamma log log1p logistic lt max min mul ne neg nextafter not or polygamma population_count pow real "
-    "reduce_precision rem round rsqrt select_n shift_left shift_right_arithmetic shift_right_logical sign sin sinh "
-    "sqrt square sub tan tanh xor".split()
+    "convert_element_type cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma imag "
+    "integer_pow is_finite le le_to lgamma log log1p logistic lt lt_to max min mul ne neg nextafter not or "
+    "polygamma population_count pow real reduce_precision rem round rsqrt select_n shift_left "
+    "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh xor".split()
 )
 """Primitives that compute each item from the items at its place. Their operands broadcast as NumPy's do."""
 
@@ -61,8 +61,8 @@ class Number:
     value: bool | int | float | complex
     dtype: str
 
-    shape = ()
-    size = 1
+    shape: ClassVar[tuple[int, ...]] = ()
+    size: ClassVar[int] = 1
 
     @property
     def text(self) -> str:

@@ -104,7 +104,13 @@ class _Reader:
             record = around or self._by_id[site.id]
             inputs = tuple([self.operand(atom, env) for atom in site.equation.invars])
             inner = self._inlined(site, inputs)
-            if inner is None:
+            if site.primitive == "platform_index":
+                env[site.equation.outvars[0]] = Number(_place_of_cpu(site.equation.params["platforms"]), "int32")
+            elif inner is None:
+                order = site.equation.params.get("dimensions") if site.primitive == "reshape" else None
+                if order is not None:  # a transpose before the reshape
+                    found.append(_transposed(inputs[0], order, record))
+                    inputs = found[-1].outputs
                 statement = self._statement(site, record, inputs)
                 env.update(zip(site.equation.outvars, statement.outputs, strict=True))
                 found.append(statement)
@@ -121,6 +127,8 @@ class _Reader:
         self, site: Site, inputs: tuple[Operand, ...]
     ) -> tuple[tuple[Any, list[Site]], tuple[Operand, ...]] | None:
         """Return the body of a call, with its operands; `None` for any other equation."""
+        if site.primitive == "cond" and isinstance(inputs[0], Number):
+            return site.bodies[min(max(int(inputs[0].value.real), 0), len(site.bodies) - 1)], inputs[1:]
         if len(site.bodies) != 1:
             return None
         jaxpr, body = site.bodies[0]
@@ -140,6 +148,8 @@ class _Reader:
 
     def _statement(self, site: Site, record: Equation, inputs: tuple[Operand, ...]) -> Statement:
         params = {key: one for key, one in site.equation.params.items() if not _holds_jaxpr(one)}
+        if site.primitive == "reshape":
+            params["dimensions"] = None  # the transpose is a statement
         bodies: list[Function] = []
         if site.primitive in ("scan", "while", "cond"):
             loops = wirings(site)
@@ -154,7 +164,9 @@ class _Reader:
                 inputs = inputs[:1]
         elif site.primitive in _COMBINED or site.primitive.startswith("scatter"):
             jaxprs = [one for one in site.equation.params.values() if jax_versions.is_jaxpr(one)]
-            bodies = [self._body(site, jaxprs[0], sites_of(jax_versions.open_jaxpr(jaxprs[0]))[0], {}, record)]
+            # A scatter that only replaces items has none.
+            for one in jaxprs[:1]:
+                bodies.append(self._body(site, one, sites_of(jax_versions.open_jaxpr(one))[0], {}, record))
         hint = _HINTS.get(site.primitive, site.primitive.replace("-", "_"))
         hints = [hint] * len(site.equation.outvars)
         if site.primitive in ("scan", "while"):
@@ -183,6 +195,18 @@ class _Reader:
         statements = self.statements(body, env, around)
         outputs = tuple([self.operand(atom, env) for atom in jaxpr.outvars])
         return Function("", inputs, outputs, tuple(statements))  # pyright: ignore[reportArgumentType]
+
+
+def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Statement:
+    shape = tuple([operand.shape[axis] for axis in order])
+    output = Value(_HINTS["transpose"], shape, operand.dtype)
+    params = {"permutation": tuple(order)}
+    return Statement("transpose", (operand,), (output,), params, (record.id,), record.block, record.role, record.source)
+
+
+def _place_of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:
+    """Return which branch of `jax.lax.platform_dependent` runs on a CPU; the default has no names."""
+    return next(place for place, names in enumerate(platforms) if names is None or "cpu" in names)
 
 
 def _closed_over(site: Site, wiring: Wiring, inputs: tuple[Operand, ...]) -> dict[int, Operand]:

@@ -1,0 +1,108 @@
+"""Compile emitted C with the system's compiler, and call it with NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.emission.c.emit import CFile
+from mithril_nb.emission.c.types import C_TYPES, c_shape
+from mithril_nb.emission.program import Number, Operand
+from mithril_nb.errors import MithrilError, UnavailableBackendError
+
+STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
+"""Options that the meaning of an emitted file needs: integers wrap around, and sums are not fused with products."""
+FAST = ("-O3", "-march=native")
+"""Options for speed on this machine."""
+
+
+class CompilerError(MithrilError, RuntimeError):
+    """The C compiler rejected a file."""
+
+
+def compiler() -> str:
+    """Return the path of the system's C compiler: `$CC`, else `cc`.
+
+    Raises:
+        UnavailableBackendError: There is none.
+    """
+    name = os.environ.get("CC") or "cc"
+    found = shutil.which(name)
+    if found is None:
+        raise UnavailableBackendError(
+            "there is no C compiler on this machine.",
+            (("looked for", name),),
+            "apt-get install gcc  # macOS: xcode-select --install",
+        )
+    return found
+
+
+def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL:
+    """Compile C files into one library and load it; no file remains.
+
+    Args:
+        texts: The text of each file, by its name without `.c`.
+        options: More options of the compiler.
+
+    Raises:
+        UnavailableBackendError: There is no C compiler.
+        CompilerError: The compiler rejected a file.
+    """
+    command = [compiler(), *STANDARD, *options, "-shared", "-fPIC", "-o", "library.so"]
+    with tempfile.TemporaryDirectory(prefix="mithril_nb_") as folder:
+        for name, text in texts.items():
+            Path(folder, f"{name}.c").write_text(text)
+        done = subprocess.run(
+            [*command, *(f"{name}.c" for name in texts), "-lm"], cwd=folder, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise CompilerError(
+                f"{command[0]} cannot compile {', '.join(f'{name}.c' for name in texts)}.",
+                (("command", " ".join(command)), ("message", done.stderr.strip())),
+                "CC=gcc in the environment, for another compiler",
+            )
+        return ctypes.CDLL(str(Path(folder, "library.so")))
+
+
+class Routine:
+    """An emitted function in a loaded library.
+
+    Args:
+        library: The library.
+        file: The file that it was compiled from.
+    """
+
+    def __init__(self, library: ctypes.CDLL, file: CFile):
+        self._file = file
+        self._call = getattr(library, file.name)
+        self._call.restype = None
+
+    def __call__(self, *arrays: Any) -> list[np.ndarray]:
+        """Return the results, in the order of the program; random keys as arrays of two `uint32`."""
+        given = [_contiguous(array, value) for array, value in zip(arrays, self._file.inputs, strict=True)]
+        results = [np.empty(_shape(value), _dtype(value)) for value in self._file.outputs]
+        arena = np.empty(self._file.arena // 8 + 1, "float64")
+        self._call(*(ctypes.c_void_p(array.ctypes.data) for array in (*given, *results, arena)))
+        return results
+
+
+def _shape(value: Operand) -> tuple[int, ...]:
+    return () if isinstance(value, Number) else c_shape(value)
+
+
+def _dtype(value: Operand) -> str:
+    return C_TYPES[value.dtype].removesuffix("_t").replace("float", "float32").replace("double", "float64")
+
+
+def _contiguous(array: Any, value: Operand) -> np.ndarray:
+    found = np.ascontiguousarray(np.asarray(array), _dtype(value)).reshape(_shape(value))
+    assert found.flags.c_contiguous
+    return found

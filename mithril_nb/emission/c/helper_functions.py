@@ -1,0 +1,200 @@
+"""Helper functions in C that emitted files contain where they need them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mithril_nb.emission.c.types import C_TYPES, bits, is_float, suffix
+
+_FLOATS = {
+    "maximum": "return a != a || a > b ? a : b;",
+    "minimum": "return a != a || a < b ? a : b;",
+    "sign_of": "return a > 0 ? 1 : a < 0 ? -1 : a;",
+    "erf_inverse": """if (fabs((double)a) > 1) return NAN;
+    if (a == 0) return a;
+    if (a == 1 || a == -1) return a * ({T})INFINITY;
+    const double y = fabs((double)a), w = -log1p(-y * y);
+    // A first guess (S. Winitzki), then Newton's steps on erfc, which is exact in the tail.
+    const double c = 4.33 - 0.5 * w;
+    double x = sqrt(fmax(0, sqrt(c * c + 6.8027 * w) - c));
+    for (int step = 0; step < 6; step++) {{
+        const double slope = exp(-x * x) * 1.1283791670955126;
+        const double excess = y < 0.5 ? erf(x) - y : (1 - y) - erfc(x);
+        const double ratio = slope > 0 ? excess / slope : 0;
+        x -= ratio / (1 + x * ratio);
+    }}
+    return ({T})(a < 0 ? -x : x);""",
+    "is_before": "return a < b || (b != b && a == a);",
+    "is_above": "return a > b || (a != a && b == b);",
+    "is_below": "return a < b || (a != a && b == b);",
+    "log_add_exp": """if (a == b) return a + ({T})0.69314718055994530942;
+    const {T} larger = a > b ? a : b, smaller = a > b ? b : a;
+    return a != a || b != b ? a + b : larger + log1p{f}(exp{f}(smaller - larger));""",
+}
+_INTEGERS = {
+    "maximum": "return a > b ? a : b;",
+    "minimum": "return a < b ? a : b;",
+    "sign_of": "return (a > 0) - (a < 0);",
+    "is_before": "return a < b;",
+    "is_above": "return a > b;",
+    "is_below": "return a < b;",
+    # XLA defines division by zero: the quotient is -1, the remainder is the dividend.
+    "quotient": "return b == 0 ? ({T})-1 : b == ({T})-1 && ({T})-1 < ({T})1 ? ({T})-a : ({T})(a / b);",
+    "remainder_of": "return b == 0 ? a : b == ({T})-1 && ({T})-1 < ({T})1 ? 0 : ({T})(a % b);",
+    "magnitude": "return a < 0 ? ({T})-a : a;",
+    "shift_left": "return b >= ({T}){bits} || b < ({T})0 ? 0 : ({T})(({U})a << b);",
+    "shift_right": "return b >= ({T}){bits} || b < ({T})0 ? 0 : ({T})(({U})a >> b);",
+    "shift_right_signed": "return a >> (b >= ({T}){bits} || b < ({T})0 ? ({T})({bits} - 1) : b);",
+}
+_UNSIGNED = {
+    "sign_of": "return a > 0;",
+    "quotient": "return b == 0 ? ({T})-1 : ({T})(a / b);",
+    "remainder_of": "return b == 0 ? a : ({T})(a % b);",
+    "magnitude": "return a;",
+    "shift_left": "return b >= ({T}){bits} ? 0 : ({T})(a << b);",
+    "shift_right": "return b >= ({T}){bits} ? 0 : ({T})(a >> b);",
+    "shift_right_signed": "return a >> (b >= ({T}){bits} ? ({T})({bits} - 1) : b);",
+}
+_ONE_ARGUMENT = frozenset({"sign_of", "erf_inverse", "magnitude"})
+_BOOL_RESULT = frozenset({"is_before", "is_above", "is_below"})
+
+_POWER = """static inline {T} integer_power_{S}({T} base, int exponent)
+{{
+    {T} result = 1;
+    for (int left = exponent < 0 ? -exponent : exponent; left; left >>= 1) {{
+        if (left & 1)
+            result = ({T})(result * base);
+        base = ({T})(base * base);
+    }}
+    return exponent < 0 ? ({T})(1 / result) : result;
+}}"""
+_ORDER = """// Write the order of n items, the smallest first and NaN last; equal items keep the order that they had.
+static void {name}_{S}(int n, const {T} *key, int *order, int *spare)
+{{
+    for (int width = 1; width < n; width *= 2) {{
+        for (int first = 0; first < n; first += 2 * width) {{
+            const int middle = first + width < n ? first + width : n;
+            const int last = first + 2 * width < n ? first + 2 * width : n;
+            for (int left = first, right = middle, to = first; to < last; to++) {{
+                const bool is_smaller = right < last && left < middle && {test}_{S}(key[order[right]],
+                                                                                key[order[left]]);
+                const bool take_right = left >= middle || is_smaller;
+                spare[to] = order[take_right ? right++ : left++];
+            }}
+        }}
+        memcpy(order, spare, sizeof(int) * (size_t)n);
+    }}
+}}"""
+_TOTAL_ORDER = """static inline int{bits}_t total_order_{S}({T} a)
+{{
+    int{bits}_t order;
+    memcpy(&order, &a, sizeof order);
+    return order < 0 ? order ^ INT{bits}_MAX : order;
+}}"""
+_PLAIN = {
+    "clamp_index": """static inline int clamp_index(int64_t index, int64_t largest)
+{
+    return (int)(index < 0 ? 0 : index > largest ? largest : index);
+}""",
+    "threefry2x32": """// Threefry with 2 x 32 bits and 20 rounds: the random numbers of JAX.
+static inline void threefry2x32(uint32_t key_0, uint32_t key_1, uint32_t *x_0, uint32_t *x_1)
+{
+    static const int rotations[2][4] = {{13, 15, 26, 6}, {17, 29, 16, 24}};
+    const uint32_t keys[3] = {key_0, key_1, key_0 ^ key_1 ^ 0x1BD11BDAu};
+    uint32_t a = *x_0 + keys[0], b = *x_1 + keys[1];
+    for (uint32_t group = 0; group < 5; group++) {
+        for (int round = 0; round < 4; round++) {
+            const int by = rotations[group % 2][round];
+            a += b;
+            b = (b << by | b >> (32 - by)) ^ a;
+        }
+        a += keys[(group + 1) % 3];
+        b += keys[(group + 2) % 3] + group + 1;
+    }
+    *x_0 = a;
+    *x_1 = b;
+}""",
+}
+_NEEDS = {"order": "is_before", "order_down": "is_above"}
+
+
+def helper_text(name: str, dtype: str = "") -> str:
+    """Return the source of a helper function.
+
+    Examples:
+        >>> print(helper_text("maximum", "int32"))
+        static inline int32_t maximum_int32(int32_t a, int32_t b)
+        {
+            return a > b ? a : b;
+        }
+    """
+    if name in _PLAIN:
+        return _PLAIN[name]
+    kind, ending = C_TYPES[dtype], suffix(dtype)
+    if name == "total_order":
+        return _TOTAL_ORDER.format(T=kind, S=ending, bits=64 if kind == "double" else 32)
+    if name == "integer_power":
+        return _POWER.format(T=kind, S=ending)
+    if name in _NEEDS:
+        return _ORDER.format(name=name, T=kind, S=ending, test=_NEEDS[name])
+    if name.startswith("from_"):
+        return _conversion(name.removeprefix("from_"), dtype)
+    if name == "bits_of":
+        return f"""static inline {kind} bits_of_{ending}(const void *item)
+{{
+    {kind} result;
+    memcpy(&result, item, sizeof result);
+    return result;
+}}"""
+    is_unsigned = kind.startswith("uint") or kind == "bool"
+    table = _FLOATS if is_float(dtype) else {**_INTEGERS, **(_UNSIGNED if is_unsigned else {})}
+    unsigned = f"u{kind}" if kind.startswith("int") else kind
+    width = 0 if is_float(dtype) else bits(dtype)
+    body = table[name].format(T=kind, U=unsigned, bits=width, f="f" if kind == "float" else "")
+    result = "bool" if name in _BOOL_RESULT else kind
+    given = f"{kind} a" if name in _ONE_ARGUMENT else f"{kind} a, {kind} b"
+    return f"static inline {result} {name}_{ending}({given})\n{{\n    {body}\n}}"
+
+
+def _conversion(source: str, target: str) -> str:
+    """Return the conversion of a float to an integer: NaN is 0, and numbers out of range are the nearest in range."""
+    kind, given = C_TYPES[target], C_TYPES[source]
+    low = "0" if kind.startswith("u") else f"INT{bits(target)}_MIN"
+    high = f"{'U' if kind.startswith('u') else ''}INT{bits(target)}_MAX"
+    return f"""static inline {kind} {suffix(target)}_from_{given}({given} a)
+{{
+    return a != a ? 0 : a <= ({given}){low} ? {low} : a >= ({given}){high} ? {high} : ({kind})a;
+}}"""
+
+
+def helper_names() -> Iterator[str]:
+    """Yield the names of all helper functions: no array may have one."""
+    names = [*_FLOATS, *_INTEGERS, "integer_power", *_NEEDS, "bits_of", "total_order"]
+    yield from _PLAIN
+    for dtype in C_TYPES:
+        yield from (f"{name}_{suffix(dtype)}" for name in names)
+        yield from (f"{suffix(dtype)}_from_{kind}" for kind in ("float", "double"))
+
+
+class Helpers:
+    """The helper functions that a file uses, in the order of first use.
+
+    Examples:
+        >>> helpers = Helpers()
+        >>> helpers.use("maximum", "float32"), len(helpers.texts)
+        ('maximum_float', 1)
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def use(self, name: str, dtype: str = "") -> str:
+        """Return the name of a helper function in the file."""
+        if name in _NEEDS:
+            self.use(_NEEDS[name], dtype)
+        full = f"{name}_{suffix(dtype)}" if dtype else name
+        if name.startswith("from_"):
+            full = f"{suffix(dtype)}_from_{C_TYPES[name.removeprefix('from_')]}"
+        if full not in self.texts:
+            self.texts[full] = helper_text(name, dtype)
+        return full

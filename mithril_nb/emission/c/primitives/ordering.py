@@ -1,0 +1,58 @@
+"""Sorting in C: a stable merge sort of positions."""
+
+from __future__ import annotations
+
+from mithril_nb.emission.c.arithmetic import scaled
+from mithril_nb.emission.c.rules import rule
+from mithril_nb.emission.c.types import C_TYPES
+from mithril_nb.emission.c.writing import Body
+from mithril_nb.emission.program import Statement
+from mithril_nb.emission.unsupported import unsupported
+
+
+@rule("sort")
+def sort(to: Body, one: Statement) -> None:
+    axis = one.params["dimension"]
+    keys = one.inputs[: one.params["num_keys"]]
+    _ordered(to, one, axis, len(one.inputs), [(place, "order") for place in range(len(keys))])
+
+
+@rule("top_k")
+def top_k(to: Body, one: Statement) -> None:
+    source = one.inputs[0]
+    axis = one.params.get("axis", len(source.shape) - 1) % len(source.shape)
+    _ordered(to, one, axis, 1, [(0, "order_down")], one.params["k"])
+
+
+def _ordered(to: Body, one: Statement, axis: int, count: int, keys: list[tuple[int, str]], first: int = -1) -> None:
+    """Write arrays in the order of keys along an axis; after `first` items, the rest is left out."""
+    arrays = one.inputs[:count]
+    shape = arrays[0].shape
+    size = shape[axis]
+    if any(each.dtype.startswith("key") for each in arrays):
+        raise unsupported(one, "c", "random keys")
+    forms = [to.reserve(value, one) for value in one.outputs]
+    order = to.array(to.new_name("order"), (size,), "int32", one)
+    spare = to.array(to.new_name("spare"), (size,), "int32", one)
+    # A row of each array, in order of memory.
+    rows = [to.array(to.new_name(f"row_{place}"), (size,), each.dtype, one) for place, each in enumerate(arrays)]
+    for each in (order, spare, *rows, *forms):
+        to.touch(each)
+    with to.loops([length for place, length in enumerate(shape) if place != axis], one) as outer:
+        variable = to.variable()
+        with to.block(f"for (int {variable} = 0; {variable} < {size}; {variable}++)", one, 1):
+            to.add(f"{order.text}[{variable}] = {variable};", one)
+            for array, row in zip(arrays, rows, strict=True):
+                text = to.item(array, (*outer[:axis], variable, *outer[axis:]))
+                to.add(f"{row.text}[{variable}] = {text};", one)
+        # The last key first: a stable sort by another key keeps its order among equal items.
+        for place, helper in reversed(keys):
+            name = to.helpers.use(helper, arrays[place].dtype)
+            to.add(f"{name}({size}, {rows[place].text}, {order.text}, {spare.text});", one)
+        with to.block(f"for (int {variable} = 0; {variable} < {size if first < 0 else first}; {variable}++)", one, 1):
+            index = (*outer[:axis], variable, *outer[axis:])
+            for form, row in zip(forms, rows, strict=False):
+                to.add(f"{form.item(index)} = {row.text}[{order.text}[{variable}]];", one)
+            if len(forms) > len(rows):  # top_k returns positions too
+                cast = "" if one.outputs[-1].dtype == "int32" else f"({C_TYPES[one.outputs[-1].dtype]})"
+                to.add(f"{forms[-1].item(index)} = {cast}{scaled(f'{order.text}[{variable}]')};", one)

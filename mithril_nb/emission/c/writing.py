@@ -1,0 +1,334 @@
+"""Write the body of one C function: loops, items of values, arrays in the arena."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from mithril_nb.emission.c.elementwise import expression
+from mithril_nb.emission.c.fusion import values_in_memory
+from mithril_nb.emission.c.helper_functions import Helpers
+from mithril_nb.emission.c.memory import Buffer
+from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, item_bytes, literal, pointer_type
+from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
+from mithril_nb.emission.source import Line, Writer
+from mithril_nb.emission.unsupported import unsupported
+
+Index = tuple[str, ...]
+"""One C expression for each axis."""
+LOOP_VARIABLES = (*"ijklmnpqrsuvw", *(f"i{number}" for number in range(1, 20)))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A value in memory.
+
+    Attributes:
+        text: Name of the array, or the expression of the variable.
+        shape: Its shape in C.
+        buffer: Its memory in the arena, if it is there.
+        is_pointer: Whether it is a number behind a pointer.
+    """
+
+    text: str
+    shape: tuple[int, ...]
+    buffer: Buffer | None = None
+    is_pointer: bool = False
+
+    def item(self, index: Index) -> str:
+        """Return the expression of an item."""
+        if not self.shape:
+            return f"*{self.text}" if self.is_pointer else self.text
+        return self.text + "".join(f"[{one}]" for one in index)
+
+    @property
+    def pointer(self) -> str:
+        """The expression of a pointer to its first item or first row."""
+        return self.text if self.shape or self.is_pointer else f"&{self.text}"
+
+
+@dataclass(frozen=True)
+class View:
+    """A value whose items are items of another: `item` returns their expression."""
+
+    item: Callable[[Index], str]
+
+
+Form = Stored | View | Statement
+"""How to get an item of a value: from memory, from another value, or by computing a statement."""
+
+
+@dataclass
+class _Scope:
+    """A block in braces: the items that it computed and the names that it declared."""
+
+    items: dict[tuple[Value, Index], str] = field(default_factory=dict[tuple[Value, Index], str])
+    names: list[str] = field(default_factory=list[str])
+    variables: int = 0
+
+
+class Body:
+    """Writes the statements of one function.
+
+    Attributes:
+        helpers: The helper functions of the file.
+        arenas: Bytes of memory that each function needs.
+        writer: The lines so far; offsets of buffers are still missing.
+        forms: How to get the items of each value.
+        buffers: Memory that the function needs.
+    """
+
+    def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: dict[Value, Form]):
+        self.helpers, self.arenas = helpers, arenas
+        self.writer = Writer()
+        self.forms: dict[Value, Form] = dict(constants)
+        self.buffers: list[Buffer] = []
+        self.bound: dict[Value, Stored] = {}
+        self._in_memory = values_in_memory(function)
+        self._names = _all_names(function)
+        self._scopes = [_Scope()]
+        self._time = 0
+
+    # Lines
+
+    def add(self, text: str, one: Statement | None = None) -> None:
+        """Add a line, with the links of a statement."""
+        self.writer.add(text, one)
+
+    def next_time(self) -> int:
+        """Move to the next moment: buffers whose last use is in the past may be used again."""
+        self._time += 1
+        return self._time
+
+    @contextmanager
+    def block(self, head: str, one: Statement | None, variables: int = 0) -> Iterator[None]:
+        """Write a block in braces."""
+        self.add(f"{head} {{".lstrip(), one)
+        self._scopes.append(_Scope(variables=self._scopes[-1].variables + variables))
+        first = len(self.writer.lines)
+        with self.writer.indented():
+            yield
+        self._names.difference_update(self._scopes.pop().names)
+        if head.startswith("for") and len(self.writer.lines) == first + 1:
+            line = self.writer.lines[first - 1]
+            self.writer.lines[first - 1] = replace(line, text=line.text.removesuffix(" {"))
+        else:
+            self.add("}", one)
+
+    @contextmanager
+    def loops(self, shape: Sequence[int], one: Statement | None) -> Iterator[Index]:
+        """Write nested loops over a shape; an axis of size 1 needs none."""
+        count = self._scopes[-1].variables
+        index: list[str] = []
+        heads: list[str] = []
+        for size in shape:
+            if size == 1:
+                index.append("0")
+                continue
+            name = LOOP_VARIABLES[count + len(heads)]
+            index.append(name)
+            heads.append(f"for (int {name} = 0; {name} < {size}; {name}++)")
+        for head in heads[:-1]:
+            self.add(head, one)
+            self.writer.indent(1)
+        if heads:
+            with self.block(heads[-1], one, len(heads)):
+                yield tuple(index)
+        else:
+            yield tuple(index)
+        self.writer.indent(-max(len(heads) - 1, 0))
+
+    def variable(self) -> str:
+        """Return the name of an unused loop variable; the block that follows must count it."""
+        return LOOP_VARIABLES[self._scopes[-1].variables]
+
+    def new_name(self, wanted: str) -> str:
+        """Return a name that nothing visible here has; it is free again after the block."""
+        name, number = wanted, 1
+        while name in self._names:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._names.add(name)
+        self._scopes[-1].names.append(name)
+        return name
+
+    # Values
+
+    def item(self, value: Operand, index: Index) -> str:
+        """Return the expression of an item; lines that compute it first are added."""
+        if isinstance(value, Number):
+            return literal(value.value, value.dtype)
+        form = self.forms[value]
+        if isinstance(form, Stored):
+            self.touch(form)
+            return form.item(index)
+        if isinstance(form, View):
+            return form.item(index)
+        for scope in self._scopes:
+            if (value, index) in scope.items:
+                return scope.items[value, index]
+        text = self.expression(form, index)
+        known = any(value is one for scope in self._scopes for one, _ in scope.items)
+        name = self.new_name(value.name) if known else value.name
+        self.add(f"const {C_TYPES[value.dtype]} {name} = {text};", form)
+        self._scopes[-1].items[value, index] = name
+        return name
+
+    def expression(self, one: Statement, index: Index) -> str:
+        """Return the expression of an item of an elementwise statement."""
+        operands = [self.item(each, broadcast_index(each.shape, index)) for each in one.inputs]
+        return expression(one, operands, self.helpers)
+
+    def touch(self, form: Form) -> None:
+        """Note that an array is in use now."""
+        if isinstance(form, Stored) and form.buffer is not None:
+            form.buffer.last = self._time
+
+    def is_in_memory(self, value: Value) -> bool:
+        """Return whether a value must be an array in memory, or a variable."""
+        return value in self._in_memory
+
+    def pointer(self, value: Operand, one: Statement) -> str:
+        """Return a pointer to the items of an operand; a copy is written if it is not in memory."""
+        form = self.stored(value, one)
+        return form.pointer
+
+    def stored(self, value: Operand, one: Statement) -> Stored:
+        """Return an operand in memory; a copy is written if it is not there."""
+        form = None if isinstance(value, Number) else self.forms[value]
+        if not isinstance(form, Stored):
+            name = "number" if isinstance(value, Number) else value.name
+            copy = Value(name, value.shape, value.dtype)
+            form = self.reserve(copy, one, self.new_name(f"{name}_copy"))
+            self.copy(value, form, one)
+        self.touch(form)
+        return form
+
+    def reserve(self, value: Value, one: Statement | None, name: str = "") -> Stored:
+        """Declare the memory of a value, and make it the value's form."""
+        form = self.bound.get(value)
+        if form is None:
+            name = name or (self.new_name("unused") if value.name == "_" else value.name)
+            shape = c_shape(value)
+            if shape:
+                form = self.array(name, shape, value.dtype, one)
+            else:
+                self.add(f"{C_TYPES[value.dtype]} {name};", one)
+                form = Stored(name, ())
+        self.touch(form)
+        self.forms[value] = form
+        return form
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: str, one: Statement | None) -> Stored:
+        """Declare an array in the arena."""
+        size = item_bytes(dtype)
+        for dim in shape:
+            size *= dim
+        buffer = self.memory(size)
+        before, after = pointer_type(dtype, shape)
+        self.add(
+            f"{before}{name}{after} = ({before}{after})(arena + {mark(buffer, self.buffers)});  // {dims(shape)}", one
+        )
+        return Stored(name, shape, buffer)
+
+    def memory(self, size: int) -> Buffer:
+        """Return memory that is in use now."""
+        buffer = Buffer(size, self._time, self._time)
+        self.buffers.append(buffer)
+        return buffer
+
+    def copy(self, value: Operand, to: Stored, one: Statement | None) -> None:
+        """Write each item of a value to memory."""
+        with self.loops(to.shape, one) as index:
+            text = self.item(value, index)
+            self.touch(to)
+            self.add(f"{to.item(index)} = {text};", one)
+
+    def keep_alive_since(self, start: int) -> None:
+        """Keep what a loop uses alive until its end: the next iteration uses it again."""
+        for one in self.buffers:
+            if one.first < start <= one.last:
+                one.last = self._time
+
+    # Statements
+
+    def statements(self, function: Function, rules: dict[str, Callable[[Body, Statement], None]]) -> None:
+        """Write the statements of a function or of a body."""
+        for one in function.statements:
+            self.next_time()
+            if one.primitive in ELEMENTWISE:
+                self._elementwise(one)
+            elif one.primitive in rules:
+                rules[one.primitive](self, one)
+            else:
+                raise unsupported(one, "c")
+
+    def _elementwise(self, one: Statement) -> None:
+        (value,) = one.outputs
+        if value not in self._in_memory:
+            # Raise now for what has no expression, and not where the value is used.
+            expression(one, ["x"] * len(one.inputs), Helpers())
+            self.forms[value] = one
+        elif not value.shape and value not in self.bound:
+            self.add(f"const {C_TYPES[value.dtype]} {value.name} = {self.expression(one, ())};", one)
+            self.forms[value] = Stored(value.name, ())
+        else:
+            form = self.reserve(value, one)
+            with self.loops(value.shape, one) as index:
+                text = self.expression(one, index)
+                self.add(f"{form.item(index)} = {text};", one)
+
+    def view(self, one: Statement, place: int, index_of: Callable[[Index], Index]) -> None:
+        """Let a result consist of items of the first operand."""
+        source, output = one.inputs[0], one.outputs[place]
+        rank = len(output.shape)
+
+        def item(index: Index) -> str:
+            return self.item(source, (*index_of(index[:rank]), *index[rank:]))
+
+        self.viewed(one, output, item)
+
+    def viewed(self, one: Statement, output: Value, item: Callable[[Index], str]) -> None:
+        """Give a value its items; they are written to memory if it must be there."""
+        self.forms[output] = View(item)
+        if self.is_in_memory(output):
+            # Read through another value: `reserve` makes the memory the form of this one.
+            given = replace(output)
+            self.forms[given] = View(item)
+            self.copy(given, self.reserve(output, one), one)
+
+
+def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
+    """Return the index of an operand that NumPy's rules broadcast.
+
+    Examples:
+        >>> broadcast_index((4, 1), ("i", "j", "k"))
+        ('j', '0')
+    """
+    own = index[len(index) - len(shape) :]
+    return tuple(["0" if size == 1 else one for size, one in zip(shape, own, strict=True)])
+
+
+def mark(buffer: Buffer, buffers: list[Buffer]) -> str:
+    """Return a mark in a line, which `with_offsets` replaces with the offset of a buffer."""
+    return f"\0{buffers.index(buffer)}\0"
+
+
+def with_offsets(lines: Iterable[Line], buffers: list[Buffer]) -> list[Line]:
+    """Return lines with the offsets of the buffers."""
+    found: list[Line] = []
+    for line in lines:
+        parts = line.text.split("\0")
+        for place in range(1, len(parts), 2):
+            parts[place] = str(buffers[int(parts[place])].offset)
+        found.append(replace(line, text="".join(parts)) if len(parts) > 1 else line)
+    return found
+
+
+def _all_names(function: Function) -> set[str]:
+    names = {one.name for one in function.inputs}
+    for statement in function.walk():
+        names.update(one.name for one in statement.outputs)
+        names.update(one.name for body in statement.bodies for one in body.inputs)
+    return names
