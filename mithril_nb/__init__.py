@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mithril_nb.analysis.compare import compare
     from mithril_nb.analysis.measure import machine, profile
     from mithril_nb.analysis.whatif import sweep, what_if
-    from mithril_nb.backends.backend import Backend, CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
+    from mithril_nb.backends.backend import Backend, CBackend, GGMLBackend
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
@@ -52,11 +52,11 @@ _HOMES = {
     "GGMLBackend": "mithril_nb.backends.backend",
     "JaxBackend": "mithril_nb.backends.jax",
     "LoadLimits": "mithril_nb.models",
-    "MlxBackend": "mithril_nb.backends.backend",
+    "MlxBackend": "mithril_nb.backends.with_autograd.mlx_backend",
     "Model": "mithril_nb.models",
-    "NumpyBackend": "mithril_nb.backends.backend",
+    "NumpyBackend": "mithril_nb.backends.with_manualgrad.numpy_backend",
     "PhysicalModel": "mithril_nb.compilation",
-    "TorchBackend": "mithril_nb.backends.backend",
+    "TorchBackend": "mithril_nb.backends.with_autograd.torch_backend",
     "assert_cost": "mithril_nb.analysis.checks",
     "compare": "mithril_nb.analysis.compare",
     "compile": "mithril_nb.compilation",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Self, SupportsIndex
 
 from mithril_nb.errors import MithrilError, UnavailableBackendError, UnknownOptionError
@@ -37,8 +38,8 @@ class IncompleteBackendError(MithrilError, TypeError):
 class Backend(ABC):
     """Creates arrays of one array library, and runs models with it.
 
-    A custom backend defines the three abstract methods and creates arrays. `ml.compile` accepts only a `JaxBackend` or
-    a subclass of it.
+    A custom backend defines the three abstract methods and creates arrays. `ml.compile` accepts a `JaxBackend`, a
+    `NumpyBackend`, a `TorchBackend` or an `MlxBackend`.
 
     Raises:
         IncompleteBackendError: The constructed subclass lacks an abstract method.
@@ -128,6 +129,27 @@ def check_switch(name: str, value: Any, advice: str) -> None:
         raise UnknownOptionError(f"{name}={value!r} must be a bool.", (("needs", "True or False"),), advice)
 
 
+def convert_params(params: Mapping[str, Any], backend: Any, other: Any) -> dict[str, Any]:
+    """Return parameters of one backend as arrays of another.
+
+    Raises:
+        UnknownOptionError: The other is neither a backend nor a compiled model.
+    """
+    target = getattr(other, "backend", other)
+    if not hasattr(target, "tensor"):
+        raise UnknownOptionError(
+            f"cannot convert parameters for {other!r}.",
+            (("needs", "a backend, or a compiled model"),),
+            "ml.NumpyBackend()",
+        )
+    return {
+        name: convert_params(value, backend, other)
+        if isinstance(value, Mapping)
+        else target.tensor(backend.to_numpy(value))
+        for name, value in params.items()
+    }
+
+
 def absent(name: str, library: str) -> type[Backend]:
     """Return a backend class that raises when constructed, because it is not implemented yet."""
 
@@ -136,7 +158,7 @@ def absent(name: str, library: str) -> type[Backend]:
 
         def __init__(self, *args: Any, **options: Any):
             raise UnavailableBackendError(
-                f"{name} is not implemented yet: models run on JAX only.",
+                f"{name} is not implemented yet.",
                 (("needs", f"{library}, and kernels that this version of mithril_nb does not have"),),
                 "ml.JaxBackend()",
             )
@@ -149,8 +171,5 @@ def absent(name: str, library: str) -> type[Backend]:
     return Absent
 
 
-TorchBackend = absent("TorchBackend", "PyTorch")
-MlxBackend = absent("MlxBackend", "MLX")
-NumpyBackend = absent("NumpyBackend", "NumPy")
 CBackend = absent("CBackend", "a C compiler")
 GGMLBackend = absent("GGMLBackend", "GGML")

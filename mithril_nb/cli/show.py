@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mithril_nb.emission.stage  # noqa: F401 - registers its stages
 from mithril_nb.atomic_write import write_text
 from mithril_nb.cli.target import PROGRAMS, Target, find_target, inspection_of, shapes_of
 from mithril_nb.cli.terminal import FAILED, complain, say, say_json, with_commands

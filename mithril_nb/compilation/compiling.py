@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
+import jax
+
 from mithril_nb.backends.backend import check_switch, notice
+from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.devices import devices_of
 from mithril_nb.compilation.binding import declared_sizes, infer_for, with_constants, with_training
+from mithril_nb.compilation.emitted import EmittedModel
 from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.compilation.options import read_options
 from mithril_nb.errors import UnknownOptionError, refuse_unknown
 from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
-from mithril_nb.graph.spec import Dim
+from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.registry import example_call
@@ -24,7 +28,7 @@ from mithril_nb.models.shape_inference.infer import Inference
 
 def compile(
     model: Model | LogicalGraph | Block,
-    backend: JaxBackend | None = None,
+    backend: JaxBackend | EmittedBackend | None = None,
     *,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     jit: bool | None = None,
@@ -38,12 +42,13 @@ def compile(
     frozen: Iterable[str] = (),
     trainable: Iterable[str] = (),
     **unknown: Any,
-) -> PhysicalModel:
+) -> Any:
     """Bind a logical model to a backend.
 
     Args:
         model: The model to compile. Later changes of it do not affect the result.
-        backend: Backend to run on; default: `JaxBackend()`.
+        backend: Backend to run on; default: `JaxBackend()`. For a `NumpyBackend`, `TorchBackend` or `MlxBackend`, the
+            result is an `EmittedModel`; options of XLA and of several devices then have no effect, and are rejected.
         shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Missing shapes are inferred from the
             blocks, or from the first inputs.
         jit: True to jit the programs; default: the backend's setting.
@@ -83,6 +88,12 @@ def compile(
     check_switch("jit", jit, "ml.compile(model, backend, jit=False)")
     check_switch("verbose", verbose, "ml.compile(model, backend, verbose=True)")
     backend = JaxBackend() if backend is None else backend
+    if isinstance(backend, EmittedBackend):
+        unused = {
+            "jit": jit, "parallelism": parallelism, "jit_options": jit_options, "tpu_options": tpu_options,
+            "static_shapes": static_shapes, "optimizations": optimizations,
+        }  # fmt: skip
+        return compile_emitted(model, backend, unused, shapes, verbose, constants, frozen, trainable)
     if not isinstance(backend, JaxBackend):
         raise UnknownOptionError(
             f"cannot compile for {backend!r}.", (("needs", "a backend that runs models"),), "ml.JaxBackend()"
@@ -109,6 +120,38 @@ def compile(
     if verbose:
         print(shape_log(inference))
     return compiled
+
+
+def compile_emitted(
+    model: Model | LogicalGraph | Block,
+    backend: EmittedBackend,
+    unused: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[Dim]] | None,
+    verbose: bool,
+    constants: Mapping[str, Any] | None,
+    frozen: Iterable[str],
+    trainable: Iterable[str],
+) -> EmittedModel:
+    """Bind a model to a backend that runs emitted source; JAX traces it.
+
+    Raises:
+        UnknownOptionError: An option has no meaning without XLA.
+    """
+    given = [name for name, value in unused.items() if value is not None]
+    if given:
+        raise UnknownOptionError(
+            f"{type(backend).__name__} takes no option {given[0]!r}: it does not use XLA.",
+            (("takes", "shapes, verbose, constants, frozen, trainable"),),
+            f"ml.compile(model, ml.JaxBackend(), {given[0]}={unused[given[0]]!r})",
+        )
+    with jax.enable_x64(backend.default_dtype == "float64"):
+        tracer = JaxBackend()
+        # The argument would switch JAX to float64 for the whole process.
+        tracer.default_dtype = as_dtype(backend.default_dtype)
+        traced = compile(
+            model, tracer, shapes=shapes, verbose=verbose, constants=constants, frozen=frozen, trainable=trainable
+        )
+    return EmittedModel(traced, backend)
 
 
 def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from mithril_nb.backends.backend import convert_params
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.devices import device_name, put
 from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
@@ -132,6 +133,14 @@ class PhysicalModel(InspectedModel):
         """
         self._check_concrete(self.parameters)
         return self._laid(self.parameters, self.backend.initial_params(self.parameters, seed))
+
+    def convert_params(self, params: Arrays, other: Any) -> dict[str, Any]:
+        """Return parameters as arrays of another backend, given that backend or a model compiled for it.
+
+        Raises:
+            UnknownOptionError: The other is neither a backend nor a compiled model.
+        """
+        return convert_params(params, self.backend, other)
 
     def initial_state(self) -> dict[str, jax.Array]:
         """Return the state before the first step; empty if the model has none.

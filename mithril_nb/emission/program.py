@@ -73,7 +73,10 @@ class Number:
             ('0.1', 'True', '2')
         """
         if isinstance(self.value, float) and self.dtype in ("float16", "float32"):
-            return str(np.dtype(self.dtype).type(self.value))
+            text = str(np.dtype(self.dtype).type(self.value))
+            # The text of the largest float32 is above it as a float64, and PyTorch refuses it.
+            if abs(float(text)) <= abs(self.value) or abs(self.value) < np.finfo(self.dtype).max:
+                return text
         return repr(self.value)
 
 

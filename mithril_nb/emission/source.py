@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mithril_nb.emission.program import Statement
 from mithril_nb.stages.records import Role
@@ -36,12 +36,14 @@ class Source:
     Attributes:
         language: `"python"` or `"c"`.
         lines: Its lines.
-        constants: Arrays (NumPy) that the file needs beside it, by name.
+        name: Name of the file, without a suffix.
+        function: Name of the function that runs the whole program.
     """
 
     language: str
     lines: tuple[Line, ...]
-    constants: dict[str, object] = field(default_factory=dict[str, object])
+    name: str = ""
+    function: str = ""
 
     @property
     def text(self) -> str:
@@ -66,12 +68,12 @@ class Writer:
         self.lines: list[Line] = []
         self._depth = 0
 
-    def add(self, text: str = "", statement: Statement | None = None) -> None:
+    def add(self, text: str = "", statement: Statement | None = None, equations: tuple[str, ...] = ()) -> None:
         """Add a line, or several if the text has line breaks; they come from the statement if one is given."""
         for part in text.split("\n"):
             shown = f"{'    ' * self._depth}{part}" if part else ""
             if statement is None:
-                self.lines.append(Line(shown))
+                self.lines.append(Line(shown, equations))
             else:
                 one = statement
                 self.lines.append(Line(shown, one.equations, one.block, one.role, one.source, one.primitive))

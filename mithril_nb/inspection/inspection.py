@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mithril_nb.emission.stage  # noqa: F401 - registers its stages
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
@@ -31,6 +32,7 @@ class Inspection(ProgramStages):
     Attributes:
         name: Name of the program.
         stages: Names of its stages, in order.
+        every_stage: The same, and those that are only computed on request, such as `"numpy"`.
         arguments: Its arguments, arrays as shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
         check_sizes: Raises for numbers that its named sizes cannot have; `None` if every number is valid.

@@ -37,6 +37,7 @@ class ProgramStages(Shown):
     Attributes:
         name: Name of the program.
         stages: Names of its stages, in order.
+        every_stage: The same, and those that are only computed on request, such as `"numpy"`.
         arguments: The arguments it is traced with; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
         check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
@@ -45,7 +46,9 @@ class ProgramStages(Shown):
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
-        self.name, self.stages = options.name or getattr(fn, "__name__", type(fn).__name__), tuple(STAGE_KINDS)
+        self.name = options.name or getattr(fn, "__name__", type(fn).__name__)
+        self.every_stage = tuple(STAGE_KINDS)
+        self.stages = tuple([name for name, kind in STAGE_KINDS.items() if not kind.is_optional])
         # An inspection must not keep the user's arrays alive.
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._options, self.device = fn, options, options.device
@@ -58,10 +61,10 @@ class ProgramStages(Shown):
             "compiled": Once(lambda: pipeline.optimized.get().cost_analysis()),
             "memory": Once(lambda: pipeline.optimized.get().memory_analysis()),
         }
-        self._graphs = {name: Once(partial(self._graph_of, name)) for name in self.stages}
+        self._graphs = {name: Once(partial(self._graph_of, name)) for name in pipeline.stages}
 
     def __repr__(self) -> str:
-        made = [name for name in self.stages if self._pipeline.stages[name].is_made]
+        made = [name for name in self._pipeline.stages if self._pipeline.stages[name].is_made]
         return f"{type(self).__name__}({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
 
     def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Self:
@@ -92,7 +95,7 @@ class ProgramStages(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        return self._traced().equations
+        return self.traced_program.equations
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -101,12 +104,12 @@ class ProgramStages(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        return self._traced().inputs if self.given is None else self._pipeline.names.get().inputs
+        return self.traced_program.inputs if self.given is None else self._pipeline.names.get().inputs
 
     @property
     def is_divided(self) -> bool:
         """Return whether any array is sharded: arguments, results, or operands and results of equations."""
-        return self._traced().is_divided
+        return self.traced_program.is_divided
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
@@ -115,7 +118,7 @@ class ProgramStages(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        return self._traced().trace.outputs if self.given is None else self.given.outputs
+        return self.traced_program.trace.outputs if self.given is None else self.given.outputs
 
     @property
     def values(self) -> tuple[ArrayValue, ...]:
@@ -124,7 +127,7 @@ class ProgramStages(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        self._traced()
+        _ = self.traced_program
         return self._pipeline.values.get()
 
     @property
@@ -340,12 +343,18 @@ class ProgramStages(Shown):
         """Path by label of each user file that equations come from; and the Python code that builds the model."""
         if self.given is not None:
             return self.given.lines.files, ""
-        return {label: path for path, label in self._traced().labels.items()}, self._traced().model
+        return {label: path for path, label in self.traced_program.labels.items()}, self.traced_program.model
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
         return get_or_raise(part, partial(not_compiled, self.name, what))
 
-    def _traced(self) -> Program:
+    @property
+    def traced_program(self) -> Program:
+        """The jaxpr with the provenance of each equation.
+
+        Raises:
+            StageUnavailableError: The function cannot be traced.
+        """
         return get_or_raise(self._pipeline.program, partial(not_traced, self.name))
 
 

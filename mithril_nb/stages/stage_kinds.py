@@ -28,6 +28,7 @@ class StageKind:
         needs_numbers: Whether named sizes need values first.
         is_machine_code: Whether it shows code of kernels, which XLA writes only on request.
         make: Computes it; `None` for the stages of `Pipeline` itself.
+        is_optional: Whether it is left out wherever all stages of a program are computed.
     """
 
     name: str
@@ -39,6 +40,7 @@ class StageKind:
     needs_numbers: bool = False
     is_machine_code: bool = False
     make: Maker | None = None
+    is_optional: bool = False
 
     @property
     def basis(self) -> str:
@@ -94,7 +96,13 @@ def kinds_of_stages() -> dict[str, list[str]]:
 
 
 def register_stage(
-    name: str, title: str, needs: Step, *, language: str = "", is_machine_code: bool = False
+    name: str,
+    title: str,
+    needs: Step,
+    *,
+    language: str = "",
+    is_machine_code: bool = False,
+    is_optional: bool = False,
 ) -> Callable[[Function], Function]:
     """Register a function that computes a stage. Programs that are inspected later have it as their last stage.
 
@@ -104,6 +112,7 @@ def register_stage(
         needs: The step of JAX that it needs: `"trace"`, `"lower"` or `"compile"`.
         language: The language that colours its text, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`.
         is_machine_code: Whether it shows code of kernels, which XLA writes only on request.
+        is_optional: Whether it is left out wherever all stages of a program are computed, as in `to_json()`.
 
     Examples:
         >>> from mithril_nb.inspection import inspect
@@ -120,7 +129,7 @@ def register_stage(
         # JAX traces and lowers symbolic sizes; XLA does not compile them.
         numbers = needs == "compile"
         STAGE_KINDS[name] = StageKind(
-            name, title, needs, title, language, _VERBS[needs], numbers, is_machine_code, function
+            name, title, needs, title, language, _VERBS[needs], numbers, is_machine_code, function, is_optional
         )
         return function
 

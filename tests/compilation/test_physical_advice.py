@@ -11,6 +11,10 @@ PM = """
         params, inputs = pm.randomize_params(), {"input": jnp.ones((5, 4))}"""
 
 CASES = {
+    "compilation/compiling.py:compile_emitted": """
+        model = Linear(3)
+        ml.compile(model, ml.NumpyBackend(), jit=False)
+        """,
     "compilation/binding.py:_value": 'ml.compile(Relu(), constants={"input": "one"}).evaluate({}, {})',
     "compilation/binding.py:with_training": """
         model, backend = Model() | Linear(3), ml.JaxBackend()

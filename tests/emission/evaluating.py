@@ -17,7 +17,7 @@ from mithril_nb.stages.trace import traced
 
 
 def traced_program(inspection: Inspection) -> traced.Program:
-    return inspection._pipeline.program.get()  # pyright: ignore[reportPrivateUsage]
+    return inspection.traced_program
 
 
 def program_of(inspection: Inspection) -> Program:

@@ -27,6 +27,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "train/prepare.py:check_placement",
     ),
     "installs or starts another program": (
+        "backends/emitted.py:EmittedBackend.__init__",
         "cli/__init__.py:open_lab",
         "cli/__init__.py:_notebook",
         "cli/app.py:open_app",

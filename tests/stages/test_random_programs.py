@@ -15,7 +15,6 @@ from jax_programs import arrays, block, check_links, spec, train_step
 
 from mithril_nb.cost import cost_of
 from mithril_nb.inspection import inspect
-from mithril_nb.stages.stage_kinds import STAGE_KINDS
 
 PRIMES = (3, 5, 7, 11, 13, 17, 19, 23)
 ACTIVATIONS = (jax.nn.relu, jnp.tanh, jax.nn.gelu, jax.nn.softmax, jnp.sin)
@@ -68,7 +67,7 @@ def test_a_random_network(network, trains: bool) -> None:
 
     for source, target in (("jaxpr", "stablehlo"), ("jaxpr", "hlo"), ("stablehlo", "hlo")):
         check_links(inspection, source, target)
-    for name in STAGE_KINDS:
+    for name in inspection.every_stage:
         for one in inspection.stage(name).instructions:
             assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0, abs=1e-9)
 

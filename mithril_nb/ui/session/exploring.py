@@ -116,7 +116,7 @@ class Exploration(Publisher):
         self._first = first_stage(inspection)
         first = {*_FIRST, self._first}
         self.inspection = with_wanted_stages(inspection, first)
-        self.states = {name: StageState("loading" if name in first else "empty") for name in inspection.stages}
+        self.states = {name: StageState("loading" if name in first else "empty") for name in inspection.every_stage}
         self.cost: Cost | None = None
         self._wanted: set[str] = first
         self._blocks: dict[str, dict[str, Any]] = {}
@@ -197,7 +197,7 @@ class Exploration(Publisher):
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        check_choice("stage", stage, self.inspection.stages, "jaxpr")
+        check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
         with self._lock:
             if stage in self._wanted:
                 return
@@ -214,7 +214,7 @@ class Exploration(Publisher):
         Raises:
             UnknownOptionError: The stage is unknown.
         """
-        check_choice("stage", stage, self.inspection.stages, "jaxpr")
+        check_choice("stage", stage, self.inspection.every_stage, "jaxpr")
 
     @command('stage="jaxpr"')
     def show_graph(self, stage: str) -> None:
@@ -257,7 +257,7 @@ class Exploration(Publisher):
 
     def _work(self, wanted: Callable[[], bool]) -> None:
         """Compute all results without the compiler. Texts come first: the front end lays them out meanwhile."""
-        names = [name for name in self.inspection.stages if STAGE_KINDS[name].needs != "compile"]
+        names = [name for name in self.inspection.every_stage if STAGE_KINDS[name].needs != "compile"]
         steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
         with paused_collector():
             for step in steps:
@@ -266,7 +266,7 @@ class Exploration(Publisher):
                 self._try(step)
 
     def _compile(self, wanted: Callable[[], bool]) -> None:
-        for name in self.inspection.stages:
+        for name in self.inspection.every_stage:
             if STAGE_KINDS[name].needs == "compile" and wanted():
                 self._try(lambda name=name: self._make(name))
         self._quick.submit(self._work)  # draw the graph of the compiled stage

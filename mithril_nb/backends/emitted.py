@@ -1,0 +1,291 @@
+"""What the backends that run emitted source share: NumPy, PyTorch and MLX."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from mithril_nb.backends.backend import Backend, check_seed
+from mithril_nb.errors import (
+    DeviceNotFoundError,
+    UnavailableBackendError,
+    UnknownOptionError,
+    listed,
+    nearest,
+    refuse_unknown,
+)
+from mithril_nb.graph.spec import as_dtype
+
+_PLAIN = (
+    "abs add cos divide exp log matmul maximum minimum multiply negative reshape sign sin sqrt square "
+    "subtract tanh where"
+).split()
+"""Functions of the same name in every library."""
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a backend can be used here; true or false as a condition.
+
+    Attributes:
+        is_available: Whether it can.
+        reason: Why not, or `""`.
+        install: The command that installs what is missing, or `""`.
+    """
+
+    is_available: bool
+    reason: str = ""
+    install: str = ""
+
+    def __bool__(self) -> bool:
+        return self.is_available
+
+
+class EmittedBackend(Backend):
+    """A backend that runs source written for its library.
+
+    Args:
+        dtype: Dtype of parameters and of arrays created here: `"float32"`, or `"float64"` where the library has it.
+        device: `"cpu"`, or another device of the library.
+        seed: Seed of the random numbers.
+
+    Raises:
+        UnavailableBackendError: The library is not installed.
+        UnknownOptionError: An option does not exist, or the library does not have the dtype.
+        DeviceNotFoundError: The library does not have the device.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    module_name: ClassVar[str]
+    install: ClassVar[str]
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+
+    def __init__(self, dtype: Any = None, *, device: str | None = None, seed: int = 0, **unknown: Any):
+        refuse_unknown(type(self).__name__, unknown, type(self).__init__)
+        found = self.available()
+        if not found:
+            raise UnavailableBackendError(
+                f"{type(self).__name__} needs {self.title}, {found.reason}.", advice=found.install
+            )
+        self.default_dtype = str(as_dtype("float32" if dtype is None else dtype))
+        if self.default_dtype not in self.dtypes:
+            raise UnknownOptionError(
+                f"{type(self).__name__} does not run models in {self.default_dtype}.",
+                (("needs", " or ".join(self.dtypes)),),
+                f"ml.{type(self).__name__}(dtype={self.dtypes[0]!r})",
+            )
+        self._library: ModuleType = importlib.import_module(self.module_name)
+        self.device = device
+        try:
+            with self.on_device():
+                self.zeros(1)
+        except (RuntimeError, ValueError, AssertionError, AttributeError) as error:
+            raise DeviceNotFoundError(
+                f"device {device!r} not found on backend {self.name!r}.",
+                ((self.title, str(error).splitlines()[0]),),
+                f'ml.{type(self).__name__}(device="cpu")',
+            ) from None
+        self.set_seed(seed)
+
+    def on_device(self) -> AbstractContextManager[object]:
+        """Return a context in which the library creates its arrays on the device of the backend.
+
+        Raises:
+            ValueError: The library does not have the device.
+        """
+        if self.device not in (None, "cpu"):
+            raise ValueError("it runs on the CPU only")
+        return nullcontext()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(dtype={self.default_dtype!r})"
+
+    @classmethod
+    def available(cls) -> Availability:
+        """Return whether the library is installed; else the reason, and the command that installs it."""
+        try:
+            is_there = importlib.util.find_spec(cls.module_name.partition(".")[0]) is not None
+            importlib.import_module(cls.module_name)
+        except (ImportError, ValueError):  # a module that a test or a user has set to None
+            is_there = False
+        return Availability(True) if is_there else Availability(False, "which is not installed", cls.install)
+
+    # Arrays
+
+    def tensor(self, data: Any, dtype: Any = None) -> Any:
+        """Return data as an array. Floats get the dtype of the backend unless a dtype is given."""
+        array = np.asarray(self.to_numpy(data) if hasattr(data, "__array__") or hasattr(data, "shape") else data)
+        wanted = self.default_dtype if dtype is None and array.dtype.kind == "f" else dtype
+        return self._from_numpy(array if wanted is None else array.astype(str(as_dtype(wanted))))
+
+    def array(self, data: Any, dtype: Any = None) -> Any:
+        """Return data as an array, like `tensor`."""
+        return self.tensor(data, dtype)
+
+    def from_numpy(self, array: Any) -> Any:
+        """Return a NumPy array as an array of the library, with the same dtype."""
+        return self._from_numpy(np.asarray(array))
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        """Return an array as a NumPy array."""
+        return np.asarray(array)
+
+    def _from_numpy(self, array: np.ndarray) -> Any:
+        return np.array(array)
+
+    def zeros(self, *shape: Any, dtype: Any = None) -> Any:
+        """Return an array of zeros; the shape is one tuple or several sizes."""
+        return self.full(shape_of(shape), 0, dtype=dtype)
+
+    def ones(self, *shape: Any, dtype: Any = None) -> Any:
+        """Return an array of ones; the shape is one tuple or several sizes."""
+        return self.full(shape_of(shape), 1, dtype=dtype)
+
+    def full(self, shape: Any, value: float, *, dtype: Any = None) -> Any:
+        """Return an array full of a number."""
+        return self.tensor(np.full(shape_of((shape,)), value, str(as_dtype(dtype or self.default_dtype))), dtype)
+
+    def zeros_like(self, array: Any) -> Any:
+        """Return zeros with the shape and dtype of an array."""
+        return self._from_numpy(np.zeros_like(self.to_numpy(array)))
+
+    def ones_like(self, array: Any) -> Any:
+        """Return ones with the shape and dtype of an array."""
+        return self._from_numpy(np.ones_like(self.to_numpy(array)))
+
+    def eye(self, rows: int, columns: int | None = None, *, dtype: Any = None) -> Any:
+        """Return a matrix with ones on its diagonal."""
+        return self.tensor(np.eye(rows, columns), dtype)
+
+    def arange(self, *bounds: Any, dtype: Any = None) -> Any:
+        """Return the numbers of `range`; integers are int32."""
+        array = np.arange(*bounds)
+        return self.tensor(array.astype("int32") if array.dtype.kind == "i" and dtype is None else array, dtype)
+
+    def linspace(self, start: float, stop: float, count: int = 50, *, dtype: Any = None) -> Any:
+        """Return evenly spaced numbers from `start` to `stop`."""
+        return self.tensor(np.linspace(start, stop, count), dtype)
+
+    def shape(self, array: Any) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        return tuple(array.shape)
+
+    def dtype(self, array: Any) -> str:
+        """Return the name of the dtype of an array."""
+        return str(array.dtype).rpartition(".")[2]
+
+    # Random numbers: NumPy draws them, so each library gets the same
+
+    def set_seed(self, seed: int) -> None:
+        """Start the stream of random numbers again.
+
+        Raises:
+            UnknownOptionError: The seed is not an integer of 64 bits.
+        """
+        self._random = np.random.Generator(np.random.Philox(check_seed(seed) % 2**64))
+
+    def next_seed(self) -> int:
+        """Return the next number of the random stream, as a seed."""
+        return int(self._random.integers(2**31))
+
+    def rand(self, *shape: Any, dtype: Any = None) -> Any:
+        """Return numbers drawn uniformly from 0 to 1."""
+        return self.tensor(self._random.random(shape_of(shape)), dtype)
+
+    def randn(self, *shape: Any, dtype: Any = None) -> Any:
+        """Return numbers drawn from the normal distribution."""
+        return self.tensor(self._random.standard_normal(shape_of(shape)), dtype)
+
+    def randint(self, low: int, high: int, shape: Any = (), *, dtype: Any = "int32") -> Any:
+        """Return integers drawn uniformly, `low` included and `high` excluded."""
+        return self.tensor(self._random.integers(low, high, shape_of((shape,))), dtype)
+
+    def random_normal(self, *, shape: Any = (), mean: float = 0.0, stddev: float = 1.0) -> Any:
+        """Return numbers drawn from a normal distribution."""
+        return self.tensor(self._random.normal(mean, stddev, shape_of((shape,))), self.default_dtype)
+
+    def random_uniform(self, *, shape: Any = (), low: float = 0.0, high: float = 1.0) -> Any:
+        """Return numbers drawn uniformly from `low` to `high`."""
+        return self.tensor(self._random.uniform(low, high, shape_of((shape,))), self.default_dtype)
+
+    def permutation(self, count: int) -> Any:
+        """Return the numbers below `count` in a random order."""
+        return self.tensor(self._random.permutation(count), "int32")
+
+    # Mathematics
+
+    def operations(self) -> Mapping[str, Callable[..., Any]]:
+        """Return the mathematical functions, by name: `backend.relu` is `backend.operations()["relu"]`."""
+        library = self._library
+        found: dict[str, Callable[..., Any]] = {name: getattr(library, name) for name in _PLAIN}
+        reduced = {name: self._reduction(name) for name in ("sum", "mean", "max", "min", "prod")}
+        return {
+            **found,
+            **reduced,
+            **{f"reduce_{name}": function for name, function in reduced.items()},
+            "power": lambda x, y: x**y,
+            "relu": lambda x: library.where(x > 0, x, library.zeros_like(x)),
+            "sigmoid": lambda x: 1 / (1 + library.exp(-x)),
+            "softmax": self._softmax,
+            "transpose": lambda x, axes=None: self._permuted(x, axes or tuple(range(len(x.shape)))[::-1]),
+            "concat": lambda arrays, axis=0: self._concat(list(arrays), axis),
+            "cross_entropy": self._cross_entropy,
+        }
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        operations = self.operations()
+        if name not in operations:
+            near = nearest(name, operations)
+            raise AttributeError(
+                f"{type(self).__name__} has no function {name!r}; it has {listed(sorted(operations))}."
+                + (f" Did you mean {near!r}?" if near else "")
+            )
+        return operations[name]
+
+    def _softmax(self, x: Any, axis: int = -1) -> Any:
+        library = self._library
+        powers = library.exp(x - self._reduction("max")(x, axis, True))
+        return powers / self._reduction("sum")(powers, axis, True)
+
+    def _cross_entropy(self, logits: Any, labels: Any) -> Any:
+        """Return the mean cross entropy of logits (batch, classes) and integer labels (batch,)."""
+        chosen = self._library.log(self._softmax(logits))
+        picked = self.one_hot(labels, logits.shape[-1])
+        return -self._reduction("sum")(chosen * picked) / math.prod(logits.shape[:-1])
+
+    def one_hot(self, labels: Any, classes: int) -> Any:
+        """Return a row of zeros with a one for each label."""
+        return self.tensor(np.eye(classes)[self.to_numpy(labels)])
+
+    def _reduction(self, name: str) -> Callable[..., Any]:
+        function = getattr(self._library, name)
+        return lambda x, axis=None, keepdims=False: function(x, axis=axis, keepdims=keepdims)
+
+    def _permuted(self, x: Any, axes: tuple[int, ...]) -> Any:
+        return x.transpose(*axes)
+
+    def _concat(self, arrays: list[Any], axis: int) -> Any:
+        return self._library.concatenate(arrays, axis=axis)
+
+
+def shape_of(given: Any) -> tuple[int, ...]:
+    """Return a shape given as several sizes, as one size, or as one tuple.
+
+    Examples:
+        >>> shape_of((2, 3)), shape_of(((2, 3),)), shape_of((2,))
+        ((2, 3), (2, 3), (2,))
+    """
+    if len(given) == 1 and not isinstance(given[0], int):
+        return tuple(given[0])
+    return tuple(given)

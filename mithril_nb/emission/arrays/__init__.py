@@ -1,0 +1,1 @@
+"""One emitter for three array libraries: NumPy, PyTorch and MLX."""

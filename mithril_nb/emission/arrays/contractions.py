@@ -1,0 +1,220 @@
+"""The expressions of matrix products, convolutions, windows and linear algebra."""
+
+from __future__ import annotations
+
+from string import ascii_lowercase
+from typing import Any
+
+from mithril_nb.emission.arrays.elementwise import is_float
+from mithril_nb.emission.arrays.rules import Context, plain, rule, sizes
+from mithril_nb.emission.program import Operand, Statement
+
+
+@rule("dot_general")
+def _dot_general(to: Context, one: Statement) -> str:
+    left, right = one.inputs
+    output = one.outputs[0].dtype
+    texts = [to.array(each) for each in one.inputs]
+    if not is_float(output) and to.library == "mlx":
+        raise to.unsupported(one, "integers")
+    if left.dtype != right.dtype or left.dtype == "bool":
+        pairs = zip(texts, one.inputs, strict=True)
+        texts = [text if each.dtype == output else to.cast(text, output) for text, each in pairs]
+    found = _matmul(to, one, *texts)
+    if output != left.dtype and left.dtype == right.dtype and left.dtype != "bool":
+        return to.cast(f"({found})", output)
+    return found
+
+
+def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
+    (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]
+    ranks = len(one.inputs[0].shape), len(one.inputs[1].shape)
+    count = len(left_batch)
+    is_leading = tuple(left_batch) == tuple(right_batch) == tuple(range(count))
+    free = ranks[0] - count - len(left_over), ranks[1] - count - len(right_over)
+    if (
+        is_leading
+        and len(left_over) == 1
+        and free in ((1, 1), (0, 1), (1, 0), (0, 0))
+        and (count == 0 or free == (1, 1))
+    ):
+        first = left if left_over[0] == ranks[0] - 1 else _swapped(to, left, ranks[0])
+        second = right if right_over[0] == max(ranks[1] - 2, 0) else _swapped(to, right, ranks[1])
+        return f"{first} @ {second}"
+    if not count and len(left_over) == 1 and left_over[0] == ranks[0] - 1 and ranks[1] == 2:
+        return f"{left} @ {right if right_over[0] == 0 else _swapped(to, right, 2)}"
+    if not count and left_over:
+        axes = f"({[int(axis) for axis in left_over]}, {[int(axis) for axis in right_over]})"
+        name = "dims" if to.library == "torch" else "axes"
+        return f"{to.module}.tensordot({left}, {right}, {name}={axes})"
+    return f"{to.module}.einsum({_equation(one)!r}, {left}, {right})"
+
+
+def _swapped(to: Context, text: str, rank: int) -> str:
+    return f"{text}.T" if rank == 2 else f"{text}.swapaxes(-1, -2)"
+
+
+def _equation(one: Statement) -> str:
+    """Return the equation of `einsum` for a product of two arrays.
+
+    Examples:
+        >>> from mithril_nb.emission.program import Value
+        >>> arrays = Value("x", (2, 3), "float32"), Value("y", (2, 3), "float32")
+        >>> _equation(Statement("dot_general", arrays, (), {"dimension_numbers": (((1,), (1,)), ((0,), (0,)))}))
+        'ab,ab->a'
+    """
+    (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]
+    ranks = [len(each.shape) for each in one.inputs]
+    letters = iter(ascii_lowercase)
+    left = [next(letters) for _ in range(ranks[0])]
+    right = [""] * ranks[1]
+    for mine, other in zip((*left_batch, *left_over), (*right_batch, *right_over), strict=True):
+        right[other] = left[mine]
+    right = [letter or next(letters) for letter in right]
+    batch = [left[axis] for axis in left_batch]
+    free = [letter for axis, letter in enumerate(left) if axis not in (*left_batch, *left_over)]
+    free += [letter for axis, letter in enumerate(right) if axis not in (*right_batch, *right_over)]
+    return f"{''.join(left)},{''.join(right)}->{''.join(batch + free)}"
+
+
+@rule("conv_general_dilated")
+def _conv(to: Context, one: Statement) -> str:
+    params, (array, kernel) = one.params, one.inputs
+    numbers = params["dimension_numbers"]
+    if params["batch_group_count"] != 1 and params["feature_group_count"] != 1:
+        raise to.unsupported(one, "groups of features and of the batch at once")
+    rank = len(array.shape) - 2
+    options = {
+        "strides": (params["window_strides"], [1] * rank),
+        "padding": (params["padding"], [(0, 0)] * rank),
+        "lhs_dilation": (params["lhs_dilation"], [1] * rank),
+        "rhs_dilation": (params["rhs_dilation"], [1] * rank),
+        "groups": (params["feature_group_count"], 1),
+        "batch_groups": (params["batch_group_count"], 1),
+    }
+    shown = [f"{key}={plain(value)}" for key, (value, usual) in options.items() if plain(value) != plain(usual)]
+    first, second = _ordered(to, array, numbers.lhs_spec), _ordered(to, kernel, numbers.rhs_spec)
+    found = to.helper("conv", first, second, *shown)
+    back = tuple(sorted(range(rank + 2), key=lambda axis: numbers.out_spec[axis]))
+    return found if back == tuple(range(rank + 2)) else _permuted(to, found, back)
+
+
+def _ordered(to: Context, one: Operand, order: tuple[int, ...]) -> str:
+    """Return an array with its batch or output features first, then its features, then space."""
+    text = to.array(one)
+    return text if tuple(order) == tuple(range(len(order))) else _permuted(to, text, order)
+
+
+def _permuted(to: Context, text: str, order: Any) -> str:
+    return f"{text}.{to.dialect.permute}({', '.join(str(int(axis)) for axis in order)})"
+
+
+def _window(one: Statement) -> list[str]:
+    params = one.params
+    rank = len(params["window_dimensions"])
+    ones = [1] * rank
+    options = {
+        "strides": (params["window_strides"], ones),
+        "padding": (params["padding"], [(0, 0)] * rank),
+        "base_dilation": (params.get("base_dilation", ones), ones),
+        "window_dilation": (params.get("window_dilation", ones), ones),
+    }
+    return [f"{key}={plain(value)}" for key, (value, usual) in options.items() if plain(value) != plain(usual)]
+
+
+_POOLS = {
+    "reduce_window_max": "max_pool", "reduce_window_min": "min_pool", "reduce_window_sum": "sum_pool",
+}  # fmt: skip
+_COMBINERS = {"add": "sum_pool", "max": "max_pool", "min": "min_pool", "mul": "prod_pool"}
+
+
+@rule(*_POOLS)
+def _pool(to: Context, one: Statement) -> str:
+    size = sizes(one.params["window_dimensions"])
+    return to.helper(_POOLS[one.primitive], to.array(one.inputs[0]), size, *_window(one))
+
+
+@rule("reduce_window")
+def _reduce_window(to: Context, one: Statement) -> str:
+    names = [each.primitive for body in one.bodies for each in body.statements]
+    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
+        raise to.unsupported(one, "a function that combines items in another way than add, mul, max or min")
+    size = sizes(one.params["window_dimensions"])
+    found = to.helper(_COMBINERS[names[0]], to.array(one.inputs[0]), size, *_window(one))
+    start = to.operand(one.inputs[1])
+    if names[0] in ("add", "mul"):
+        return f"{found} {'+' if names[0] == 'add' else '*'} {to.right(start)}"
+    return to.function(names[0], found, to.array(one.inputs[1]) if to.library == "torch" else start)
+
+
+@rule("reduce")
+def _reduce(to: Context, one: Statement) -> str:
+    names = [each.primitive for body in one.bodies for each in body.statements]
+    axes = sizes(one.params["dimensions"])
+    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS or to.library == "torch":
+        raise to.unsupported(one, "a function that combines items in another way than add, mul, max or min")
+    name = {"add": "sum", "mul": "prod"}.get(names[0], names[0])
+    found = f"{to.array(one.inputs[0])}.{name}(axis={axes})"
+    start = to.operand(one.inputs[1])
+    if names[0] in ("add", "mul"):
+        return f"{found} {'+' if names[0] == 'add' else '*'} {to.right(start)}"
+    return to.function(names[0], found, start)
+
+
+@rule("select_and_scatter_add", "select_and_gather_add")
+def _unpool(to: Context, one: Statement) -> str:
+    source, array = one.inputs
+    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
+    least = {"ge": "max", "le": "min"}.get(prefer)
+    if least is None:
+        raise to.unsupported(one, f"selection by {prefer}")
+    size = sizes(one.params["window_dimensions"])
+    name = "unpool" if one.primitive == "select_and_scatter_add" else "pool_of_other"
+    return to.helper(name, to.array(source), to.array(array), size, repr(least), *_window(one))
+
+
+@rule("cholesky")
+def _cholesky(to: Context, one: Statement) -> str:
+    return to.helper("cholesky", to.array(one.inputs[0]))
+
+
+@rule("triangular_solve")
+def _triangular_solve(to: Context, one: Statement) -> str:
+    names = ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal")
+    shown = [f"{name}={bool(one.params[name])}" for name in names]
+    return to.helper("triangular_solve", *to.arrays(one), *shown)
+
+
+@rule("qr")
+def _qr(to: Context, one: Statement) -> str:
+    if one.params.get("pivoting"):
+        raise to.unsupported(one, "pivoting")
+    return to.helper("qr", to.array(one.inputs[0]), repr(bool(one.params["full_matrices"])))
+
+
+@rule("svd")
+def _svd(to: Context, one: Statement) -> str:
+    full, vectors = bool(one.params["full_matrices"]), bool(one.params["compute_uv"])
+    found = to.helper("svd", to.array(one.inputs[0]), repr(full), repr(vectors))
+    return found if vectors else f"({found})[0]"
+
+
+@rule("eigh")
+def _eigh(to: Context, one: Statement) -> str:
+    return to.helper("eigh", to.array(one.inputs[0]), repr(bool(one.params["lower"])))
+
+
+@rule("lu")
+def _lu(to: Context, one: Statement) -> str:
+    return to.helper("lu", to.array(one.inputs[0]))
+
+
+@rule("fft")
+def _fft(to: Context, one: Statement) -> str:
+    kind = one.params["fft_type"].name.lower()
+    lengths = [int(size) for size in one.params["fft_lengths"]]
+    axes = list(range(-len(lengths), 0))
+    name = "dim" if to.library == "torch" else "axes"
+    size = f", s={lengths}" if kind == "irfft" else ""
+    found = f"{to.module}.fft.{kind}n({to.array(one.inputs[0])}{size}, {name}={axes})"
+    return to.cast(found, one.outputs[0].dtype) if to.library == "numpy" else found

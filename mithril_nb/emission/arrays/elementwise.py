@@ -1,0 +1,186 @@
+"""The expressions of elementwise primitives."""
+
+from __future__ import annotations
+
+from mithril_nb.emission.arrays.rules import RULES, Context, rule
+from mithril_nb.emission.program import Number, Statement
+
+
+def is_float(dtype: str) -> bool:
+    """Return whether a dtype is a floating or complex one."""
+    return dtype.startswith(("float", "bfloat", "complex")) and dtype != "float0"
+
+
+@rule("neg")
+def _neg(to: Context, one: Statement) -> str:
+    return to.wrapped(one, f"-{to.array(one.inputs[0])}")
+
+
+@rule("not")
+def _invert(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    return to.wrapped(one, f"~{text}")
+
+
+@rule("integer_pow")
+def _integer_pow(to: Context, one: Statement) -> str:
+    return to.wrapped(one, f"{to.array(one.inputs[0])} ** {one.params['y']}")
+
+
+@rule("pow")
+def _power(to: Context, one: Statement) -> str:
+    base, exponent = one.inputs
+    text = to.operand(exponent)
+    if exponent.dtype != base.dtype and not isinstance(exponent, Number):
+        text = to.cast(text, base.dtype)  # an int exponent would widen the result
+    return f"{to.operand(base)} ** {text}"
+
+
+@rule("div")
+def _divide(to: Context, one: Statement) -> str:
+    left, right = to.operands(one)
+    if is_float(one.outputs[0].dtype):
+        return f"{left} / {to.right(right)}"
+    return to.helper("int_divide", *to.arrays(one))
+
+
+@rule("rsqrt")
+def _rsqrt(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    return f"1 / np.sqrt({text})" if to.library == "numpy" else to.function("rsqrt", text)
+
+
+@rule("logistic")
+def _logistic(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    return f"1 / (1 + np.exp(-{text}))" if to.library == "numpy" else to.function("logistic", text)
+
+
+@rule("select_n")
+def _select(to: Context, one: Statement) -> str:
+    which, *cases = one.inputs
+    texts = [to.operand(case) for case in cases]
+    if all(isinstance(case, Number) for case in cases):
+        texts[0] = to.typed(cases[0])
+    if which.dtype == "bool":
+        return f"{to.module}.where({to.array(which)}, {texts[1]}, {texts[0]})"
+    found = texts[-1]
+    for place in range(len(texts) - 2, -1, -1):
+        found = f"{to.module}.where({to.operand(which)} == {place}, {texts[place]}, {found})"
+    return found
+
+
+@rule("clamp")
+def _clamp(to: Context, one: Statement) -> str:
+    least, array, most = one.inputs
+    name = "clamp" if to.library == "torch" else "clip"
+    bounds = [to.operand(least), to.operand(most)]
+    if to.library == "torch" and isinstance(least, Number) != isinstance(most, Number):
+        bounds = [to.array(least), to.array(most)]
+    return f"{to.module}.{name}({to.array(array)}, {', '.join(bounds)})"
+
+
+@rule("max", "min")
+def _maximum(to: Context, one: Statement) -> str:
+    left, right = one.inputs
+    if to.library == "torch" and isinstance(left, Number) != isinstance(right, Number):
+        array, number = (right, left) if isinstance(left, Number) else (left, right)
+        return f"torch.clamp({to.operand(array)}, {one.primitive}={to.operand(number)})".replace(
+            f"{one.primitive}=", "min=" if one.primitive == "max" else "max="
+        )
+    return to.function(one.primitive, *to.operands(one))
+
+
+@rule("atan2", "nextafter")
+def _of_arrays(to: Context, one: Statement) -> str:
+    if to.library == "torch":
+        return to.function(one.primitive, *to.arrays(one))
+    return to.function(one.primitive, *to.operands(one))
+
+
+@rule("rem")
+def _remainder(to: Context, one: Statement) -> str:
+    if to.library == "mlx":
+        return to.helper("remainder", *to.arrays(one))
+    return to.function("rem", *to.operands(one))
+
+
+@rule("round")
+def _nearest(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    if int(one.params["rounding_method"]) == 0:
+        return to.helper("round_away", text)
+    return f"{to.module}.round({text})"
+
+
+@rule("convert_element_type")
+def _convert(to: Context, one: Statement) -> str:
+    (given,), (output,) = one.inputs, one.outputs
+    text = to.array(given)
+    if given.dtype.startswith("complex") and not output.dtype.startswith("complex"):
+        text = f"{text}.real" if to.library != "mlx" else f"mx.real({text})"
+    if to.library == "torch" and output.dtype == "uint32" and given.dtype != "bool":
+        return f"{to.cast(text, output.dtype)} & 0xFFFFFFFF"
+    return to.cast(text, output.dtype)
+
+
+@rule("bitcast_convert_type")
+def _bitcast(to: Context, one: Statement) -> str:
+    (given,), (output,) = one.inputs, one.outputs
+    text = to.array(given)
+    if to.library != "torch":
+        return f"{text}.view({to.dtype(output.dtype)})"
+    if given.dtype == "uint32":
+        text = f"{text}.to(torch.int32)"
+    if output.dtype == "uint32":
+        return f"{text}.view(torch.int32).to(torch.int64) & 0xFFFFFFFF"
+    return f"{text}.view({to.dtype(output.dtype)})"
+
+
+@rule("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _shift(to: Context, one: Statement) -> str:
+    array, count = one.inputs
+    is_logical = one.primitive == "shift_right_logical" and not array.dtype.startswith("uint")
+    if not isinstance(count, Number) or is_logical:
+        return to.wrapped(one, to.helper(one.primitive, *to.arrays(one)))
+    sign = "<<" if one.primitive == "shift_left" else ">>"
+    return to.wrapped(one, f"{to.array(array)} {sign} {to.operand(count)}")
+
+
+@rule("erf", "erfc", "erf_inv", "lgamma", "digamma", "cbrt", "exp2")
+def _special(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    if one.primitive in to.dialect.functions:
+        return to.function(one.primitive, text)
+    return to.helper(one.primitive, text)
+
+
+@rule("reduce_precision")
+def _reduce_precision(to: Context, one: Statement) -> str:
+    bits = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32", (11, 52): "float64"}
+    dtype = bits.get((one.params["exponent_bits"], one.params["mantissa_bits"]))
+    if dtype is None or to.dialect.dtype(dtype) is None:
+        raise to.unsupported(one, "this precision")
+    return to.cast(to.cast(to.array(one.inputs[0]), dtype), one.outputs[0].dtype)
+
+
+def infix(to: Context, one: Statement) -> str:
+    """Return an expression with an operator, such as `x + y`."""
+    left, right = to.operands(one)
+    return to.wrapped(one, f"{left} {to.infix(one.primitive)} {to.right(right)}")
+
+
+@rule("sign")
+def _sign(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    # The sign of NaN is NaN in JAX and NumPy, and 0 in PyTorch and MLX.
+    return to.function("sign", text) if to.library == "numpy" else to.helper("sign", text)
+
+
+@rule("lt_to", "le_to", "eq_to")
+def _compare_total(to: Context, one: Statement) -> str:
+    """Compare with NaN as the largest number, as sorting does."""
+    return to.helper(one.primitive, *to.arrays(one))
+
+
+RULES["copy"] = lambda to, one: to.array(one.inputs[0])

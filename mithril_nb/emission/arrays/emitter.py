@@ -1,0 +1,345 @@
+"""Print a program as the source of an array library: one function per block, one line per equation."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import re
+import textwrap
+import zlib
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.emission.arrays import contractions, elementwise, indexing, shapes
+from mithril_nb.emission.arrays.dialects import DIALECTS, INFIX, Dialect, Library
+from mithril_nb.emission.arrays.results import tree_of
+from mithril_nb.emission.arrays.rules import RULES, Context
+from mithril_nb.emission.build import build
+from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
+from mithril_nb.emission.source import Source, Writer
+from mithril_nb.stages.trace import traced
+
+_CONTROL = frozenset({"scan", "while", "cond", CALL})
+_LONGEST_LINE = 120
+_SMALL = 16
+"""Constants of up to this number of items are written out; larger ones are encoded."""
+RULE_FILES = (contractions, elementwise, indexing, shapes)
+"""The modules that register the rules."""
+
+
+def emit_arrays(program: traced.Program, library: Library) -> Source:
+    """Return a traced program as the source of an array library.
+
+    The file imports only the library and Python's own modules. It has one function per block and part of a step, and
+    a last one with the arguments of the program.
+
+    Args:
+        program: The traced program.
+        library: `"numpy"`, `"torch"` or `"mlx"`.
+
+    Raises:
+        UnsupportedPrimitiveError: The library cannot express a primitive.
+        StageUnavailableError: A named size has no number.
+    """
+    dialect = DIALECTS[library]
+    return _Emitter(dialect).source(build(program, reserved_names(library, program.trace.arguments)))
+
+
+@cache
+def helper_sources(library: Library) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return the source of each helper function of a library, with the helpers that it calls."""
+    texts = [
+        path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "helpers").glob(f"{library}_*"))
+    ]
+    functions = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    names = {one.name for _, one in functions}
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for text, one in functions:
+        called = {node.id for node in ast.walk(one) if isinstance(node, ast.Name)} & names - {one.name}
+        found[one.name] = (ast.get_source_segment(text, one) or "", tuple(sorted(called)))
+    return found
+
+
+def reserved_names(library: Library, arguments: Iterable[str]) -> set[str]:
+    """Return the names that a file uses besides those of the program."""
+    return {*helper_sources(library), "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded"}
+
+
+class _Emitter(Context):
+    def __init__(self, dialect: Dialect):
+        super().__init__(dialect)
+        self._out = Writer()
+
+    def source(self, program: Program) -> Source:
+        self._check(program)
+        self._usual = "float64" if any(one.dtype == "float64" for one in program.main.inputs) else "float32"
+        body = self._out
+        for function in program.functions[:-1]:
+            self._function(function)
+        self._main(program)
+        self._out = Writer()
+        self._header(program)
+        lines = (*self._out.lines, *body.lines)
+        return Source("python", lines, f"{program.main.name}_{self.library}", program.main.name)
+
+    # Checks
+
+    def _check(self, program: Program) -> None:
+        """Raise for the first statement that the library cannot express."""
+        for function in program.functions:
+            for one in function.walk():
+                known = one.primitive in _CONTROL or one.primitive in RULES or one.primitive in INFIX
+                if not known and one.primitive not in self.dialect.functions:
+                    raise self.unsupported(one)
+                for value in one.outputs:
+                    if value.name != "_" and self.dtype_or_none(value.dtype) is None:
+                        raise self.unsupported(one, f"dtype {value.dtype}")
+
+    def dtype_or_none(self, name: str) -> str | None:
+        return self.dialect.dtype("uint32" if name == "key<fry>" else name)
+
+    # The file
+
+    def _header(self, program: Program) -> None:
+        out = self._out
+        used = self._used_helpers()
+        title = f"{program.name!r} in {self.dialect.title}, written by mithril_nb from its jaxpr."
+        for line in (
+            '"""' + title,
+            "",
+            f"A comment shows the shape of the result, and its dtype if it is not {self._usual}.",
+            '"""',
+        ):
+            out.add(line)
+        out.add()
+        texts = [helper_sources(self.library)[name][0] for name in used]
+        is_encoded = any(array.size > _SMALL for array in program.constants.values())
+        modules = ["base64", "zlib"] if is_encoded else []
+        modules += ["math"] if any("math." in text for text in texts) else []
+        for name in sorted(modules):
+            out.add(f"import {name}")
+        if modules:
+            out.add()
+        for line in self.dialect.imports:
+            out.add(line)
+        if is_encoded and self.library != "numpy":
+            out.add("import numpy as np")
+        out.add()
+        for value, array in program.constants.items():
+            self._constant(value, array)
+        for text in texts:
+            out.add()
+            out.add()
+            out.add(text)
+
+    def _used_helpers(self) -> list[str]:
+        known = helper_sources(self.library)
+        wanted, used = sorted(self.helpers), set[str]()
+        while wanted:
+            name = wanted.pop()
+            if name not in used:
+                used.add(name)
+                wanted += known[name][1]
+        return [name for name in known if name in used]
+
+    def _constant(self, value: Value, array: Any) -> None:
+        array = np.asarray(array)
+        dtype = self.dtype_or_none(value.dtype)
+        creator = {"numpy": "np.array", "torch": "torch.tensor", "mlx": "mx.array"}[self.library]
+        if value.dtype == "float0":
+            self._out.add(f"{value.name} = {self.module}.zeros({value.shape}, dtype={dtype})")
+        elif array.size <= _SMALL and array.dtype.kind != "V":
+            text = re.sub(r"\b(nan|inf)\b", rf"{self.module}.\1", repr(array.tolist()))
+            is_empty = not array.size
+            shown = (
+                f"{self.module}.zeros({value.shape}, dtype={dtype})"
+                if is_empty
+                else f"{creator}({text}, dtype={dtype})"
+            )
+            self._out.add(f"{value.name} = {shown}")
+        else:
+            data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
+            decoded = f"np.frombuffer(zlib.decompress(base64.b64decode({data!r})), np.{array.dtype.name})"
+            decoded = f"{decoded}.reshape({array.shape})"
+            if self.library == "torch":
+                decoded = (
+                    f"torch.tensor({decoded}.astype(np.int64))"
+                    if array.dtype == np.uint32
+                    else f"torch.tensor({decoded}.copy())"
+                )
+            elif self.library == "mlx":
+                decoded = f"mx.array({decoded})"
+            self._out.add(f"{value.name} = {decoded}")
+
+    # Functions
+
+    def _function(self, function: Function) -> None:
+        out = self._out
+        out.add()
+        out.add()
+        self._signature(function.name, [one.name for one in function.inputs])
+        with out.indented():
+            out.add(f'"""{_title(function)}"""')
+            for statement in function.statements:
+                self._statement(statement)
+            out.add(f"return {_listed('(', [self.array(one) for one in function.outputs], ')', 7)}")
+
+    def _signature(self, name: str, names: list[str]) -> None:
+        self._out.add(f"def {name}({_listed('', names, '', 7 + len(name))}):")
+
+    def _main(self, program: Program) -> None:
+        out, main = self._out, program.main
+        out.add()
+        out.add()
+        used = [name for name in program_arguments(program)]
+        if self.library == "numpy":
+            out.add('@np.errstate(all="ignore")')
+        self._signature(main.name, used)
+        with out.indented():
+            out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')
+            for place, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
+                if value.name != leaf.name:
+                    out.add(f"{value.name} = {leaf.name}  # {self._shown(value)}", equations=(f"arg{place}",))
+            for statement in main.statements:
+                self._statement(statement)
+            results = dict(zip(program.outputs, main.outputs, strict=True))
+            out.add(f"return {tree_of(program.outputs, lambda leaf: self.array(results[leaf]), False)}")
+
+    # Statements
+
+    def _statement(self, one: Statement) -> None:
+        if one.primitive == "scan":
+            self._scan(one)
+        elif one.primitive == "while":
+            self._while(one)
+        elif one.primitive == "cond":
+            self._cond(one)
+        elif one.function is not None:
+            targets = _listed("(", [value.name for value in one.outputs], ")", 0)
+            name = one.function.name
+            arguments = _listed("", list(map(self.array, one.inputs)), "", len(name) + min(len(targets), 60))
+            self._out.add(f"{targets} = {name}({arguments})", one)
+        else:
+            self._assign(one, self._expression(one))
+
+    def _expression(self, one: Statement) -> str:
+        name = one.primitive
+        if name in RULES:
+            return RULES[name](self, one)
+        if name in INFIX:
+            return elementwise.infix(self, one)
+        return self.function(name, *self.operands(one))
+
+    def _assign(self, one: Statement, text: str) -> None:
+        targets = ", ".join(value.name for value in one.outputs)
+        line = f"{targets} = {text}" if targets else text
+        self._out.add(f"{line}  # {', '.join(map(self._shown, one.outputs))}", one)
+
+    def _shown(self, value: Operand) -> str:
+        dtype = "" if value.dtype == self._usual else f" {value.dtype}"
+        shape = str(value.shape) if isinstance(value, Value) else "()"
+        return f"{shape}{dtype}"
+
+    def _carry(self, one: Statement, targets: Iterable[Value], values: Iterable[Operand]) -> None:
+        pairs = [(value.name, self.array(other)) for value, other in zip(targets, values, strict=True)]
+        pairs = [(name, text) for name, text in pairs if name not in (text, "_")]
+        if pairs:
+            names, texts = zip(*pairs, strict=True)
+            self._out.add(f"{', '.join(names)} = {', '.join(texts)}", one)
+
+    def _scan(self, one: Statement) -> None:
+        out, (body,) = self._out, one.bodies
+        count, length = one.params["num_carry"], int(one.params["length"])
+        stacks = [(value, each) for value, each in zip(one.outputs[count:], body.outputs[count:], strict=True)]
+        stacks = [(value, each) for value, each in stacks if value.name != "_"]
+        self._carry(one, body.inputs[:count], one.inputs[:count])
+        for value, _ in stacks:
+            out.add(f"{value.name} = []", one)
+        order = f"range({length})"
+        out.add(f"for step in {f'reversed({order})' if one.params['reverse'] else order}:", one)
+        with out.indented():
+            for value, array in zip(body.inputs[count:], one.inputs[count:], strict=True):
+                out.add(f"{value.name} = {self.array(array)}[step]  # {self._shown(value)}", one)
+            for statement in body.statements:
+                self._statement(statement)
+            for value, each in stacks:
+                out.add(f"{value.name}.append({self.array(each)})", one)
+            self._carry(one, body.inputs[:count], body.outputs[:count])
+            if not (body.statements or stacks or one.inputs[count:] or count):
+                out.add("pass", one)
+        self._carry(one, one.outputs[:count], body.inputs[:count])
+        for value, _ in stacks:
+            flipped = f"{value.name}[::-1]" if one.params["reverse"] else value.name
+            text = f"{self.module}.stack({flipped})"
+            if not length:
+                text = f"{self.module}.zeros({value.shape}, dtype={self.dtype(value.dtype)})"
+            out.add(f"{value.name} = {text}  # {self._shown(value)}", one)
+
+    def _while(self, one: Statement) -> None:
+        out, (condition, body) = self._out, one.bodies
+        self._carry(one, condition.inputs, one.inputs)
+        out.add("while True:", one)
+        with out.indented():
+            for statement in condition.statements:
+                self._statement(statement)
+            out.add(f"if not {self.operand(condition.outputs[0])}:", one)
+            out.add("    break", one)
+            self._carry(one, body.inputs, condition.inputs)
+            for statement in body.statements:
+                self._statement(statement)
+            self._carry(one, condition.inputs, body.outputs)
+        self._carry(one, one.outputs, condition.inputs)
+
+    def _cond(self, one: Statement) -> None:
+        out = self._out
+        index = self.operand(one.inputs[0])
+        for place, branch in enumerate(one.bodies):
+            is_last = place == len(one.bodies) - 1
+            test = f"{'if' if not place else 'elif'} {index} == {place}:"
+            out.add("else:" if is_last and place else test, one)
+            with out.indented():
+                for statement in branch.statements:
+                    self._statement(statement)
+                before = len(out.lines)
+                self._carry(one, one.outputs, branch.outputs)
+                if not branch.statements and len(out.lines) == before:
+                    out.add("pass", one)
+
+
+def program_arguments(program: Program) -> tuple[str, ...]:
+    """Return the names of the arguments of the last function of a file: those of the program that have arrays."""
+    return tuple(dict.fromkeys(leaf.argument for leaf in program.inputs))
+
+
+def _listed(start: str, names: list[str], end: str, used: int) -> str:
+    """Join names; many names get lines of their own, between `start` and `end`.
+
+    Args:
+        start: What opens them on several lines.
+        names: The names.
+        end: What closes them.
+        used: Number of characters of the line around them.
+    """
+    text = ", ".join(names)
+    if len(text) + used <= _LONGEST_LINE - 8:
+        return text
+    lines = textwrap.wrap(f"{text},", _LONGEST_LINE - 12)
+    return f"{start}\n    " + "\n    ".join(lines) + f"\n{end}"
+
+
+def _title(function: Function) -> str:
+    blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
+    role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
+    return f"{blocks.replace(chr(92), '?').replace(chr(34), '?')}{f': {role}' if role else ''}."
+
+
+def load(source: Source) -> Callable[..., Any]:
+    """Return the last function of an emitted Python file: the whole program."""
+    space: dict[str, Any] = {"__name__": "emitted"}
+    text = source.text
+    exec(compile(text, f"<{source.name}>", "exec"), space)
+    return space[source.function]

@@ -1,0 +1,203 @@
+"""Helper functions of emitted MLX source: numbers, random numbers, linear algebra."""
+
+import math
+
+import mlx.core as mx
+
+
+def int_divide(x, y):
+    """Return x / y for integers, rounded towards zero, as XLA does."""
+    safe = mx.where(y == 0, mx.ones_like(y), y)
+    quotient = x // safe
+    quotient = quotient + mx.logical_and(quotient < 0, quotient * safe != x).astype(quotient.dtype)
+    return mx.where(y == 0, mx.zeros_like(quotient) - 1, quotient)
+
+
+def remainder(x, y):
+    """Return the remainder of x / y rounded towards zero: it has the sign of x."""
+    size = mx.remainder(mx.abs(x), mx.abs(y))
+    return mx.where(x < 0, -size, size).astype(x.dtype)
+
+
+def round_away(x):
+    """Round to the nearest integer, halves away from zero."""
+    return mx.sign(x) * mx.floor(mx.abs(x) + 0.5)
+
+
+def erfc(x):
+    """Return 1 - erf(x); for large x by a continued fraction, where the difference would lose its digits."""
+    t = mx.maximum(mx.abs(x), 1.0)
+    tail = mx.zeros_like(t)
+    for k in range(60, 0, -1):
+        tail = (k / 2) / (t + tail)
+    tail = mx.exp(-t * t) / (t + tail) / math.sqrt(math.pi)
+    return mx.where(mx.abs(x) < 1.5, 1 - mx.erf(x), mx.where(x < 0, 2 - tail, tail))
+
+
+def lgamma(x):
+    """Return the logarithm of the gamma function: Lanczos' approximation."""
+    z = mx.where(x < 0.5, 1 - x, x) - 1
+    parts = (676.5203681218851, -1259.1392167224028, 771.3234287776531, -176.6150291621406, 12.507343278686905)
+    parts += (-0.13857109526572012, 9.984369578019572e-06, 1.5056327351493116e-07)
+    total = 0.9999999999998099
+    for place, part in enumerate(parts):
+        total = total + part / (z + place + 1)
+    t = z + 7.5
+    found = 0.5 * math.log(2 * math.pi) + (z + 0.5) * mx.log(t) - t + mx.log(total)
+    return mx.where(x < 0.5, math.log(math.pi) - mx.log(mx.abs(mx.sin(math.pi * x))) - found, found)
+
+
+def digamma(x):
+    """Return the derivative of lgamma: the recurrence up to 10, then the asymptotic series."""
+    z = mx.where(x < 0.5, 1 - x, x)
+    shift = mx.zeros_like(z)
+    for _ in range(10):
+        shift = shift + mx.where(z < 10, 1 / z, 0)
+        z = mx.where(z < 10, z + 1, z)
+    series = 0
+    for term in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
+        series = (series + term) / (z * z)
+    found = mx.log(z) - 0.5 / z - series - shift
+    return mx.where(x < 0.5, found - math.pi / mx.tan(math.pi * x), found)
+
+
+def cbrt(x):
+    """Return the cube root."""
+    return mx.sign(x) * mx.abs(x) ** (1 / 3)
+
+
+def exp2(x):
+    """Return 2**x."""
+    return mx.power(2.0, x)
+
+
+def sign(x):
+    """Return -1, 0 or 1, and NaN for NaN."""
+    return mx.where(x != x, x, mx.sign(x))
+
+
+def eq_to(x, y):
+    """Return x == y in the order of sorting: NaN equals NaN."""
+    return (x == y) | ((x != x) & (y != y))
+
+
+def lt_to(x, y):
+    """Return x < y in the order of sorting: NaN is the largest number."""
+    return (x < y) | ((x == x) & (y != y))
+
+
+def le_to(x, y):
+    """Return x <= y in the order of sorting: NaN is the largest number."""
+    return (x <= y) | (y != y)
+
+
+def bits_of(x):
+    """Return the number of bits of an item."""
+    return 8 * x.dtype.size
+
+
+def shift_left(x, count):
+    """Shift left; a count of all bits or more gives 0."""
+    return mx.where(count < bits_of(x), x << mx.minimum(count, bits_of(x) - 1), mx.zeros_like(x))
+
+
+def shift_right_logical(x, count):
+    """Shift right, zeros from the left."""
+    unsigned = {1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}[x.dtype.size]
+    found = (x.view(unsigned) >> mx.minimum(count, bits_of(x) - 1).astype(unsigned)).view(x.dtype)
+    return mx.where(count < bits_of(x), found, mx.zeros_like(x))
+
+
+def shift_right_arithmetic(x, count):
+    """Shift right, the sign from the left."""
+    return x >> mx.minimum(count, bits_of(x) - 1)
+
+
+def cholesky(x):
+    """Return the lower triangle L with L @ L.T = x."""
+    return mx.linalg.cholesky(x, stream=mx.cpu)
+
+
+def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """Return x with a @ x = b (or x @ a = b), for a triangle a."""
+    a = mx.tril(a) if lower else mx.triu(a)
+    if unit_diagonal:
+        eye = mx.eye(a.shape[-1], dtype=a.dtype)
+        a = a * (1 - eye) + eye
+    a, upper = (a.swapaxes(-1, -2), lower) if transpose_a else (a, not lower)
+    if left_side:
+        return mx.linalg.solve_triangular(a, b, upper=upper, stream=mx.cpu)
+    found = mx.linalg.solve_triangular(a.swapaxes(-1, -2), b.swapaxes(-1, -2), upper=not upper, stream=mx.cpu)
+    return found.swapaxes(-1, -2)
+
+
+def svd(x, full_matrices, compute_uv):
+    """Return the singular values, U and V transposed; or the values alone."""
+    if not compute_uv:
+        return (mx.linalg.svd(x, compute_uv=False, stream=mx.cpu),)
+    u, s, v = mx.linalg.svd(x, stream=mx.cpu)
+    if not full_matrices:
+        u, v = u[..., :, : s.shape[-1]], v[..., : s.shape[-1], :]
+    return s, u, v
+
+
+def qr(x, full_matrices):
+    """Return Q and R."""
+    return mx.linalg.qr(x, stream=mx.cpu)
+
+
+def eigh(x, lower):
+    """Return the eigenvectors and eigenvalues of a symmetric matrix."""
+    values, vectors = mx.linalg.eigh(x, UPLO="L" if lower else "U", stream=mx.cpu)
+    return vectors, values
+
+
+def lu(x):
+    """Return L and U in one array, the row swaps, and the order of the rows."""
+    found, swaps = mx.linalg.lu_factor(x, stream=mx.cpu)
+    order = list(range(x.shape[-2]))
+    for k, pivot in enumerate(swaps.tolist()):
+        order[k], order[pivot] = order[pivot], order[k]
+    return found, swaps.astype(mx.int32), mx.array(order, mx.int32)
+
+
+def threefry2x32(key_0, key_1, x_0, x_1):
+    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011)."""
+    keys = (key_0, key_1, key_0 ^ key_1 ^ mx.array(0x1BD11BDA, mx.uint32))
+    x = [x_0 + keys[0], x_1 + keys[1]]
+    for step in range(5):
+        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[step % 2]:
+            x[0] = x[0] + x[1]
+            x[1] = x[0] ^ ((x[1] << mx.array(turn, mx.uint32)) | (x[1] >> mx.array(32 - turn, mx.uint32)))
+        x[0] = x[0] + keys[(step + 1) % 3]
+        x[1] = x[1] + keys[(step + 2) % 3] + mx.array(step + 1, mx.uint32)
+    return x[0], x[1]
+
+
+def random_seed(seed):
+    """Return the key of an integer."""
+    high = (seed >> 32) if seed.dtype.size == 8 else mx.zeros_like(seed)
+    return mx.stack([high.astype(mx.uint32), seed.astype(mx.uint32)], -1)
+
+
+def counted(key, shape):
+    """Return random bits for each place in a shape."""
+    count = mx.arange(math.prod(shape), dtype=mx.uint32).reshape(shape)
+    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
+    return threefry2x32(*keys, mx.zeros_like(count), count)
+
+
+def random_bits(key, shape, width=32):
+    """Return random integers for a key (..., 2)."""
+    high, low = counted(key, shape)
+    return (high ^ low).astype({8: mx.uint8, 16: mx.uint16, 32: mx.uint32}[width])
+
+
+def random_fold_in(key, number):
+    """Return a new key from a key and a number."""
+    return mx.stack(threefry2x32(key[..., 0], key[..., 1], mx.zeros_like(number), number), -1)
+
+
+def random_split(key, shape):
+    """Return several new keys."""
+    return mx.stack(counted(key, shape), -1)

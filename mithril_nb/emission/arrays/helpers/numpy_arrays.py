@@ -1,0 +1,237 @@
+"""Helper functions of emitted NumPy source: windows, indexing, sorting."""
+
+import math
+
+import numpy as np
+
+
+def pad(x, value, config):
+    """Return x with `value` around and between its items; a negative width removes items.
+
+    config: for each axis (before, after, between).
+    """
+    for axis, (before, after, between) in enumerate(config):
+        x = np.moveaxis(np.asarray(x), axis, 0)
+        size = len(x)
+        if between and size > 1:
+            dilated = np.full((size + (size - 1) * between, *x.shape[1:]), value, x.dtype)
+            dilated[:: between + 1] = x
+            x = dilated
+        x = x[max(-before, 0) : len(x) - max(-after, 0)]
+        ends = [np.full((max(width, 0), *x.shape[1:]), value, x.dtype) for width in (before, after)]
+        x = np.moveaxis(np.concatenate([ends[0], x, ends[1]]), 0, axis)
+    return x
+
+
+def windows(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
+    """Return each window of x: the windows along the first axes, their items along the last."""
+    rank = len(size)
+    padding, base = padding or [(0, 0)] * rank, base_dilation or [1] * rank
+    x = pad(x, fill, [(*pair, gap - 1) for pair, gap in zip(padding, base)])
+    dilation = window_dilation or [1] * rank
+    spans = tuple((one - 1) * gap + 1 for one, gap in zip(size, dilation))
+    counts = [one - span + 1 for span, one in zip(spans, x.shape)]
+    if min(counts, default=1) <= 0:  # no window fits
+        strides = strides or [1] * rank
+        return np.zeros([max(-(-count // step), 0) for count, step in zip(counts, strides)] + list(size), x.dtype)
+    found = np.lib.stride_tricks.sliding_window_view(x, spans)
+    steps = tuple(slice(None, None, one) for one in strides or [1] * rank)
+    return found[steps + tuple(slice(None, None, one) for one in dilation)]
+
+
+def max_pool(x, size, **options):
+    """Return the maximum of each window."""
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    return windows(x, size, fill=least, **options).max(axis=tuple(range(-len(size), 0)))
+
+
+def min_pool(x, size, **options):
+    """Return the minimum of each window."""
+    most = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
+    return windows(x, size, fill=most, **options).min(axis=tuple(range(-len(size), 0)))
+
+
+def sum_pool(x, size, **options):
+    """Return the sum of each window."""
+    return windows(x, size, **options).sum(axis=tuple(range(-len(size), 0)), dtype=x.dtype)
+
+
+def prod_pool(x, size, **options):
+    """Return the product of each window."""
+    return windows(x, size, fill=1, **options).prod(axis=tuple(range(-len(size), 0)), dtype=x.dtype)
+
+
+def picked(x, size, prefer, options):
+    """Return the place in x, flat and padded, of the first largest (or smallest) item of each window."""
+    worst = -np.inf if prefer == "max" else np.inf
+    padding = options.get("padding") or [(0, 0)] * len(size)
+    shape = tuple(one + before + after for one, (before, after) in zip(x.shape, padding))
+    items = windows(x, size, fill=worst, **options)
+    flat = items.reshape(*items.shape[: len(size)], math.prod(size))
+    first = (np.argmax if prefer == "max" else np.argmin)(flat, axis=-1)
+    places = np.arange(math.prod(shape)).reshape(shape)
+    options = {key: value for key, value in options.items() if key != "padding"}
+    every = windows(places, size, **options).reshape(flat.shape)
+    return np.take_along_axis(every, first[..., None], axis=-1)[..., 0], shape, padding
+
+
+def unpool(source, x, size, prefer, **options):
+    """Return zeros like x, with each item of `source` added where x has the largest item of its window."""
+    places, shape, padding = picked(x, size, prefer, options)
+    found = np.zeros(math.prod(shape), source.dtype)
+    np.add.at(found, places.reshape(-1), source.reshape(-1))
+    inner = tuple(slice(before, before + one) for one, (before, _) in zip(x.shape, padding))
+    return found.reshape(shape)[inner]
+
+
+def pool_of_other(other, x, size, prefer, **options):
+    """Return the items of `other` at the places where x has the largest item of each window."""
+    places, _, padding = picked(x, size, prefer, options)
+    return pad(other, 0, [(*pair, 0) for pair in padding]).reshape(-1)[places]
+
+
+def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
+    """Return the convolution (cross-correlation) of x (batch, features, ...) and kernel (outputs, features, ...)."""
+    rank = x.ndim - 2
+    if batch_groups > 1:  # each group of the batch has its own outputs
+        batch, features = x.shape[0] // batch_groups, x.shape[1]
+        x = x.reshape(batch_groups, batch, *x.shape[1:])
+        x = np.moveaxis(x, 0, 1).reshape(batch, batch_groups * features, *x.shape[3:])
+        groups = batch_groups
+    config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
+    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
+    dilation = [1, 1, *(rhs_dilation or [1] * rank)]
+    spans = tuple((one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], dilation[2:]))
+    if any(span > one for span, one in zip(spans, x.shape[2:])):  # no window fits
+        sizes = [max(one - span + 1, 0) for span, one in zip(spans, x.shape[2:])]
+        space = [-(-one // step) for one, step in zip(sizes, strides or [1] * rank)]
+        return np.zeros((x.shape[0], kernel.shape[0], *space), x.dtype)
+    found = np.lib.stride_tricks.sliding_window_view(x, spans, axis=tuple(range(2, rank + 2)))
+    steps = (slice(None), slice(None), *(slice(None, None, one) for one in strides or [1] * rank))
+    found = found[steps + tuple(slice(None, None, one) for one in dilation[2:])]
+    batch, space = found.shape[0], found.shape[2 : rank + 2]
+    outputs = kernel.shape[0]
+    found = found.reshape(batch, groups, found.shape[1] // groups, *found.shape[2:])
+    kernel = kernel.reshape(groups, outputs // groups, *kernel.shape[1:])
+    axes = list(range(2, rank + 2))
+    # (batch, features, space..., window...) x (outputs, features, window...)
+    parts = [
+        np.tensordot(found[:, group], kernel[group], axes=([1, *(axis + rank for axis in axes)], [1, *axes]))
+        for group in range(groups)
+    ]
+    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1).reshape(batch, outputs, *space)
+
+
+def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
+    """Return for each axis of an array the places of slices, and which slices are inside of the array.
+
+    The places have the axes of `indices` without the last, then the axes of a slice.
+    """
+    batch, window = indices.shape[:-1], [slice_sizes[axis] for axis in window_dims]
+    starts = {axis: indices[..., column] for column, axis in enumerate(start_index_map)}
+    for axis, place in zip(*(batching or ((), ()))):
+        starts[axis] = np.arange(batch[place]).reshape([-1 if one == place else 1 for one in range(len(batch))])
+    is_inside, found = np.ones(batch, bool), []
+    for axis, size in enumerate(shape):
+        start = np.broadcast_to(starts.get(axis, np.zeros((), np.int64)), batch).astype(np.int64)
+        last = size - slice_sizes[axis]
+        is_inside = is_inside & (start >= 0) & (start <= last)
+        if mode == "clip":
+            start = np.clip(start, 0, last)
+        start = start.reshape((*batch, *[1] * len(window)))
+        if axis in window_dims:
+            at = len(batch) + window_dims.index(axis)
+            steps = np.arange(slice_sizes[axis])
+            start = start + steps.reshape([-1 if one == at else 1 for one in range(len(batch) + len(window))])
+        found.append(np.broadcast_to(start, (*batch, *window)))
+    is_inside = np.broadcast_to(is_inside.reshape((*batch, *[1] * len(window))), (*batch, *window))
+    return found, is_inside
+
+
+def rows(table, indices, fill=None):
+    """Return `table[indices]`; NaN (or the largest integer) for an index outside of the table."""
+    size = len(table)
+    is_inside = (indices >= 0) & (indices < size)
+    if fill is None:
+        fill = np.nan if table.dtype.kind == "f" else 0 if table.dtype.kind == "b" else np.iinfo(table.dtype).min
+        fill = np.iinfo(table.dtype).max if table.dtype.kind == "u" else fill
+    found = table[np.clip(indices, 0, size - 1)]
+    is_inside = is_inside.reshape((*is_inside.shape, *[1] * (found.ndim - is_inside.ndim)))
+    return np.where(is_inside, found, np.asarray(fill).astype(table.dtype))
+
+
+def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
+    """Return slices of x that start at `indices`."""
+    dropped = (*collapsed, *(batching[0] if batching else ()))
+    window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
+    where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
+    if mode == "fill":
+        where = [np.clip(one, 0, max(size - 1, 0)) for one, size in zip(where, x.shape)]
+    found = x[tuple(where)] if x.ndim else np.broadcast_to(x, is_inside.shape)
+    if mode == "fill":
+        kind = x.dtype.kind
+        usual = np.nan if kind in "fc" else {"b": True, "u": None}.get(kind, 0)
+        if kind == "u":
+            usual = np.iinfo(x.dtype).max
+        elif kind == "i":
+            usual = np.iinfo(x.dtype).min
+        found = np.where(is_inside, found, np.asarray(usual if fill is None else fill).astype(x.dtype))
+    batch = found.ndim - len(offset_dims)
+    source, order = iter(range(batch)), []
+    offsets = dict(zip(offset_dims, range(batch, found.ndim)))
+    for axis in range(found.ndim):
+        order.append(offsets[axis] if axis in offsets else next(source))
+    return found.transpose(order)
+
+
+def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
+    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out."""
+    dropped = (*inserted, *(batching[0] if batching else ()))
+    window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
+    batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
+    updates = updates.transpose([*batch_dims, *update_window_dims])
+    sizes = [1] * x.ndim
+    for axis, size in zip(window_dims, updates.shape[len(batch_dims) :]):
+        sizes[axis] = size
+    where, is_inside = places(x.shape, indices, to_operand, sizes, window_dims, batching, mode)
+    is_inside = np.ones_like(is_inside) if mode == "clip" else is_inside
+    found = np.array(x)
+    index = tuple(one[is_inside] for one in where)
+    if not index:
+        index, updates = (), updates.reshape(()) if is_inside.all() else np.asarray(x)
+    else:
+        updates = updates[is_inside]
+    if kind == "set":
+        found[index] = updates
+    else:
+        getattr(np, kind).at(found, index, updates)
+    return found
+
+
+def dynamic_slice(x, starts, sizes):
+    """Return a slice of x; a start is moved so that the slice is inside of x."""
+    starts = [int(np.clip(start, 0, size - length)) for start, size, length in zip(starts, x.shape, sizes)]
+    return x[tuple(slice(start, start + length) for start, length in zip(starts, sizes))]
+
+
+def dynamic_update_slice(x, update, starts):
+    """Return x with a slice replaced; a start is moved so that the slice is inside of x."""
+    found = np.array(x)
+    starts = [int(np.clip(start, 0, size - length)) for start, size, length in zip(starts, x.shape, update.shape)]
+    found[tuple(slice(start, start + length) for start, length in zip(starts, update.shape))] = update
+    return found
+
+
+def sort_together(arrays, axis, keys):
+    """Sort arrays by the first `keys` of them, equal items in their order."""
+    order = np.argsort(arrays[keys - 1], axis=axis, kind="stable")
+    for key in reversed(arrays[: keys - 1]):
+        again = np.argsort(np.take_along_axis(key, order, axis), axis=axis, kind="stable")
+        order = np.take_along_axis(order, again, axis)
+    return [np.take_along_axis(one, order, axis) for one in arrays]
+
+
+def top_k(x, k):
+    """Return the k largest items along the last axis, and their places."""
+    order = np.flip(x.shape[-1] - 1 - np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)[..., :k]
+    return np.take_along_axis(x, order, -1), order.astype(np.int32)

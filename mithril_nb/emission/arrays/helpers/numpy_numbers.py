@@ -1,0 +1,200 @@
+"""Helper functions of emitted NumPy source: numbers, random numbers, linear algebra."""
+
+import math
+
+import numpy as np
+
+
+def int_divide(x, y):
+    """Return x / y for integers, rounded towards zero, as XLA does."""
+    quotient = np.floor_divide(x, np.where(y == 0, 1, y))
+    quotient = quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)
+    return np.where(y == 0, np.array(-1).astype(quotient.dtype), quotient)
+
+
+def round_away(x):
+    """Round to the nearest integer, halves away from zero."""
+    return np.trunc(x + np.copysign(x.dtype.type(0.5), x))
+
+
+def eq_to(x, y):
+    """Return x == y in the order of sorting: NaN equals NaN."""
+    return (x == y) | ((x != x) & (y != y))
+
+
+def lt_to(x, y):
+    """Return x < y in the order of sorting: NaN is the largest number."""
+    return (x < y) | ((x == x) & (y != y))
+
+
+def le_to(x, y):
+    """Return x <= y in the order of sorting: NaN is the largest number."""
+    return (x <= y) | (y != y)
+
+
+def shift_left(x, count):
+    """Shift left; a count of all bits or more gives 0."""
+    return np.where(count < 8 * x.dtype.itemsize, x << count, 0).astype(x.dtype)
+
+
+def shift_right_logical(x, count):
+    """Shift right, zeros from the left."""
+    unsigned = np.dtype(f"u{x.dtype.name.removeprefix('u')}")
+    found = np.asarray(x).astype(unsigned) >> np.asarray(count).astype(unsigned)
+    return np.where(count < 8 * x.dtype.itemsize, found, 0).astype(x.dtype)
+
+
+def shift_right_arithmetic(x, count):
+    """Shift right, the sign from the left."""
+    return x >> np.minimum(count, 8 * x.dtype.itemsize - 1).astype(x.dtype)
+
+
+def erf(x):
+    """Return the error function."""
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)
+
+
+def erfc(x):
+    """Return 1 - erf(x), exact for large x too."""
+    return np.asarray(np.frompyfunc(math.erfc, 1, 1)(x)).astype(x.dtype)
+
+
+def erf_inv(y):
+    """Return x with erf(x) = y: a first guess, then Newton's method in float64."""
+    z = np.abs(np.asarray(y, np.float64))
+    w = -np.log1p(-(np.minimum(z, 1 - 2.0**-53) ** 2))
+    guess = 2 / (np.pi * 0.147) + w / -2
+    x = np.sqrt(np.sqrt(guess**2 + w / 0.147) - guess)
+    for _ in range(3):
+        excess = np.where(z < 0.5, erf(x) - z, (1 - z) - erfc(x))
+        step = excess / (2 / np.sqrt(np.pi) * np.exp(-x * x))
+        x = x - step / (1 + x * step)
+    x = np.where(z < 1, x, np.where(z == 1, np.inf, np.nan))
+    return np.copysign(x, y).astype(y.dtype)
+
+
+def lgamma(x):
+    """Return the logarithm of the gamma function."""
+
+    def one(value):
+        is_pole = value <= 0 and value == int(value) if math.isfinite(value) else False
+        return math.inf if is_pole else math.lgamma(value)
+
+    return np.asarray(np.frompyfunc(one, 1, 1)(x)).astype(x.dtype)
+
+
+def digamma(x):
+    """Return the derivative of lgamma: the recurrence up to 10, then the asymptotic series."""
+    value = np.asarray(x, np.float64)
+    is_small = value < 0.5
+    z = np.where(is_small, 1 - value, value)
+    shift = np.zeros_like(z)
+    for _ in range(10):
+        shift = shift + np.where(z < 10, 1 / z, 0)
+        z = np.where(z < 10, z + 1, z)
+    series = 0
+    for term in (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12):
+        series = (series + term) / z**2
+    found = np.log(z) - 0.5 / z - series - shift
+    found = np.where(is_small, found - np.pi / np.tan(np.pi * value), found)
+    return found.astype(x.dtype)
+
+
+def cholesky(x):
+    """Return the lower triangle L with L @ L.T = x; NaN if there is none."""
+    try:
+        return np.linalg.cholesky(x)
+    except np.linalg.LinAlgError:
+        return np.full_like(x, np.nan)
+
+
+def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """Return x with a @ x = b (or x @ a = b), for a triangle a."""
+    a = np.tril(a) if lower else np.triu(a)
+    if unit_diagonal:
+        eye = np.eye(a.shape[-1], dtype=a.dtype)
+        a = a * (1 - eye) + eye
+    a = a.conj() if conjugate_a else a
+    a = a.swapaxes(-1, -2) if transpose_a else a
+    if left_side:
+        return np.linalg.solve(a, b)
+    return np.linalg.solve(a.swapaxes(-1, -2), b.swapaxes(-1, -2)).swapaxes(-1, -2)
+
+
+def qr(x, full_matrices):
+    """Return Q and R."""
+    return np.linalg.qr(x, mode="complete" if full_matrices else "reduced")
+
+
+def svd(x, full_matrices, compute_uv):
+    """Return the singular values, U and V transposed; or the values alone."""
+    if not compute_uv:
+        return (np.linalg.svd(x, compute_uv=False),)
+    u, s, v = np.linalg.svd(x, full_matrices=full_matrices)
+    return s, u, v
+
+
+def eigh(x, lower):
+    """Return the eigenvectors and eigenvalues of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(x, UPLO="L" if lower else "U")
+    return vectors, values
+
+
+def lu(x):
+    """Return L and U in one array, the row swaps, and the order of the rows."""
+    shape = x.shape
+    rows, columns = shape[-2:]
+    found = np.array(x).reshape(-1, rows, columns)
+    swaps = np.zeros((len(found), min(rows, columns)), np.int32)
+    order = np.tile(np.arange(rows, dtype=np.int32), (len(found), 1))
+    for k in range(min(rows, columns)):
+        for matrix, swap, one in zip(found, swaps, order):
+            pivot = k + int(np.argmax(np.abs(matrix[k:, k])))
+            swap[k] = pivot
+            matrix[[k, pivot]], one[[k, pivot]] = matrix[[pivot, k]], one[[pivot, k]]
+            matrix[k + 1 :, k] /= matrix[k, k]
+            matrix[k + 1 :, k + 1 :] -= np.outer(matrix[k + 1 :, k], matrix[k, k + 1 :])
+    batch = shape[:-2]
+    return found.reshape(shape), swaps.reshape(*batch, -1), order.reshape(*batch, -1)
+
+
+def threefry2x32(key_0, key_1, x_0, x_1):
+    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011)."""
+    keys = (key_0, key_1, key_0 ^ key_1 ^ np.uint32(0x1BD11BDA))
+    x = [x_0 + keys[0], x_1 + keys[1]]
+    for step in range(5):
+        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[step % 2]:
+            x[0] = x[0] + x[1]
+            x[1] = (x[1] << np.uint32(turn)) | (x[1] >> np.uint32(32 - turn))
+            x[1] = x[0] ^ x[1]
+        x[0] = x[0] + keys[(step + 1) % 3]
+        x[1] = x[1] + keys[(step + 2) % 3] + np.uint32(step + 1)
+    return x[0], x[1]
+
+
+def random_seed(seed):
+    """Return the key of an integer."""
+    high = seed >> 32 if seed.dtype.itemsize == 8 else seed ^ seed
+    return np.stack([np.asarray(part).astype(np.uint32) for part in (high, seed)], -1)
+
+
+def random_bits(key, shape, width=32):
+    """Return random integers for a key (..., 2)."""
+    count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
+    high, low = threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32))
+    if width == 64:
+        return (high.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
+    return (high ^ low).astype(f"uint{width}")
+
+
+def random_fold_in(key, number):
+    """Return a new key from a key and a number."""
+    return np.stack(threefry2x32(key[..., 0], key[..., 1], np.zeros_like(number), number), -1)
+
+
+def random_split(key, shape):
+    """Return several new keys."""
+    count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
+    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
+    return np.stack(threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32)), -1)

@@ -1,0 +1,156 @@
+"""Helper functions of emitted PyTorch source: numbers, random numbers, linear algebra."""
+
+import math
+
+import torch
+
+
+def int_divide(x, y):
+    """Return x / y for integers, rounded towards zero, as XLA does."""
+    safe = torch.where(y == 0, torch.ones_like(y), y)
+    return torch.where(y == 0, -torch.ones_like(x), torch.div(x, safe, rounding_mode="trunc"))
+
+
+def round_away(x):
+    """Round to the nearest integer, halves away from zero."""
+    return torch.trunc(x + torch.copysign(torch.full_like(x, 0.5), x))
+
+
+def cbrt(x):
+    """Return the cube root."""
+    return torch.sign(x) * torch.abs(x) ** (1 / 3)
+
+
+def sign(x):
+    """Return -1, 0 or 1, and NaN for NaN."""
+    return torch.where(x != x, x, torch.sign(x))
+
+
+def eq_to(x, y):
+    """Return x == y in the order of sorting: NaN equals NaN."""
+    return (x == y) | ((x != x) & (y != y))
+
+
+def lt_to(x, y):
+    """Return x < y in the order of sorting: NaN is the largest number."""
+    return (x < y) | ((x == x) & (y != y))
+
+
+def le_to(x, y):
+    """Return x <= y in the order of sorting: NaN is the largest number."""
+    return (x <= y) | (y != y)
+
+
+def bits_of(x):
+    """Return the number of bits of an item."""
+    return 32 if x.dtype == torch.int64 else torch.iinfo(x.dtype).bits
+
+
+def shift_left(x, count):
+    """Shift left; a count of all bits or more gives 0."""
+    return torch.where(count < bits_of(x), x << torch.clamp(count, max=bits_of(x) - 1), torch.zeros_like(x))
+
+
+def shift_right_logical(x, count):
+    """Shift right, zeros from the left."""
+    bits = bits_of(x)
+    found = (x.to(torch.int64) & (2**bits - 1)) >> torch.clamp(count, max=bits - 1)
+    return torch.where(count < bits, found, torch.zeros_like(found)).to(x.dtype)
+
+
+def shift_right_arithmetic(x, count):
+    """Shift right, the sign from the left."""
+    return x >> torch.clamp(count, max=bits_of(x) - 1)
+
+
+def cholesky(x):
+    """Return the lower triangle L with L @ L.T = x; NaN if there is none."""
+    found, info = torch.linalg.cholesky_ex(x)
+    return torch.where((info == 0)[..., None, None], found, torch.full_like(found, math.nan))
+
+
+def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
+    """Return x with a @ x = b (or x @ a = b), for a triangle a."""
+    a = torch.tril(a) if lower else torch.triu(a)
+    a = a.conj() if conjugate_a else a
+    upper = not lower
+    if transpose_a:
+        a, upper = a.mT, not upper
+    return torch.linalg.solve_triangular(a, b, upper=upper, left=left_side, unitriangular=unit_diagonal)
+
+
+def qr(x, full_matrices):
+    """Return Q and R."""
+    return torch.linalg.qr(x, mode="complete" if full_matrices else "reduced")
+
+
+def svd(x, full_matrices, compute_uv):
+    """Return the singular values, U and V transposed; or the values alone."""
+    if not compute_uv:
+        return (torch.linalg.svdvals(x),)
+    u, s, v = torch.linalg.svd(x, full_matrices=full_matrices)
+    return s, u, v
+
+
+def eigh(x, lower):
+    """Return the eigenvectors and eigenvalues of a symmetric matrix."""
+    values, vectors = torch.linalg.eigh(x, UPLO="L" if lower else "U")
+    return vectors, values
+
+
+def lu(x):
+    """Return L and U in one array, the row swaps, and the order of the rows."""
+    found, swaps = torch.linalg.lu_factor(x)
+    rows = x.shape[-2]
+    order = torch.arange(rows, dtype=torch.int32).broadcast_to((*x.shape[:-2], rows)).clone()
+    flat, pivots = order.reshape(-1, rows), swaps.reshape(-1, swaps.shape[-1]) - 1
+    for one, swap in zip(flat, pivots):
+        for k, pivot in enumerate(swap.tolist()):
+            one[[k, pivot]] = one[[pivot, k]]
+    return found, swaps - 1, flat.reshape(order.shape)
+
+
+def threefry2x32(key_0, key_1, x_0, x_1):
+    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011). Numbers are in int64."""
+    mask = 0xFFFFFFFF
+    keys = (key_0, key_1, key_0 ^ key_1 ^ 0x1BD11BDA)
+    x = [(x_0 + keys[0]) & mask, (x_1 + keys[1]) & mask]
+    for step in range(5):
+        for turn in ((13, 15, 26, 6), (17, 29, 16, 24))[step % 2]:
+            x[0] = (x[0] + x[1]) & mask
+            x[1] = x[0] ^ (((x[1] << turn) & mask) | (x[1] >> (32 - turn)))
+        x[0] = (x[0] + keys[(step + 1) % 3]) & mask
+        x[1] = (x[1] + keys[(step + 2) % 3] + step + 1) & mask
+    return x[0], x[1]
+
+
+def random_seed(seed):
+    """Return the key of an integer."""
+    is_wide = seed.dtype == torch.int64
+    seed = seed.to(torch.int64)
+    high = (seed >> 32) & 0xFFFFFFFF if is_wide else torch.zeros_like(seed)
+    return torch.stack([high, seed & 0xFFFFFFFF], -1)
+
+
+def counted(key, shape):
+    """Return random bits for each place in a shape."""
+    count = torch.arange(math.prod(shape), device=key.device).reshape(shape)
+    keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
+    return threefry2x32(*keys, count >> 32, count & 0xFFFFFFFF)
+
+
+def random_bits(key, shape, width=32):
+    """Return random integers for a key (..., 2)."""
+    high, low = counted(key, shape)
+    found = high ^ low
+    return found if width == 32 else (found & (2**width - 1)).to(torch.uint8 if width == 8 else torch.int32)
+
+
+def random_fold_in(key, number):
+    """Return a new key from a key and a number."""
+    return torch.stack(threefry2x32(key[..., 0], key[..., 1], torch.zeros_like(number), number), -1)
+
+
+def random_split(key, shape):
+    """Return several new keys."""
+    return torch.stack(counted(key, shape), -1)

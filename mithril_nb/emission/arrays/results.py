@@ -1,0 +1,58 @@
+"""The structure of the results of a program, as Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mithril_nb.stages.trace.tracing import Leaf
+
+_STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.(\w+)""")
+
+
+def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool) -> str:
+    """Return the results of a program as an expression of tuples and dicts.
+
+    Args:
+        leaves: The results.
+        text: Returns the expression of a result.
+        is_short: Whether to show only the first levels, for a sentence.
+
+    Examples:
+        >>> from mithril_nb.graph.spec import TensorSpec
+        >>> spec = TensorSpec((2,))
+        >>> leaves = [Leaf("result[0]['output']", "result", spec), Leaf("result[1]['w']", "result", spec)]
+        >>> tree_of(leaves, lambda leaf: "x", False)
+        "({'output': x}, {'w': x})"
+    """
+    root: dict[Any, Any] = {}
+    for leaf in leaves:
+        place, steps = root, [("", ""), *_steps(leaf.name.removeprefix("result"))]
+        for step in steps[:-1]:
+            place = place.setdefault(step, {})
+        place[steps[-1]] = leaf
+    return _written(root[("", "")], text, is_short) if root else "()"
+
+
+def _steps(path: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for index, key, attribute in _STEP.findall(path):
+        found.append(("index", index) if index else ("key", key or repr(attribute)))
+    return found
+
+
+def _written(tree: Any, text: Callable[[Leaf], str], is_short: bool) -> str:
+    if isinstance(tree, Leaf):
+        return text(tree)
+    parts = [(kind, key, _written(value, text, is_short)) for (kind, key), value in tree.items()]
+    if is_short:
+        kind = "a tuple" if parts[0][0] == "index" else "a dict"
+        names = "" if kind == "a tuple" else f" with {', '.join(key for _, key, _ in parts[:2])}"
+        inner = f" of {' and '.join(value for _, _, value in parts[:3])}" if kind == "a tuple" else names
+        return f"{kind}{inner}"
+    if parts[0][0] == "index":
+        return f"({', '.join(value for _, _, value in parts)}{',' if len(parts) == 1 else ''})"
+    items = [f"{key}: {value}" for _, key, value in parts]
+    whole = "{" + ", ".join(items) + "}"
+    return whole if len(whole) < 100 else "{\n    " + ",\n    ".join(items) + ",\n}"

@@ -1,0 +1,132 @@
+"""The rules of the array emitter: each returns the expression of a primitive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mithril_nb.emission.arrays.dialects import INFIX, Dialect, Library
+from mithril_nb.emission.program import Number, Operand, Statement
+from mithril_nb.emission.unsupported import unsupported
+from mithril_nb.errors import UnsupportedPrimitiveError
+
+_WRAPS = frozenset({"add", "add_any", "sub", "mul", "neg", "not", "shift_left"})
+
+
+class Context:
+    """What a rule needs to write an expression.
+
+    Attributes:
+        dialect: The spelling of the library.
+        helpers: Names of the helper functions that the source uses.
+    """
+
+    def __init__(self, dialect: Dialect):
+        self.dialect = dialect
+        self.helpers: set[str] = set()
+
+    @property
+    def library(self) -> Library:
+        """Name of the backend."""
+        return self.dialect.name
+
+    @property
+    def module(self) -> str:
+        """Name of the library's module in the source."""
+        return self.dialect.module
+
+    def operand(self, one: Operand) -> str:
+        """Return an operand; a number takes the dtype of the array that it meets."""
+        return self.dialect.number(one) if isinstance(one, Number) else one.name
+
+    def array(self, one: Operand) -> str:
+        """Return an operand as an array; a number with its dtype."""
+        return self.typed(one) if isinstance(one, Number) else one.name
+
+    def typed(self, one: Operand) -> str:
+        """Return an operand as an array of its dtype."""
+        return self.dialect.typed(one) if isinstance(one, Number) else one.name
+
+    def operands(self, statement: Statement) -> list[str]:
+        """Return the operands; if all are numbers, the first has its dtype."""
+        if all(isinstance(one, Number) for one in statement.inputs):
+            return [self.typed(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
+        return [self.operand(one) for one in statement.inputs]
+
+    def arrays(self, statement: Statement) -> list[str]:
+        """Return the operands as arrays."""
+        return [self.array(one) for one in statement.inputs]
+
+    def right(self, text: str) -> str:
+        """Return the right operand of an operator."""
+        return f"({text})" if text.startswith("-") else text
+
+    def function(self, primitive: str, *arguments: str) -> str:
+        """Return a call of the library's function for a primitive."""
+        return f"{self.module}.{self.dialect.functions[primitive]}({', '.join(arguments)})"
+
+    def helper(self, name: str, *arguments: str) -> str:
+        """Return a call of a helper function, which the source will contain."""
+        self.helpers.add(name)
+        return f"{name}({', '.join(arguments)})"
+
+    def infix(self, primitive: str) -> str:
+        """Return an operator."""
+        return INFIX[primitive]
+
+    def dtype(self, name: str) -> str:
+        """Return the expression of a dtype."""
+        found = self.dialect.dtype("uint32" if name.startswith("key<") else name)
+        assert found is not None, name  # checked before
+        return found
+
+    def cast(self, text: str, dtype: str) -> str:
+        """Return a conversion to another dtype."""
+        return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
+
+    def wrapped(self, statement: Statement, text: str) -> str:
+        """Return an expression of PyTorch, which has no arithmetic on uint32, modulo 2**32."""
+        if self.library == "torch" and statement.outputs[0].dtype == "uint32" and statement.primitive in _WRAPS:
+            return f"({text}) & 0xFFFFFFFF"
+        return text
+
+    def unsupported(self, statement: Statement, reason: str = "") -> UnsupportedPrimitiveError:
+        """Return the error for a statement that the library cannot express."""
+        return unsupported(statement, self.library, reason)
+
+
+Rule = Callable[[Context, Statement], str]
+RULES: dict[str, Rule] = {}
+"""The rule of each primitive, without those of control flow."""
+
+
+def rule(*primitives: str) -> Callable[[Rule], Rule]:
+    """Register a rule for some primitives."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(primitives, function))
+        return function
+
+    return register
+
+
+def full_shape(one: Operand) -> tuple[int, ...]:
+    """Return the shape of an operand in the source, where a random key is two numbers."""
+    return (*one.shape, 2) if one.dtype.startswith("key<") else one.shape
+
+
+def sizes(shape: Sequence[Any]) -> str:
+    """Return a tuple of sizes or axes as Python.
+
+    Examples:
+        >>> sizes([2, 3]), sizes([2]), sizes([])
+        ('(2, 3)', '(2,)', '()')
+    """
+    return repr(tuple(int(one) for one in shape))
+
+
+def plain(value: Any) -> str:
+    """Return nested sequences of integers as Python."""
+    if isinstance(value, (tuple, list)):
+        return f"({', '.join(map(plain, value))}{',' if len(value) == 1 else ''})"
+    return repr(value if value is None or isinstance(value, bool | str) else int(value))

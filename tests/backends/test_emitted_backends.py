@@ -1,0 +1,91 @@
+"""The backends that run emitted source: arrays, mathematics, random numbers, options."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.backends.emitted import EmittedBackend
+from mithril_nb.errors import DeviceNotFoundError, UnavailableBackendError, UnknownOptionError
+from tests.raised import message_of
+
+KINDS = [one for one in (ml.NumpyBackend, ml.TorchBackend, ml.MlxBackend) if one.available()]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+OPERATIONS: dict[str, Callable[[Any], Any]] = {
+    "arithmetic": lambda b: b.add(b.array([1.0, 2.0]), b.multiply(b.array([3.0, 4.0]), b.ones(2))),
+    "matmul": lambda b: b.matmul(b.arange(6, dtype="float32").reshape((2, 3)), b.ones(3, 2)),
+    "sum": lambda b: b.sum(b.ones((2, 3)), axis=1),
+    "reduce_mean": lambda b: b.reduce_mean(b.array([[1.0, 2.0], [3.0, 6.0]]), axis=0),
+    "max": lambda b: b.max(b.array([1.0, 5.0, 2.0])),
+    "relu": lambda b: b.relu(b.array([-1.0, 2.0])),
+    "sigmoid": lambda b: b.sigmoid(b.array([-1.0, 2.0])),
+    "softmax": lambda b: b.softmax(b.array([[1.0, 2.0], [3.0, 3.0]])),
+    "concat": lambda b: b.concat([b.zeros(2, 1), b.ones(2, 2)], axis=1),
+    "transpose": lambda b: b.transpose(b.array([[1.0, 2.0, 3.0]])),
+    "cross_entropy": lambda b: b.cross_entropy(b.array([[1.0, 2.0], [3.0, 1.0]]), b.array([0, 1], dtype="int32")),
+    "power": lambda b: b.power(b.array([1.0, 3.0]), 2),
+    "eye": lambda b: b.eye(2),
+    "randn": lambda b: b.randn(2, 3),
+    "rand": lambda b: b.rand(4),
+    "randint": lambda b: b.randint(0, 9, (3,)),
+}
+
+
+@each_kind
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_agree_with_numpy(kind: type[EmittedBackend], name: str) -> None:
+    backend, reference = kind(seed=3), ml.NumpyBackend(seed=3)
+    found, expected = OPERATIONS[name](backend), OPERATIONS[name](reference)
+    assert backend.shape(found) == expected.shape
+    assert backend.dtype(found) == str(expected.dtype)
+    np.testing.assert_allclose(backend.to_numpy(found), expected, rtol=1e-6)
+
+
+@each_kind
+def test_a_seed_starts_the_random_numbers_again(kind: type[EmittedBackend]) -> None:
+    backend = kind(seed=1)
+    first = backend.to_numpy(backend.rand(3))
+    assert not np.array_equal(first, backend.to_numpy(backend.rand(3)))
+    backend.set_seed(1)
+    np.testing.assert_array_equal(first, backend.to_numpy(backend.rand(3)))
+
+
+@each_kind
+def test_arrays_keep_their_dtype_from_numpy(kind: type[EmittedBackend]) -> None:
+    backend = kind()
+    for dtype in ("float32", "int32", "bool"):
+        array = backend.from_numpy(np.ones((2, 2), dtype))
+        assert backend.dtype(array).rstrip("_") == dtype
+    read_only = np.broadcast_to(np.float32(1), (2, 3))  # neither contiguous nor writable
+    np.testing.assert_array_equal(backend.to_numpy(backend.tensor(read_only)), read_only)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("torch", ml.TorchBackend), ("mlx.core", ml.MlxBackend)])
+def test_a_missing_library_is_reported(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    found = kind.available()
+    assert not found
+    extra = name.partition(".")[0]
+    assert (found.reason, found.install) == ("which is not installed", f'pip install "mithril-nb[{extra}]"')
+    with pytest.raises(UnavailableBackendError, match="which is not installed"):
+        kind()
+
+
+def test_refused_options() -> None:
+    with pytest.raises(UnknownOptionError):
+        ml.NumpyBackend(dtyp="float32")
+    with pytest.raises(DeviceNotFoundError):
+        ml.NumpyBackend(device="gpu")
+    assert message_of(lambda: ml.NumpyBackend(dtype="float16")) == (
+        "UnknownOptionError: NumpyBackend does not run models in float16.\n"
+        "    needs  float32 or float64\n"
+        "    Try: ml.NumpyBackend(dtype='float32')"
+    )
+    with pytest.raises(AttributeError, match="Did you mean 'softmax'"):
+        _ = ml.NumpyBackend().softmx

@@ -1,0 +1,83 @@
+"""Models on the backends that run emitted source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb import models
+from mithril_nb.errors import MissingParameterError, ShapeError, UnexpectedInputError, UnknownOptionError
+from tests.backends.test_emitted_backends import each_kind
+
+MODELS: dict[str, tuple[Any, list[int]]] = {
+    "mlp": (models.MLP(4, [8], 3), [5, 4]),
+    "cnn": (models.CNN([4], 3, use_norm=True), [2, 1, 8, 8]),
+}
+
+
+@each_kind
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_and_gradients_agree_with_jax(kind: Any, name: str) -> None:
+    model, shape = MODELS[name]
+    pm, ours = (ml.compile(model, backend, shapes={"input": shape}) for backend in (ml.JaxBackend(), kind()))
+    params, x = pm.randomize_params(seed=1), np.random.default_rng(0).normal(size=shape).astype("float32")
+    state = {"state": pm.initial_state()} if pm.states else {}
+    outputs, gradients = pm.evaluate(params, {"input": x}, {"output": np.ones((shape[0], 3), "float32")}, **state)
+    backend, converted = ours.backend, pm.convert_params(params, ours)
+    state = {"state": ours.initial_state()} if pm.states else {}
+    ones = backend.ones(shape[0], 3)
+    found, slopes = ours.evaluate(converted, {"input": backend.tensor(x)}, output_gradients={"output": ones}, **state)
+    assert slopes.keys() == gradients.keys()
+    for one, other in [(found["output"], outputs["output"]), *((slopes[key], gradients[key]) for key in gradients)]:
+        np.testing.assert_allclose(backend.to_numpy(one), other, rtol=1e-4, atol=1e-5)
+    alone = ours.evaluate(converted, {"input": x}, **state)
+    np.testing.assert_allclose(backend.to_numpy(alone["output"]), outputs["output"], rtol=1e-4, atol=1e-5)
+
+
+@each_kind
+def test_a_seed_gives_the_params_of_jax(kind: Any) -> None:
+    model = models.MLP(4, [8], 3)
+    expected = ml.compile(model, shapes={"input": [5, 4]}).randomize_params(seed=7)
+    pm = ml.compile(model, kind(), shapes={"input": [5, 4]})
+    found = pm.randomize_params(seed=7)
+    for name, value in expected.items():
+        np.testing.assert_array_equal(pm.backend.to_numpy(found[name]), value)
+    again = pm.convert_params(found, ml.JaxBackend())
+    np.testing.assert_array_equal(again["linear_0.weight"], expected["linear_0.weight"])
+
+
+def test_float64_leaves_jax_in_float32() -> None:
+    pm = ml.compile(models.Linear(3), ml.NumpyBackend(dtype="float64"), shapes={"input": [2, 4]})
+    outputs = pm.evaluate(pm.randomize_params(seed=0), {"input": pm.backend.ones(2, 4)})
+    assert outputs["output"].dtype == np.float64
+    assert not jax.config.jax_enable_x64
+
+
+def test_other_shapes_are_emitted_again() -> None:
+    pm = ml.compile(models.Linear(3), ml.NumpyBackend())
+    for batch in (2, 5):
+        assert pm(np.ones((batch, 4), "float32")).shape == (batch, 3)
+
+
+def test_the_source_is_that_of_the_shapes() -> None:
+    pm = ml.compile(models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]})
+    assert "return {'output': output}" in pm.source()
+    assert "d_weight = input.T @ d_output  # (4, 3)" in pm.source("forward+backward")
+    assert pm.inspect("forward").stage("numpy").text == pm.source()
+
+
+def test_errors_are_those_of_jax() -> None:
+    pm = ml.compile(models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]})
+    params, x = pm.randomize_params(seed=0), np.ones((2, 4), "float32")
+    with pytest.raises(UnexpectedInputError):
+        pm.evaluate(params, {"inpt": x})
+    with pytest.raises(MissingParameterError):
+        pm.evaluate({}, {"input": x})
+    with pytest.raises(ShapeError):
+        pm.evaluate(params, {"input": np.ones((2, 5), "float32")})
+    with pytest.raises(UnknownOptionError, match="takes no option 'jit'"):
+        ml.compile(models.Linear(3), ml.NumpyBackend(), jit=True)
