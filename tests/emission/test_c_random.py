@@ -72,7 +72,7 @@ def programs(draw: st.DrawFn) -> Callable[[Any, Any], Any]:
 
 
 @given(programs())
-@settings(max_examples=6, derandomize=True)
+@settings(max_examples=6, derandomize=True, deadline=None)
 def test_random_programs_agree_with_jax(program: Callable[[Any, Any], Any]) -> None:
     with jax.enable_x64(True):  # without a tie or a jump that rounding decides
         x, y = np.random.default_rng(7).normal(size=(2, 4, 4))
