@@ -87,7 +87,7 @@ def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> s
     """
     shown = inspection.stages if names is None else names
     rows = [(title_of(name), *_figures(inspection, name)) for name in shown]
-    return html_table(("stage", "lines", "instructions", ""), rows, style="made")
+    return html_table(("stage", "lines", "instructions", "note"), rows, style="made")
 
 
 def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
