@@ -133,9 +133,10 @@ def _iota(to: Context, one: Statement) -> str:
     if len(shape) == 1:
         return text
     expanded = [size if place == axis else 1 for place, size in enumerate(shape)]
-    if axis != len(shape) - 1:
+    is_whole = tuple(expanded) == shape
+    if is_whole or axis != len(shape) - 1:
         text = f"{text}.reshape({sizes(expanded)})"
-    return text if tuple(expanded) == shape else f"{to.module}.broadcast_to({text}, {sizes(shape)})"
+    return text if is_whole else f"{to.module}.broadcast_to({text}, {sizes(shape)})"
 
 
 @rule("empty", "empty2")
