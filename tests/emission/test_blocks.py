@@ -1,4 +1,4 @@
-"""Every block in NumPy, PyTorch, MLX and C: forward and all gradients, in float32 and float64, against JAX in float64."""
+"""Every block in NumPy, PyTorch, MLX and C: forward and gradients, in float32 and float64, against JAX in float64."""
 
 from __future__ import annotations
 
