@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mithril_nb.analysis.compare import compare
     from mithril_nb.analysis.measure import machine, profile
     from mithril_nb.analysis.whatif import sweep, what_if
-    from mithril_nb.backends.backend import Backend, CBackend, GGMLBackend
+    from mithril_nb.backends.backend import Backend, GGMLBackend
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
@@ -47,7 +47,7 @@ bool_ = DType("bool")
 
 _HOMES = {
     "Backend": "mithril_nb.backends.backend",
-    "CBackend": "mithril_nb.backends.backend",
+    "CBackend": "mithril_nb.backends.with_manualgrad.c_backend",
     "Checkpoints": "mithril_nb.train",
     "GGMLBackend": "mithril_nb.backends.backend",
     "JaxBackend": "mithril_nb.backends.jax",

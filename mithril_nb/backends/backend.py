@@ -39,7 +39,7 @@ class Backend(ABC):
     """Creates arrays of one array library, and runs models with it.
 
     A custom backend defines the three abstract methods and creates arrays. `ml.compile` accepts a `JaxBackend`, a
-    `NumpyBackend`, a `TorchBackend` or an `MlxBackend`.
+    `NumpyBackend`, a `TorchBackend`, an `MlxBackend` or a `CBackend`.
 
     Raises:
         IncompleteBackendError: The constructed subclass lacks an abstract method.
@@ -171,5 +171,4 @@ def absent(name: str, library: str) -> type[Backend]:
     return Absent
 
 
-CBackend = absent("CBackend", "a C compiler")
 GGMLBackend = absent("GGMLBackend", "GGML")

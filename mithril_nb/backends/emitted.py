@@ -1,4 +1,4 @@
-"""What the backends that run emitted source share: NumPy, PyTorch and MLX."""
+"""What the backends that run emitted source share: NumPy, PyTorch, MLX and C."""
 
 from __future__ import annotations
 

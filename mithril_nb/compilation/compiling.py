@@ -47,8 +47,9 @@ def compile(
 
     Args:
         model: The model to compile. Later changes of it do not affect the result.
-        backend: Backend to run on; default: `JaxBackend()`. For a `NumpyBackend`, `TorchBackend` or `MlxBackend`, the
-            result is an `EmittedModel`; options of XLA and of several devices then have no effect, and are rejected.
+        backend: Backend to run on; default: `JaxBackend()`. For a `NumpyBackend`, `TorchBackend`, `MlxBackend` or
+            `CBackend`, the result is an `EmittedModel`; options of XLA and of several devices then have no effect, and
+            are rejected.
         shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Missing shapes are inferred from the
             blocks, or from the first inputs.
         jit: True to jit the programs; default: the backend's setting.

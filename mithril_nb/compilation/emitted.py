@@ -1,4 +1,4 @@
-"""`EmittedModel`: a model that runs as source of NumPy, PyTorch or MLX; JAX only traces it."""
+"""`EmittedModel`: a model that runs as source of NumPy, PyTorch, MLX or C; JAX only traces it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.compilation.inspecting import inspect_program
 from mithril_nb.compilation.model import PhysicalModel
 from mithril_nb.emission.arrays.emitter import emit_arrays, load
+from mithril_nb.emission.c import compiling
+from mithril_nb.emission.c.emit import CFile, emit
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
@@ -20,6 +22,7 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.models.shape_inference.infer import Parameter
 
 Arrays = Mapping[str, Any]
+_ARGUMENTS = ("params", "inputs", "output_gradients", "key", "state")
 
 
 class EmittedModel:
@@ -87,7 +90,8 @@ class EmittedModel:
             UnsupportedPrimitiveError: The library cannot express a block.
         """
         with self._precision():
-            return emit_arrays(self.inspect(program).traced_program, self._library).text
+            traced = self.inspect(program).traced_program
+            return (emit(traced).source if self._library == "c" else emit_arrays(traced, self._library)).text
 
     @property
     def _library(self) -> Any:
@@ -214,7 +218,7 @@ class EmittedModel:
 
     def _load(self, specs: Mapping[str, Any]) -> Callable[..., Any]:
         program = "forward" if specs["output_gradients"] is None else "forward+backward"
-        arguments = [specs.get(name) for name in ("params", "inputs", "output_gradients", "key", "state")]
+        arguments = [specs.get(name) for name in _ARGUMENTS]
         while arguments[-1] is None and len(arguments) > 2:
             arguments.pop()
         with self._precision(), self.backend.on_device():
@@ -227,7 +231,19 @@ class EmittedModel:
             except StageUnavailableError:
                 jax.eval_shape(evaluate, *arguments)  # raises the error of the model itself
                 raise
+            if self._library == "c":
+                return _c_function(emit(traced), jax.tree.structure(jax.eval_shape(evaluate, *arguments)))
             return load(emit_arrays(traced, self._library))
 
     def _spec(self, array: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(self.backend.shape(array), self.backend.dtype(array).removesuffix("_"))
+
+
+def _c_function(file: CFile, results: Any) -> Callable[..., Any]:
+    """Compile a file; return a function of the arguments by name that returns a tree of results."""
+    run = compiling.Routine(compiling.load({"model": file.source.text}), file)
+
+    def function(**given: Any) -> Any:
+        return jax.tree.unflatten(results, run(*jax.tree.leaves([given.get(name) for name in _ARGUMENTS])))
+
+    return function

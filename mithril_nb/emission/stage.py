@@ -68,3 +68,12 @@ def torch_stage(pipeline: Any) -> Read:
 def mlx_stage(pipeline: Any) -> Read:
     """Return the program as MLX."""
     return _read(pipeline, "mlx")
+
+
+@register_stage("c", "C", "trace", language="c", is_optional=True)
+def c_stage(pipeline: Any) -> Read:
+    """Return the program as C."""
+    from mithril_nb.emission.c.emit import emit  # needs JAX; the command line only reads the names
+
+    program = pipeline.program.get()
+    return instructions_of(emit(program).source, program.by_id, program.inputs)

@@ -14,7 +14,7 @@ from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.errors import DeviceNotFoundError, UnavailableBackendError, UnknownOptionError
 from tests.raised import message_of
 
-KINDS = [one for one in (ml.NumpyBackend, ml.TorchBackend, ml.MlxBackend) if one.available()]
+KINDS = [one for one in (ml.NumpyBackend, ml.TorchBackend, ml.MlxBackend, ml.CBackend) if one.available()]
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 OPERATIONS: dict[str, Callable[[Any], Any]] = {

@@ -10,7 +10,13 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
-from mithril_nb.errors import MissingParameterError, ShapeError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.errors import (
+    MissingParameterError,
+    ShapeError,
+    UnavailableBackendError,
+    UnexpectedInputError,
+    UnknownOptionError,
+)
 from tests.backends.test_emitted_backends import each_kind
 
 MODELS: dict[str, tuple[Any, list[int]]] = {
@@ -68,6 +74,26 @@ def test_the_source_is_that_of_the_shapes() -> None:
     assert "return {'output': output}" in pm.source()
     assert "d_weight = input.T @ d_output  # (4, 3)" in pm.source("forward+backward")
     assert pm.inspect("forward").stage("numpy").text == pm.source()
+
+
+def test_a_missing_compiler_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert not ml.CBackend.available()
+    with pytest.raises(UnavailableBackendError) as raised:
+        ml.CBackend()
+    assert str(raised.value) == (
+        "CBackend needs a C compiler, which is not installed.\n"
+        "    Try: apt-get install gcc  # macOS: xcode-select --install"
+    )
+
+
+def test_the_source_of_c_is_its_stage() -> None:
+    pm = ml.compile(models.MLP(4, [8], 3), ml.CBackend(), shapes={"input": [2, 4]})
+    stage = pm.inspect("forward+backward").stage("c")
+    assert stage.text == pm.source("forward+backward")
+    lines = stage.text.split("\n")
+    row = next(one for one in stage.instructions if "output[i][j] = dot[i][j] + bias[j]" in lines[one.line - 1])
+    assert row.shares == (("linear_0", 1.0),)
 
 
 def test_errors_are_those_of_jax() -> None:

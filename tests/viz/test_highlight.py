@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mithril_nb.inspection  # registers the stages of emitted source
 import mithril_nb.viz
 from mithril_nb.stages.stage_kinds import STAGE_KINDS
 from mithril_nb.viz.languages import highlighted, tokens
 
 DEFINITION = json.loads((Path(mithril_nb.viz.__file__).parent / "tokens.json").read_text(encoding="utf-8"))
-LANGUAGES = ("python", "graph", "jaxpr", "mlir", "hlo", "llvm", "asm")
+LANGUAGES = ("python", "graph", "jaxpr", "mlir", "hlo", "llvm", "asm", "c")
 
 TEXTS = {
     "python": '''\
@@ -88,6 +89,16 @@ $L__BB0_2:
   ld.global.nc.v4.f32 {%f1, %f2}, [%rd4+16];
   fma.rn.f32 %f3, %f1, 0f3F800000, %f2;
 """,
+    "c": """\
+#include <math.h>
+// sums
+static void linear_0(const float x[restrict 5][4], int32_t *n, char *arena)
+{
+    for (int i = 0; i < 5; i++)
+        x[i][0] = expf(-1.5e-3f * INFINITY) + (n ? 0x1Fu : 2.0);
+    puts("a \\"text\\"");
+}
+""",
 }
 AWKWARD = '"open\n%%%\n   \n\té ☃ 𝒳 <script> \u2028 \x85\n\'a\\\'b\' "c\\"d" x"""y\n' + "x" * 4100 + " 1\n"
 
@@ -141,6 +152,8 @@ def test_tokens_of_each_language() -> None:
     assert {("op", "fadd"), ("type", "<8 x float>"), ("meta", "loop.body"), ("comment", "!alias.scope")} <= llvm
     asm = _found(TEXTS["asm"], "asm")
     assert {("op", "vmovups"), ("value", "ymm0"), ("op", "fmla"), ("value", "v2.s[1]"), ("number", "#-4")} <= asm
+    c = _found(TEXTS["c"], "c")
+    assert {("meta", "static"), ("type", "int32_t"), ("op", "expf"), ("number", "1.5e-3f"), ("comment", "// sums")} <= c
     assert {
         ("op", "ld.global.nc.v4.f32"),
         ("value", "@!%p1"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from mithril_nb.backends.with_manualgrad.c_backend import compiler
 from mithril_nb.emission.c.emit import CFile
 from mithril_nb.emission.c.types import C_TYPES, c_shape
 from mithril_nb.emission.program import Number, Operand
-from mithril_nb.errors import MithrilError, UnavailableBackendError
+from mithril_nb.errors import MithrilError
 
 STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
 """Options that the meaning of an emitted file needs: integers wrap around, and sums are not fused with products."""
@@ -26,23 +25,6 @@ FAST = ("-O3", "-march=native")
 
 class CompilerError(MithrilError, RuntimeError):
     """The C compiler rejected a file."""
-
-
-def compiler() -> str:
-    """Return the path of the system's C compiler: `$CC`, else `cc`.
-
-    Raises:
-        UnavailableBackendError: There is none.
-    """
-    name = os.environ.get("CC") or "cc"
-    found = shutil.which(name)
-    if found is None:
-        raise UnavailableBackendError(
-            "there is no C compiler on this machine.",
-            (("looked for", name),),
-            "apt-get install gcc  # macOS: xcode-select --install",
-        )
-    return found
 
 
 def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL:
