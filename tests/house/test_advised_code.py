@@ -28,6 +28,7 @@ LEFT: dict[str, tuple[str, ...]] = {
     ),
     "installs or starts another program": (
         "backends/emitted.py:EmittedBackend.__init__",
+        "backends/with_manualgrad/c_backend.py:compiler",
         "cli/__init__.py:open_lab",
         "cli/__init__.py:_notebook",
         "cli/app.py:open_app",
@@ -55,7 +56,7 @@ LEFT: dict[str, tuple[str, ...]] = {
     ),
 }
 """Sites whose advice no case runs, by the reason; no other site may be without a case."""
-COMMANDS = ("pip install ", "mithril-nb ", "-")
+COMMANDS = ("apt-get install ", "pip install ", "mithril-nb ", "-")
 """How commands and options of a terminal start: they are code too, of another language than Python."""
 
 
