@@ -22,6 +22,7 @@ NOT_RUN = {
     "mithril-nb lab --app model.json": "serves a page and does not return; tests/browser/test_voila.py starts it",
     "mithril-nb lab --app model.json --shape input=32,64": "serves a page and does not return",
     "mithril-nb lab --app model.json -- --no-browser --port=8900": "serves a page and does not return",
+    "mithril-nb lab --app model.json -- --port 8080": "serves a page and does not return",
     "mithril-nb launch": "starts processes; tests/launch runs the command",
     "mithril-nb launch --processes 2 train.py": "starts processes; tests/launch runs the command",
     '"gelu"(input="x")': "Mithril's notation, which %load_ext mithril_nb rewrites; tests/seeds runs it",
@@ -45,6 +46,30 @@ MISSPELT = {'optimiser="adam"': "optimizer"}
 """Settings that a document shows as misspelt, with the intended option."""
 
 INSTEAD = {
+    "mithril-nb find": "mithril-nb find model.json kind:linear",
+    "pm.source()": 'ml.compile(ml.models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]}).source()',
+    "pm.convert_params(params, other)": "pm.convert_params(params, ml.NumpyBackend())",
+    'backend.operations()["relu"]': 'ml.NumpyBackend().operations()["relu"]',
+    'to_html(overlay="flops")': 'inspection.to_html(overlay="flops")',
+    "to_json()": "inspection.to_json()",
+    "inspection.overlay(of)": 'inspection.overlay("flops")',
+    **{
+        f'{name}.overlay({{"net/hidden": 0.25}}, title="sparsity")': (
+            'inspection.overlay({"linear_0": 0.25}, title="sparsity")'
+        )
+        for name in ("p", "widget")
+    },
+    'p.to_html("page.html", overlay={"sparsity": {"net/hidden": 0.25}})': (
+        'inspection.to_html("page.html", overlay={"sparsity": {"linear_0": 0.25}})'
+    ),
+    "p.find(query)": 'inspection.find("kind:dot")',
+    'p.find(query, "hlo")': 'inspection.find("kind:dot", "hlo")',
+    "ml.inspect(model, shapes=...).find(query)": 'inspection.find("kind:dot")',
+    "model.find(query)": 'model.find("kind:linear")',
+    "graph.ancestors": 'inspection.graph("jaxpr").ancestors',
+    "graph.ancestors(path)": 'inspection.graph("jaxpr").ancestors("linear_0")',
+    "graph.descendants(path)": 'inspection.graph("jaxpr").descendants("linear_0")',
+    "graph.between(a, b)": 'inspection.graph("jaxpr").between("linear_0", "linear_1")',
     "mithril-nb compare": "mithril-nb compare model.json model.json",
     **{
         f"mithril-nb compare before.json after.json{options}": f"mithril-nb compare{2 * ' model.json'}{shape}{options}"
@@ -103,6 +128,9 @@ ARGUMENTS = {
 """Arguments for the leading `...` of a call such as `f(...)`."""
 
 VALUES = {
+    "path": '"linear_0"',
+    "x": "40",
+    "y": "120",
     "source": '"analytic"',
     "flops": "1e12",
     "peak_bytes": "1e12",
@@ -156,6 +184,7 @@ LOCAL = {
 """Expressions for names whose meaning in the docstrings of a module differs from that in documents."""
 
 SETTINGS = {
+    "own": "an option of inspection.overlay",
     "input": "an input of a model, in the command line",
     "batch": "an argument of the function that ml.what_if calls",
     "is_immutable": "an attribute of models of other libraries that ml.fit trains",

@@ -178,9 +178,9 @@ UnknownDtypeError: unknown dtype 3.
     known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
     Try: dtype="float32"
 
-ml.TorchBackend(device="cuda")
-UnavailableBackendError: TorchBackend is not implemented yet: models run on JAX only.
-    needs  PyTorch, and kernels that this version of mithril_nb does not have
+ml.GGMLBackend()
+UnavailableBackendError: GGMLBackend is not implemented yet.
+    needs  GGML, and kernels that this version of mithril_nb does not have
     Try: ml.JaxBackend()
 
 ArraysOnly().toolkit

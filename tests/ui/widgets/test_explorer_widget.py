@@ -76,6 +76,10 @@ def test_stage_message_has_all_instructions(page: Page) -> None:
         for at, one in enumerate(stage.instructions):
             told = {key: tables[key][columns[key][at]] for key in tables}
             assert (lines[at], columns["lines"][at]) == (one.line, one.lines)
+            if name == "jaxpr":  # for searches
+                assert told.pop("dtypes") == list(dict.fromkeys(spec.dtype for spec in one.shapes))
+                assert told.pop("memory") == sum(spec.size * 4 for spec in one.shapes)
+                assert {told.pop("flops"), told.pop("bytes")} != {None} or one.opcode in ("parameter", "jit")
             assert told == {
                 "opcode": one.opcode, "equations": list(one.equations), "shares": [list(pair) for pair in one.shares],
                 "role": one.role, "origin": one.origin, "transforms": list(one.transforms),
