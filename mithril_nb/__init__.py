@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from mithril_nb.analysis.whatif import sweep, what_if
     from mithril_nb.backends.backend import Backend, GGMLBackend
     from mithril_nb.backends.jax import JaxBackend
+    from mithril_nb.backends.with_autograd.mlx_backend import MlxBackend
+    from mithril_nb.backends.with_autograd.torch_backend import TorchBackend
+    from mithril_nb.backends.with_manualgrad.c_backend import CBackend
+    from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
