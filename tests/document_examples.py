@@ -81,7 +81,12 @@ INSTEAD = {
     },
     **{
         command: command.replace("show", "show model.json --shape input=32,64")
-        for command in ("mithril-nb show", "mithril-nb show --json", "mithril-nb show --stage cost --json")
+        for command in (
+            "mithril-nb show",
+            "mithril-nb show --json",
+            "mithril-nb show --stage cost --json",
+            "mithril-nb show --stage numpy",
+        )
     },
     "costs()": "inspection.costs()",
     "cost()": "inspection.cost()",
