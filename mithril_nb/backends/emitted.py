@@ -38,7 +38,7 @@ class Availability:
     Attributes:
         is_available: Whether it can.
         reason: Why not, or `""`.
-        install: The command that installs what is missing, or `""`.
+        install: The command that installs the library, or `""`.
     """
 
     is_available: bool

@@ -48,7 +48,7 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
 
 
 def check_supported(program: Program, backend: str, supported: Iterable[str]) -> None:
-    """Raise for the first primitive of a program that is not among those that a backend supports.
+    """Raise for the first primitive of a program that a backend does not support.
 
     Raises:
         UnsupportedPrimitiveError: There is one.
