@@ -31,7 +31,7 @@ def place_buffers(buffers: Iterable[Buffer]) -> int:
     Examples:
         >>> first, second, third = Buffer(100, 0, 1), Buffer(200, 1, 2), Buffer(60, 2, 3)
         >>> place_buffers([first, second, third]), first.offset, second.offset, third.offset
-        (328, 256, 0, 256)
+        (360, 256, 0, 256)
     """
     placed: list[Buffer] = []
     total = 0
