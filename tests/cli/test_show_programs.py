@@ -322,7 +322,8 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "hl0"],
             "UnknownOptionError: unknown stage 'hl0'.\n"
-            "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c, cost, source\n"
+            "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, "
+            "numpy, torch, mlx, c, cost, source\n"
             "    Try: --stage hlo\n",
         ),
         (
