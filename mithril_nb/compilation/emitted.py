@@ -12,9 +12,10 @@ from mithril_nb.backends.backend import convert_params
 from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.compilation.inspecting import inspect_program
 from mithril_nb.compilation.model import PhysicalModel
-from mithril_nb.emission.arrays.emitter import emit_arrays, load
+from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.c import compiling
 from mithril_nb.emission.c.emit import CFile, emit
+from mithril_nb.emission.python_text import load
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec

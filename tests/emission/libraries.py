@@ -11,7 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from mithril_nb.emission.arrays.emitter import emit_arrays, load
+from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.python_text import load
 from mithril_nb.inspection import Inspection
 from tests.emission.evaluating import traced_program
 

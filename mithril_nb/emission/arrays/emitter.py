@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-import base64
 import re
-import textwrap
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,11 +16,19 @@ from mithril_nb.emission.arrays.results import tree_of
 from mithril_nb.emission.arrays.rules import RULES, Context
 from mithril_nb.emission.build import build
 from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
+from mithril_nb.emission.python_text import (
+    Helpers,
+    encoded,
+    listed,
+    program_arguments,
+    read_helpers,
+    title_of,
+    used_helpers,
+)
 from mithril_nb.emission.source import Source, Writer
 from mithril_nb.stages.trace import traced
 
 _CONTROL = frozenset({"scan", "while", "cond", CALL})
-_LONGEST_LINE = 120
 _SMALL = 16
 """Constants of up to this number of items are written out; larger ones are encoded."""
 RULE_FILES = (contractions, elementwise, indexing, shapes)
@@ -50,18 +54,9 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 
 
 @cache
-def helper_sources(library: Library) -> dict[str, tuple[str, tuple[str, ...]]]:
+def helper_sources(library: Library) -> Helpers:
     """Return the source of each helper function of a library, with the helpers that it calls."""
-    texts = [
-        path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "helpers").glob(f"{library}_*"))
-    ]
-    functions = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    names = {one.name for _, one in functions}
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for text, one in functions:
-        called = {node.id for node in ast.walk(one) if isinstance(node, ast.Name)} & names - {one.name}
-        found[one.name] = (ast.get_source_segment(text, one) or "", tuple(sorted(called)))
-    return found
+    return read_helpers(sorted((Path(__file__).parent / "helpers").glob(f"{library}_*")))
 
 
 def reserved_names(library: Library, arguments: Iterable[str]) -> set[str]:
@@ -106,7 +101,7 @@ class _Emitter(Context):
 
     def _header(self, program: Program) -> None:
         out = self._out
-        used = self._used_helpers()
+        used = used_helpers(helper_sources(self.library), self.helpers)
         title = f"{program.name!r} in {self.dialect.title}, written by mithril_nb from its jaxpr."
         for line in (
             '"""' + title,
@@ -136,16 +131,6 @@ class _Emitter(Context):
             out.add()
             out.add(text)
 
-    def _used_helpers(self) -> list[str]:
-        known = helper_sources(self.library)
-        wanted, used = sorted(self.helpers), set[str]()
-        while wanted:
-            name = wanted.pop()
-            if name not in used:
-                used.add(name)
-                wanted += known[name][1]
-        return [name for name in known if name in used]
-
     def _constant(self, value: Value, array: Any) -> None:
         array = np.asarray(array)
         dtype = self.dtype_or_none(value.dtype)
@@ -162,9 +147,7 @@ class _Emitter(Context):
             )
             self._out.add(f"{value.name} = {shown}")
         else:
-            data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
-            decoded = f"np.frombuffer(zlib.decompress(base64.b64decode({data!r})), np.{array.dtype.name})"
-            decoded = f"{decoded}.reshape({array.shape})"
+            decoded = encoded(array)
             if self.library == "torch":
                 decoded = (
                     f"torch.tensor({decoded}.astype(np.int64))"
@@ -183,13 +166,13 @@ class _Emitter(Context):
         out.add()
         self._signature(function.name, [one.name for one in function.inputs])
         with out.indented():
-            out.add(f'"""{_title(function)}"""')
+            out.add(f'"""{title_of(function)}"""')
             for statement in function.statements:
                 self._statement(statement)
-            out.add(f"return {_listed('(', [self.array(one) for one in function.outputs], ')', 7)}")
+            out.add(f"return {listed('(', [self.array(one) for one in function.outputs], ')', 7)}")
 
     def _signature(self, name: str, names: list[str]) -> None:
-        self._out.add(f"def {name}({_listed('', names, '', 7 + len(name))}):")
+        self._out.add(f"def {name}({listed('', names, '', 7 + len(name))}):")
 
     def _main(self, program: Program) -> None:
         out, main = self._out, program.main
@@ -219,9 +202,9 @@ class _Emitter(Context):
         elif one.primitive == "cond":
             self._cond(one)
         elif one.function is not None:
-            targets = _listed("(", [value.name for value in one.outputs], ")", 0)
+            targets = listed("(", [value.name for value in one.outputs], ")", 0)
             name = one.function.name
-            arguments = _listed("", list(map(self.array, one.inputs)), "", len(name) + min(len(targets), 60))
+            arguments = listed("", list(map(self.array, one.inputs)), "", len(name) + min(len(targets), 60))
             self._out.add(f"{targets} = {name}({arguments})", one)
         else:
             self._assign(one, self._expression(one))
@@ -308,38 +291,3 @@ class _Emitter(Context):
                 self._carry(one, one.outputs, branch.outputs)
                 if not branch.statements and len(out.lines) == before:
                     out.add("pass", one)
-
-
-def program_arguments(program: Program) -> tuple[str, ...]:
-    """Return the names of the arguments of the last function of a file: those of the program that have arrays."""
-    return tuple(dict.fromkeys(leaf.argument for leaf in program.inputs))
-
-
-def _listed(start: str, names: list[str], end: str, used: int) -> str:
-    """Join names; many names get lines of their own, between `start` and `end`.
-
-    Args:
-        start: What opens them on several lines.
-        names: The names.
-        end: What closes them.
-        used: Number of characters of the line around them.
-    """
-    text = ", ".join(names)
-    if len(text) + used <= _LONGEST_LINE - 8:
-        return text
-    lines = textwrap.wrap(f"{text},", _LONGEST_LINE - 12)
-    return f"{start}\n    " + "\n    ".join(lines) + f"\n{end}"
-
-
-def _title(function: Function) -> str:
-    blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
-    role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
-    return f"{blocks.replace(chr(92), '?').replace(chr(34), '?')}{f': {role}' if role else ''}."
-
-
-def load(source: Source) -> Callable[..., Any]:
-    """Return the last function of an emitted Python file: the whole program."""
-    space: dict[str, Any] = {"__name__": "emitted"}
-    text = source.text
-    exec(compile(text, f"<{source.name}>", "exec"), space)
-    return space[source.function]
