@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import jax
@@ -41,7 +41,7 @@ class EmittedModel:
 
     def __init__(self, traced: PhysicalModel, backend: EmittedBackend):
         self._traced, self.backend = traced, backend
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._functions: dict[Hashable, Callable[..., Any]] = {}
         self.params: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -211,10 +211,9 @@ class EmittedModel:
         return type(value).__module__.partition(".")[0] == self.backend.module_name.partition(".")[0]
 
     def _loaded(self, given: Mapping[str, Any]) -> Callable[..., Any]:
-        specs = {name: jax.tree.map(self._spec, value) for name, value in given.items()}
-        key = str(specs)
+        key = tuple([(name, _signature(value)) for name, value in given.items()])
         if key not in self._functions:
-            self._functions[key] = self._load(specs)
+            self._functions[key] = self._load({name: jax.tree.map(self._spec, value) for name, value in given.items()})
         return self._functions[key]
 
     def _load(self, specs: Mapping[str, Any]) -> Callable[..., Any]:
@@ -238,6 +237,13 @@ class EmittedModel:
 
     def _spec(self, array: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(self.backend.shape(array), self.backend.dtype(array).removesuffix("_"))
+
+
+def _signature(value: Any) -> Hashable:
+    """Return what the source of a program depends on: shapes and dtypes, read without converting them (each call does)."""
+    if isinstance(value, Mapping):
+        return tuple([(name, _signature(one)) for name, one in value.items()])
+    return value if value is None else (tuple(value.shape), value.dtype)
 
 
 def _c_function(file: CFile, results: Any) -> Callable[..., Any]:

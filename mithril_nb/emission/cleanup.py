@@ -236,7 +236,52 @@ def simplified(statement: Statement, producer: Any) -> Statement:
             one = replace(one, primitive="copy", inputs=before.inputs, params={}, equations=equations)
     if one.primitive == "integer_pow" and one.params["y"] == 2:
         one = replace(one, primitive="square", params={})
+    return _without_sign(one, producer)
+
+
+def _without_sign(one: Statement, producer: Any) -> Statement:
+    """Return a statement that does the work of a negation before it: x + (-y) is x - y, (-x) * 2 is x * -2.
+
+    The results are equal to the last bit, the sign of zero included.
+    """
+    negated = [before if (before := producer(x)) and before.primitive == "neg" else None for x in one.inputs]
+    name, inputs = one.primitive, one.inputs
+    if name == "neg":
+        before = producer(inputs[0])
+        place = None if before is None or before.primitive != "mul" else _signed_number(before.inputs)
+        if before is not None and place is not None:
+            swapped = [_minus(x) if at == place and isinstance(x, Number) else x for at, x in enumerate(before.inputs)]
+            equations = _joined(one.equations, before.equations)
+            return replace(one, primitive="mul", inputs=tuple(swapped), equations=equations)
+    if not any(negated):
+        return one
+    if name == "square" and negated[0]:
+        return replace(one, inputs=negated[0].inputs, equations=_joined(one.equations, negated[0].equations))
+    if name in ("add", "add_any", "sub") and (minus := negated[1]) is not None:
+        primitive = "add" if name == "sub" else "sub"
+        equations = _joined(one.equations, minus.equations)
+        return replace(one, primitive=primitive, inputs=(inputs[0], *minus.inputs), equations=equations)
+    if name in ("add", "add_any") and (minus := negated[0]) is not None:
+        equations = _joined(one.equations, minus.equations)
+        return replace(one, primitive="sub", inputs=(inputs[1], *minus.inputs), equations=equations)
+    place = _signed_number(inputs) if name == "mul" else None
+    if place is not None and (minus := negated[1 - place]) is not None:
+        number = inputs[place]
+        assert isinstance(number, Number)
+        both = (minus.inputs[0], _minus(number)) if place else (_minus(number), minus.inputs[0])
+        return replace(one, inputs=both, equations=_joined(one.equations, minus.equations))
     return one
+
+
+def _signed_number(inputs: Sequence[Operand]) -> int | None:
+    """Return which operand is a float that is written into the program; `None` if there is none."""
+    return next(
+        (at for at, one in enumerate(inputs) if isinstance(one, Number) and one.dtype.startswith("float")), None
+    )
+
+
+def _minus(number: Number) -> Number:
+    return Number(-number.value, number.dtype)
 
 
 def _same(statement: Statement) -> Sequence[Operand] | None:

@@ -76,6 +76,25 @@ def test_functions_receive_everything_that_they_read(inspection: Inspection) -> 
         assert set(function.free) <= program.constants.keys()
 
 
+def test_negations_join_the_operation_that_follows() -> None:
+    def signs(x: jax.Array, y: jax.Array) -> Any:
+        return x + -y, -x + y, x - -y, -x * 2.0, -(3.0 * x), jnp.square(-x)
+
+    inspection = ml.inspect(signs, SPEC, SPEC)
+    statements = program_of(inspection).functions[0].statements
+    texts = [(one.primitive, *(getattr(x, "value", x.shape) for x in one.inputs)) for one in statements]
+    whole = (4, 3)
+    assert texts == [
+        ("sub", whole, whole), ("sub", whole, whole), ("add", whole, whole), ("mul", whole, -2.0),
+        ("mul", -3.0, whole), ("square", whole),
+    ]  # fmt: skip
+    arrays = [np.array([[0.0, -0.0, 1.5]] * 4, "float32"), np.array([[-0.0, 0.0, np.inf]] * 4, "float32")]
+    for one, other in zip(Interpreter(inspection).run(*arrays), signs(*map(jnp.asarray, arrays)), strict=True):
+        np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
+        np.testing.assert_array_equal(one, other)
+    assert len({id for one in statements for id in one.equations}) >= 10
+
+
 def test_links_of_removed_statements_are_kept(inspection: Inspection) -> None:
     """An equation that matters to the results is in a statement, unless it only computes with numbers."""
     program, by_id = program_of(inspection), traced_program(inspection).by_id

@@ -61,7 +61,7 @@ def helper_sources(library: Library) -> Helpers:
 
 def reserved_names(library: Library, arguments: Iterable[str]) -> set[str]:
     """Return the names that a file uses besides those of the program."""
-    return {*helper_sources(library), "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded"}
+    return {*helper_sources(library), "functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded"}
 
 
 class _Emitter(Context):
@@ -114,7 +114,7 @@ class _Emitter(Context):
         texts = [helper_sources(self.library)[name][0] for name in used]
         is_encoded = any(array.size > _SMALL for array in program.constants.values())
         modules = ["base64", "zlib"] if is_encoded else []
-        modules += ["math"] if any("math." in text for text in texts) else []
+        modules += [name for name in ("functools", "math") if any(f"{name}." in text for text in texts)]
         for name in sorted(modules):
             out.add(f"import {name}")
         if modules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,16 +64,22 @@ class Routine:
     """
 
     def __init__(self, library: ctypes.CDLL, file: CFile):
-        self._file = file
         self._call = getattr(library, file.name)
         self._call.restype = None
+        self._call.argtypes = [ctypes.c_void_p] * (len(file.inputs) + len(file.outputs) + 1)
+        self._inputs = [(_shape(value), np.dtype(_dtype(value))) for value in file.inputs]
+        self._results = [(_shape(value), np.dtype(_dtype(value))) for value in file.outputs]
+        self._arena_size = file.arena // 8 + 1
+        self._arenas = threading.local()  # new memory for each call costs more than the call, for large arenas
 
     def __call__(self, *arrays: Any) -> list[np.ndarray]:
         """Return the results, in the order of the program; random keys as arrays of two `uint32`."""
-        given = [_contiguous(array, value) for array, value in zip(arrays, self._file.inputs, strict=True)]
-        results = [np.empty(_shape(value), _dtype(value)) for value in self._file.outputs]
-        arena = np.empty(self._file.arena // 8 + 1, "float64")
-        self._call(*(ctypes.c_void_p(array.ctypes.data) for array in (*given, *results, arena)))
+        given = [_contiguous(array, *kind) for array, kind in zip(arrays, self._inputs, strict=True)]
+        results = [np.empty(*kind) for kind in self._results]
+        if not hasattr(self._arenas, "memory"):
+            self._arenas.memory = np.empty(self._arena_size)
+        places = [array.__array_interface__["data"][0] for array in (*given, *results, self._arenas.memory)]
+        self._call(*places)
         return results
 
 
@@ -84,7 +91,5 @@ def _dtype(value: Operand) -> str:
     return C_TYPES[value.dtype].removesuffix("_t").replace("float", "float32").replace("double", "float64")
 
 
-def _contiguous(array: Any, value: Operand) -> np.ndarray:
-    found = np.ascontiguousarray(np.asarray(array), _dtype(value)).reshape(_shape(value))
-    assert found.flags.c_contiguous
-    return found
+def _contiguous(array: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    return np.ascontiguousarray(array, dtype).reshape(shape)

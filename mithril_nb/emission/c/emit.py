@@ -12,7 +12,17 @@ from mithril_nb.emission.build import build
 from mithril_nb.emission.c.elementwise import SUPPORTED
 from mithril_nb.emission.c.helper_functions import Helpers, helper_names
 from mithril_nb.emission.c.memory import place_buffers
-from mithril_nb.emission.c.primitives import contractions, control, indexing, linear, ordering, random, shapes, windows
+from mithril_nb.emission.c.primitives import (
+    control,
+    convolutions,
+    indexing,
+    linear,
+    ordering,
+    products,
+    random,
+    shapes,
+    windows,
+)
 from mithril_nb.emission.c.rules import RULES
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, subscripts
 from mithril_nb.emission.c.writing import LOOP_VARIABLES, Body, Form, Stored, with_offsets
@@ -21,11 +31,11 @@ from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_supported, unsupported
 from mithril_nb.stages.trace import traced
 
-_ROOMS = (contractions, control, indexing, linear, ordering, random, shapes, windows)
+_ROOMS = (control, convolutions, indexing, linear, ordering, products, random, shapes, windows)
 """Files whose import registers rules."""
 RESERVED = (*helper_names(), *LOOP_VARIABLES, "arena", "memory", "int", "case", "default", "step", "NAN")
 """Names that the emitted file uses itself."""
-_INCLUDES = ("math.h", "stdbool.h", "stdint.h", "string.h")
+_INCLUDES = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h")
 
 
 @dataclass(frozen=True)

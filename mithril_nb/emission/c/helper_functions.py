@@ -91,6 +91,56 @@ _TOTAL_ORDER = """static inline int{bits}_t total_order_{S}({T} a)
     memcpy(&order, &a, sizeof order);
     return order < 0 ? order ^ INT{bits}_MAX : order;
 }}"""
+_PRODUCT = """#ifdef __AVX__
+typedef {T} lanes_{S} __attribute__((vector_size(32)));
+#else
+typedef {T} lanes_{S} __attribute__((vector_size(16)));
+#endif
+
+// out[i][j] = sum of a[i][k] * b[k][j] over k; a[i][k] is a[i * a_row + k * a_column].
+// A tile of 6 rows and 2 vectors of columns stays in registers; b is copied in panels that stay in the cache.
+static void matmul_{S}(
+    int rows, int columns, int inner,
+    const {T} *a, ptrdiff_t a_row, ptrdiff_t a_column,
+    const {T} *b, ptrdiff_t b_row, ptrdiff_t b_column,
+    {T} *restrict out, ptrdiff_t out_row)
+{{
+    enum {{ ROWS = 6, COLUMNS = 2 * sizeof(lanes_{S}) / sizeof({T}), DEPTH = 128 }};
+    lanes_{S} panel[DEPTH][2];
+    for (int left = 0; left < columns; left += COLUMNS)
+        for (int start = 0; start < inner; start += DEPTH) {{
+            const int width = columns - left < COLUMNS ? columns - left : COLUMNS;
+            const int depth = inner - start < DEPTH ? inner - start : DEPTH;
+            for (int k = 0; k < depth; k++) {{
+                {T} *to = ({T} *)panel[k];
+                const {T} *from = b + (start + k) * b_row + left * b_column;
+                if (b_column == 1 && width == COLUMNS)
+                    memcpy(to, from, sizeof panel[k]);
+                else
+                    for (int j = 0; j < COLUMNS; j++)
+                        to[j] = j < width ? from[j * b_column] : 0;
+            }}
+            for (int top = 0; top < rows; top += ROWS) {{
+                const int height = rows - top < ROWS ? rows - top : ROWS;
+                const {T} *row[ROWS];  // below the last row: the last row again, whose sums are not kept
+                for (int i = 0; i < ROWS; i++)
+                    row[i] = a + (top + (i < height ? i : height - 1)) * a_row + start * a_column;
+                lanes_{S} sum[ROWS][2] = {{{{{{0}}}}}};
+                for (int k = 0; k < depth; k++)
+                    for (int i = 0; i < ROWS; i++) {{
+                        const {T} factor = row[i][k * a_column];
+                        sum[i][0] += factor * panel[k][0];
+                        sum[i][1] += factor * panel[k][1];
+                    }}
+                for (int i = 0; i < height; i++) {{
+                    {T} *to = out + (top + i) * out_row + left;
+                    const {T} *found = (const {T} *)sum[i];
+                    for (int j = 0; j < width; j++)
+                        to[j] = start ? to[j] + found[j] : found[j];
+                }}
+            }}
+        }}
+}}"""
 _PLAIN = {
     "clamp_index": """static inline int clamp_index(int64_t index, int64_t largest)
 {
@@ -133,6 +183,8 @@ def helper_text(name: str, dtype: str = "") -> str:
     kind, ending = C_TYPES[dtype], suffix(dtype)
     if name == "total_order":
         return _TOTAL_ORDER.format(T=kind, S=ending, bits=64 if kind == "double" else 32)
+    if name == "matmul":
+        return _PRODUCT.format(T=kind, S=ending)
     if name == "integer_power":
         return _POWER.format(T=kind, S=ending)
     if name in _NEEDS:
@@ -169,7 +221,7 @@ def _conversion(source: str, target: str) -> str:
 
 def helper_names() -> Iterator[str]:
     """Yield the names of all helper functions: no array may have one."""
-    names = [*_FLOATS, *_INTEGERS, "integer_power", *_NEEDS, "bits_of", "total_order"]
+    names = [*_FLOATS, *_INTEGERS, "integer_power", *_NEEDS, "bits_of", "total_order", "matmul", "lanes"]
     yield from _PLAIN
     for dtype in C_TYPES:
         yield from (f"{name}_{suffix(dtype)}" for name in names)

@@ -50,9 +50,15 @@ class Stored:
 
 @dataclass(frozen=True)
 class View:
-    """A value whose items are items of another: `item` returns their expression."""
+    """A value whose items are items of another: `item` returns their expression.
+
+    Attributes:
+        item: Returns the expression of an item.
+        source: Returns the other value and the index of an item in it, if that is all that an item needs.
+    """
 
     item: Callable[[Index], str]
+    source: Callable[[Index], tuple[Operand, Index]] | None = None
 
 
 Form = Stored | View | Statement
@@ -284,19 +290,26 @@ class Body:
         source, output = one.inputs[0], one.outputs[place]
         rank = len(output.shape)
 
-        def item(index: Index) -> str:
-            return self.item(source, (*index_of(index[:rank]), *index[rank:]))
+        def place_of(index: Index) -> tuple[Operand, Index]:
+            return source, (*index_of(index[:rank]), *index[rank:])
 
-        self.viewed(one, output, item)
+        self.viewed(one, output, View(lambda index: self.item(*place_of(index)), place_of))
 
-    def viewed(self, one: Statement, output: Value, item: Callable[[Index], str]) -> None:
+    def viewed(self, one: Statement, output: Value, view: View) -> None:
         """Give a value its items; they are written to memory if it must be there."""
-        self.forms[output] = View(item)
+        self.forms[output] = view
         if self.is_in_memory(output):
             # Read through another value: `reserve` makes the memory the form of this one.
             given = replace(output)
-            self.forms[given] = View(item)
+            self.forms[given] = view
             self.copy(given, self.reserve(output, one), one)
+
+    def place(self, value: Operand, index: Index) -> tuple[Stored, Index] | None:
+        """Return the array in memory that holds an item, and its index there; `None` if the item is computed."""
+        form = None if isinstance(value, Number) else self.forms[value]
+        if isinstance(form, View):
+            return None if form.source is None else self.place(*form.source(index))
+        return (form, index) if isinstance(form, Stored) else None
 
 
 def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:

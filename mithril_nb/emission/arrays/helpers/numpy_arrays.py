@@ -1,6 +1,6 @@
 """Helper functions of emitted NumPy source: windows, indexing, sorting."""
 
-import math
+import functools
 
 import numpy as np
 
@@ -10,84 +10,71 @@ def pad(x, value, config):
 
     config: for each axis (before, after, between).
     """
-    for axis, (before, after, between) in enumerate(config):
-        x = np.moveaxis(np.asarray(x), axis, 0)
-        size = len(x)
-        if between and size > 1:
-            dilated = np.full((size + (size - 1) * between, *x.shape[1:]), value, x.dtype)
-            dilated[:: between + 1] = x
-            x = dilated
-        x = x[max(-before, 0) : len(x) - max(-after, 0)]
-        ends = [np.full((max(width, 0), *x.shape[1:]), value, x.dtype) for width in (before, after)]
-        x = np.moveaxis(np.concatenate([ends[0], x, ends[1]]), 0, axis)
-    return x
+    spans = [size + max(size - 1, 0) * between for size, (_, _, between) in zip(x.shape, config)]
+    wider = [(max(before, 0), max(after, 0)) for before, after, _ in config]
+    found = np.full([before + span + after for span, (before, after) in zip(spans, wider)], value, x.dtype)
+    found[tuple(slice(one[0], one[0] + span, way[2] + 1) for one, span, way in zip(wider, spans, config))] = x
+    return found[tuple(slice(max(-way[0], 0), size - max(-way[1], 0)) for way, size in zip(config, found.shape))]
 
 
-def windows(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
-    """Return each window of x: the windows along the first axes, their items along the last."""
+def items(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
+    """Yield the first item of every window of x, then the second of every window, and so on, as views."""
     rank = len(size)
-    padding, base = padding or [(0, 0)] * rank, base_dilation or [1] * rank
-    x = pad(x, fill, [(*pair, gap - 1) for pair, gap in zip(padding, base)])
-    dilation = window_dilation or [1] * rank
-    spans = tuple((one - 1) * gap + 1 for one, gap in zip(size, dilation))
-    counts = [one - span + 1 for span, one in zip(spans, x.shape)]
-    if min(counts, default=1) <= 0:  # no window fits
-        strides = strides or [1] * rank
-        return np.zeros([max(-(-count // step), 0) for count, step in zip(counts, strides)] + list(size), x.dtype)
-    found = np.lib.stride_tricks.sliding_window_view(x, spans)
-    steps = tuple(slice(None, None, one) for one in strides or [1] * rank)
-    return found[steps + tuple(slice(None, None, one) for one in dilation)]
+    if padding or base_dilation:
+        x = pad(x, fill, [(*a, b - 1) for a, b in zip(padding or [(0, 0)] * rank, base_dilation or [1] * rank)])
+    steps, gaps = strides or [1] * rank, window_dilation or [1] * rank
+    counts = [(have - (one - 1) * gap - 1) // step + 1 for have, one, gap, step in zip(x.shape, size, gaps, steps)]
+    for first in np.ndindex(*size):
+        starts = [place * gap for place, gap in zip(first, gaps)]
+        yield x[tuple(slice(at, at + max(n, 0) * step, step) for at, n, step in zip(starts, counts, steps))]
 
 
 def max_pool(x, size, **options):
     """Return the maximum of each window."""
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    return windows(x, size, fill=least, **options).max(axis=tuple(range(-len(size), 0)))
+    return functools.reduce(np.maximum, items(x, size, fill=least, **options))
 
 
 def min_pool(x, size, **options):
     """Return the minimum of each window."""
     most = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
-    return windows(x, size, fill=most, **options).min(axis=tuple(range(-len(size), 0)))
+    return functools.reduce(np.minimum, items(x, size, fill=most, **options))
 
 
 def sum_pool(x, size, **options):
     """Return the sum of each window."""
-    return windows(x, size, **options).sum(axis=tuple(range(-len(size), 0)), dtype=x.dtype)
+    return functools.reduce(np.add, items(x, size, **options))
 
 
 def prod_pool(x, size, **options):
     """Return the product of each window."""
-    return windows(x, size, fill=1, **options).prod(axis=tuple(range(-len(size), 0)), dtype=x.dtype)
+    return functools.reduce(np.multiply, items(x, size, fill=1, **options))
 
 
-def picked(x, size, prefer, options):
-    """Return the place in x, flat and padded, of the first largest (or smallest) item of each window."""
+def picks(x, size, prefer, **options):
+    """Yield for each item of the windows whether it is the first largest (or smallest) of its window."""
     worst = -np.inf if prefer == "max" else np.inf
-    padding = options.get("padding") or [(0, 0)] * len(size)
-    shape = tuple(one + before + after for one, (before, after) in zip(x.shape, padding))
-    items = windows(x, size, fill=worst, **options)
-    flat = items.reshape(*items.shape[: len(size)], math.prod(size))
-    first = (np.argmax if prefer == "max" else np.argmin)(flat, axis=-1)
-    places = np.arange(math.prod(shape)).reshape(shape)
-    options = {key: value for key, value in options.items() if key != "padding"}
-    every = windows(places, size, **options).reshape(flat.shape)
-    return np.take_along_axis(every, first[..., None], axis=-1)[..., 0], shape, padding
+    best = functools.reduce(np.maximum if prefer == "max" else np.minimum, items(x, size, fill=worst, **options))
+    is_free = np.ones(best.shape, bool)
+    for item in items(x, size, fill=worst, **options):
+        is_first = is_free & ((item == best) | (item != item))
+        is_free &= ~is_first
+        yield is_first
 
 
-def unpool(source, x, size, prefer, **options):
+def unpool(source, x, size, prefer, padding=None, **options):
     """Return zeros like x, with each item of `source` added where x has the largest item of its window."""
-    places, shape, padding = picked(x, size, prefer, options)
-    found = np.zeros(math.prod(shape), source.dtype)
-    np.add.at(found, places.reshape(-1), source.reshape(-1))
-    inner = tuple(slice(before, before + one) for one, (before, _) in zip(x.shape, padding))
-    return found.reshape(shape)[inner]
+    padding = padding or [(0, 0)] * x.ndim
+    found = np.zeros([one + before + after for one, (before, after) in zip(x.shape, padding)], source.dtype)
+    for to, is_first in zip(items(found, size, **options), picks(x, size, prefer, padding=padding, **options)):
+        to += np.where(is_first, source, 0)
+    return found[tuple(slice(before, before + one) for one, (before, _) in zip(x.shape, padding))]
 
 
 def pool_of_other(other, x, size, prefer, **options):
     """Return the items of `other` at the places where x has the largest item of each window."""
-    places, _, padding = picked(x, size, prefer, options)
-    return pad(other, 0, [(*pair, 0) for pair in padding]).reshape(-1)[places]
+    firsts = zip(items(other, size, **options), picks(x, size, prefer, **options))
+    return functools.reduce(np.add, (np.where(is_first, item, 0) for item, is_first in firsts))
 
 
 def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=None, groups=1, batch_groups=1):
@@ -98,8 +85,9 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
         x = x.reshape(batch_groups, batch, *x.shape[1:])
         x = np.moveaxis(x, 0, 1).reshape(batch, batch_groups * features, *x.shape[3:])
         groups = batch_groups
-    config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
-    x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
+    if padding or lhs_dilation:
+        config = [(*pair, gap - 1) for pair, gap in zip(padding or [(0, 0)] * rank, lhs_dilation or [1] * rank)]
+        x = pad(x, 0, [(0, 0, 0), (0, 0, 0), *config])
     dilation = [1, 1, *(rhs_dilation or [1] * rank)]
     spans = tuple((one - 1) * gap + 1 for one, gap in zip(kernel.shape[2:], dilation[2:]))
     if any(span > one for span, one in zip(spans, x.shape[2:])):  # no window fits
@@ -119,7 +107,7 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
         np.tensordot(found[:, group], kernel[group], axes=([1, *(axis + rank for axis in axes)], [1, *axes]))
         for group in range(groups)
     ]
-    return np.moveaxis(np.concatenate(parts, axis=-1), -1, 1).reshape(batch, outputs, *space)
+    return np.moveaxis(parts[0] if groups == 1 else np.concatenate(parts, axis=-1), -1, 1)
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):

@@ -51,12 +51,20 @@ def shift_right_arithmetic(x, count):
 
 def erf(x):
     """Return the error function."""
-    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)
+    try:
+        from scipy.special import erf as function
+    except ImportError:  # slower
+        function = np.frompyfunc(math.erf, 1, 1)
+    return np.asarray(function(x), x.dtype)
 
 
 def erfc(x):
     """Return 1 - erf(x), exact for large x too."""
-    return np.asarray(np.frompyfunc(math.erfc, 1, 1)(x)).astype(x.dtype)
+    try:
+        from scipy.special import erfc as function
+    except ImportError:  # slower
+        function = np.frompyfunc(math.erfc, 1, 1)
+    return np.asarray(function(x), x.dtype)
 
 
 def erf_inv(y):

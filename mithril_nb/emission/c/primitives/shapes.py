@@ -10,7 +10,7 @@ from mithril_nb.emission.c.arithmetic import remainder, scaled, total
 from mithril_nb.emission.c.fusion import is_reindexed
 from mithril_nb.emission.c.rules import rule
 from mithril_nb.emission.c.types import C_TYPES, c_shape, is_float, literal, pointer_type
-from mithril_nb.emission.c.writing import Body, Index, Stored
+from mithril_nb.emission.c.writing import Body, Index, Stored, View
 from mithril_nb.emission.program import KEEPDIMS, Number, Statement
 from mithril_nb.emission.unsupported import unsupported
 
@@ -117,7 +117,7 @@ def iota(to: Body, one: Statement) -> None:
             return literal(int(name), output.dtype)
         return name if kind == "int32_t" else f"({kind}){name if name.isidentifier() else f'({name})'}"
 
-    to.viewed(one, output, item)
+    to.viewed(one, output, View(item))
 
 
 @rule("empty", "empty2")

@@ -1,114 +1,91 @@
-"""Matrix products and convolutions in C."""
+"""Convolutions in C."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from mithril_nb.emission.c.arithmetic import divided, is_number, scaled, total
+from mithril_nb.emission.c.primitives.products import Matrix, describe, is_large, multiply
 from mithril_nb.emission.c.primitives.shapes import fill
 from mithril_nb.emission.c.rules import rule
-from mithril_nb.emission.c.types import C_TYPES, dims, is_float, literal
+from mithril_nb.emission.c.types import C_TYPES, is_float, literal
 from mithril_nb.emission.c.writing import Body, Index, Stored
 from mithril_nb.emission.program import Operand, Statement, Value
 from mithril_nb.emission.unsupported import unsupported
 
 
-@rule("dot_general")
-def dot_general(to: Body, one: Statement) -> None:
-    (left, right), (output,) = one.inputs, one.outputs
-    if output.dtype == "bool":
-        raise unsupported(one, "c", "bool operands")
-    (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]
-    left_free = _others(left, (*left_over, *left_batch))
-    right_free = _others(right, (*right_over, *right_batch))
-    sizes = [left.shape[axis] for axis in (*left_batch, *left_free)]
-    over = [left.shape[axis] for axis in left_over]
-    right_sizes = [right.shape[axis] for axis in right_free]
-    form = to.reserve(output, one)
-    kind = C_TYPES[output.dtype]
-    if _needs_packing(to, right, right_free):
-        right, right_batch, right_over, right_free = _packed(to, one, right, right_batch, right_over, right_free)
-    to.add(_comment(one, "product"), one)
-
-    def item(value: Operand, axes: Sequence[int], index: Index) -> str:
-        at = dict(zip(axes, index, strict=True))
-        text = to.item(value, tuple([at[axis] for axis in range(len(value.shape))]))
-        return text if value.dtype == output.dtype else f"({kind}){text}"
-
-    with to.loops(sizes, one) as outer:
-        batch, rows = outer[: len(left_batch)], outer[len(left_batch) :]
-        if not right_sizes or all(size == 1 for size in right_sizes):
-            sum_name = to.new_name("sum")
-            to.add(f"{kind} {sum_name} = {literal(0, output.dtype)};", one)
-            with to.loops(over, one) as inner:
-                first = item(left, (*left_batch, *left_free, *left_over), (*outer, *inner))
-                columns = ("0",) * len(right_sizes)
-                second = item(right, (*right_batch, *right_over, *right_free), (*batch, *inner, *columns))
-                to.add(f"{sum_name} += {first} * {second};", one)
-            to.touch(form)
-            to.add(f"{form.item((*outer, *('0' for _ in right_sizes)))} = {sum_name};", one)
-            return
-        with to.loops(right_sizes, one) as columns:
-            to.touch(form)
-            to.add(f"{form.item((*batch, *rows, *columns))} = {literal(0, output.dtype)};", one)
-        with to.loops(over, one) as inner:
-            factor = to.new_name("factor")
-            text = item(left, (*left_batch, *left_free, *left_over), (*outer, *inner))
-            to.add(f"const {kind} {factor} = {text};", one)
-            with to.loops(right_sizes, one) as columns:
-                second = item(right, (*right_batch, *right_over, *right_free), (*batch, *inner, *columns))
-                to.add(f"{form.item((*batch, *rows, *columns))} += {factor} * {second};", one)
-
-
-def _comment(one: Statement, what: str) -> str:
-    names = [f"{each.name if isinstance(each, Value) else each.text} ({dims(each.shape)})" for each in one.inputs]
-    return f"// {one.outputs[0].name} ({dims(one.outputs[0].shape)}): {what} of {' and '.join(names)}"
-
-
-def _others(value: Operand, axes: Sequence[int]) -> list[int]:
-    return [axis for axis in range(len(value.shape)) if axis not in axes]
-
-
-def _needs_packing(to: Body, right: Operand, free: Sequence[int]) -> bool:
-    """Return whether the inner loop over columns would jump in memory."""
-    if not free or not isinstance(right, Value) or right.size < 16 or right.shape[free[-1]] == 1:
-        return False
-    if isinstance(to.forms.get(right), Stored):
-        return free[-1] != len(right.shape) - 1
-    # Through a view: look at the last subscript of an item.
-    text = to.item(right, tuple([f"axis_{axis}" for axis in range(len(right.shape))]))
-    return not text.endswith(f"[axis_{free[-1]}]")
-
-
-def _packed(
-    to: Body, one: Statement, right: Operand, batch: Sequence[int], over: Sequence[int], free: Sequence[int]
-) -> tuple[Value, Sequence[int], Sequence[int], Sequence[int]]:
-    """Write a copy of the right operand whose columns are next to each other."""
-    assert isinstance(right, Value)
-    axes = (*batch, *over, *free)
-    copy = Value(f"{right.name}_columns", tuple([right.shape[axis] for axis in axes]), right.dtype)
-    form = to.reserve(copy, one, to.new_name(copy.name))
-    with to.loops(copy.shape, one) as index:
-        at = dict(zip(axes, index, strict=True))
-        text = to.item(right, tuple([at[axis] for axis in range(len(axes))]))
-        to.add(f"{form.item(index)} = {text};", one)
-    first, second = len(batch), len(batch) + len(over)
-    return copy, range(first), range(first, second), range(second, len(axes))
-
-
 @rule("conv_general_dilated")
 def conv(to: Body, one: Statement) -> None:
-    """Write a direct convolution: for each weight, its product with a window of the input is added to the output."""
+    """Write a convolution as matrix products; as a direct convolution if it has groups or is small."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     if not is_float(output.dtype) or array.dtype != output.dtype or kernel.dtype != output.dtype:
         raise unsupported(one, "c", "dtypes other than float32 and float64")
     numbers = params["dimension_numbers"]
-    space = range(len(array.shape) - 2)
+    rhs, out = numbers.rhs_spec, numbers.out_spec
+    form = to.reserve(output, one)
+    places = [output.shape[axis] for axis in out[2:]]
+    is_plain = params["feature_group_count"] == 1 == params["batch_group_count"]
+    is_plain = is_plain and tuple(out[2:]) == tuple(range(2, len(out))) and kernel.shape[rhs[0]] > 2
+    over = [kernel.shape[axis] for axis in rhs[1:]]
+    if is_plain and is_large(output.dtype, rows=[kernel.shape[rhs[0]]], columns=places, over=over):
+        _by_products(to, one, form)
+    else:
+        _direct(to, one, form)
+
+
+def _by_products(to: Body, one: Statement, form: Stored) -> None:
+    """Copy the window of each place to a column, for one image at a time: the convolution is a matrix product."""
+    (array, kernel), (output,), params = one.inputs, one.outputs, one.params
+    numbers = params["dimension_numbers"]
+    lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
+    places = [output.shape[axis] for axis in out[2:]]
+    over = [kernel.shape[axis] for axis in rhs[1:]]
+    weights = Matrix.of(to, one, kernel, (), rhs[:1], rhs[1:])
+    name = array.name if isinstance(array, Value) else "number"
+    columns = Value(f"{name.rstrip('_')}_columns", (*over, *places), output.dtype)
+    windows = to.reserve(columns, one, to.new_name(columns.name))
+    to.add(describe(one, "convolution"), one)
+    if _reaches_out(one):
+        fill(to, windows, literal(0, output.dtype), one)
+    with to.loops((output.shape[out[0]],), one) as (n,):
+        with to.loops(over, one) as (c, *taps):
+            edges = _all_edges(to, one, taps)
+
+            def copy(found: Index, sources: Index) -> None:
+                at = dict(zip(lhs, (n, c, *sources), strict=True))
+                text = to.item(array, tuple([at[axis] for axis in range(len(at))]))
+                to.add(f"{windows.item((c, *taps, *found))} = {text};", one)
+
+            _window_loops(to, one, edges, copy)
+        product = Matrix.of(to, one, columns, (), range(len(over)), range(len(over), len(columns.shape)))
+        at = {out[0]: n, out[1]: "0"}
+        corner = tuple([at.get(axis, "0") for axis in range(len(out))])
+        row = math.prod(output.shape[out[1] + 1 :])
+        multiply(to, one, weights, product, (), form, corner, row)
+
+
+def _reaches_out(one: Statement) -> bool:
+    """Return whether a window reads items that the input does not have, which are zero."""
+    return any(low > 0 or high > 0 for low, high in one.params["padding"]) or max(one.params["lhs_dilation"]) > 1
+
+
+def _all_edges(to: Body, one: Statement, taps: Sequence[str]) -> list[tuple[str, str, Any]]:
+    numbers, array, output = one.params["dimension_numbers"], one.inputs[0], one.outputs[0]
+    return [
+        _edges(to, one, axis, tap, array.shape[numbers.lhs_spec[2 + axis]], output.shape[numbers.out_spec[2 + axis]])
+        for axis, tap in enumerate(taps)
+    ]
+
+
+def _direct(to: Body, one: Statement, form: Stored) -> None:
+    """Write a direct convolution: for each weight, its product with a window of the input is added to the output."""
+    (array, kernel), (output,), params = one.inputs, one.outputs, one.params
+    numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
     groups, batch_groups = params["feature_group_count"], params["batch_group_count"]
-    form = to.reserve(output, one)
-    to.add(_comment(one, "convolution"), one)
+    to.add(describe(one, "convolution"), one)
     fill(to, form, literal(0, output.dtype), one)
     batches, features = output.shape[out[0]], output.shape[out[1]]
     inside = kernel.shape[rhs[1]]
@@ -121,9 +98,7 @@ def conv(to: Body, one: Statement) -> None:
         to.add(f"const {C_TYPES[output.dtype]} {weight} = {text};", one)
         feature = c if groups == 1 else total(scaled(_group(o, features // groups, groups), inside), c)
         batch = n if batch_groups == 1 else total(scaled(_group(o, features // batch_groups, batch_groups), batches), n)
-        edges = [
-            _edges(to, one, axis, taps[axis], array.shape[lhs[2 + axis]], output.shape[out[2 + axis]]) for axis in space
-        ]
+        edges = _all_edges(to, one, taps)
         _window_loops(to, one, edges, lambda places, sources: _add_product(
             to, one, form, dict(zip(out, (n, o, *places), strict=True)),
             array, dict(zip(lhs, (batch, feature, *sources), strict=True)), weight,

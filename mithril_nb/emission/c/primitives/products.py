@@ -1,0 +1,176 @@
+"""Matrix products in C: plain loops where they are small, else a tiled helper function."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mithril_nb.emission.c.rules import rule
+from mithril_nb.emission.c.types import C_TYPES, dims, is_float, literal
+from mithril_nb.emission.c.writing import Body, Index, Stored
+from mithril_nb.emission.program import Operand, Statement, Value
+from mithril_nb.emission.unsupported import unsupported
+
+_Pair = tuple[int, int]
+_LARGE = 4096
+"""Products of numbers from which the helper function is faster than plain loops."""
+
+
+@rule("dot_general")
+def dot_general(to: Body, one: Statement) -> None:
+    (left, right), (output,) = one.inputs, one.outputs
+    if output.dtype == "bool":
+        raise unsupported(one, "c", "bool operands")
+    (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]
+    left_free = _others(left, (*left_over, *left_batch))
+    right_free = _others(right, (*right_over, *right_batch))
+    batches = [left.shape[axis] for axis in left_batch]
+    rows, over, columns = (
+        [value.shape[axis] for axis in axes]
+        for value, axes in ((left, left_free), (left, left_over), (right, right_free))
+    )
+    form = to.reserve(output, one)
+    if is_large(left.dtype, right.dtype, output.dtype, rows=rows, columns=columns, over=over):
+        first = Matrix.of(to, one, left, left_batch, left_free, left_over)
+        second = Matrix.of(to, one, right, right_batch, right_over, right_free)
+        to.add(describe(one, "product"), one)
+        with to.loops(batches, one) as batch:
+            corner = (*batch, *("0" for _ in (*rows, *columns)))
+            multiply(to, one, first, second, batch, form, corner, math.prod(columns))
+        return
+    to.add(describe(one, "product"), one)
+    kind = C_TYPES[output.dtype]
+
+    def item(value: Operand, axes: Sequence[int], index: Index) -> str:
+        at = dict(zip(axes, index, strict=True))
+        text = to.item(value, tuple([at[axis] for axis in range(len(value.shape))]))
+        return text if value.dtype == output.dtype else f"({kind}){text}"
+
+    with to.loops((*batches, *rows), one) as outer:
+        batch = outer[: len(batches)]
+        if math.prod(columns) == 1:
+            sum_name, corner = to.new_name("sum"), tuple(["0" for _ in columns])
+            to.add(f"{kind} {sum_name} = {literal(0, output.dtype)};", one)
+            with to.loops(over, one) as inner:
+                first_item = item(left, (*left_batch, *left_free, *left_over), (*outer, *inner))
+                second_item = item(right, (*right_batch, *right_over, *right_free), (*batch, *inner, *corner))
+                to.add(f"{sum_name} += {first_item} * {second_item};", one)
+            to.touch(form)
+            to.add(f"{form.item((*outer, *corner))} = {sum_name};", one)
+            return
+        with to.loops(columns, one) as column:
+            to.touch(form)
+            to.add(f"{form.item((*outer, *column))} = {literal(0, output.dtype)};", one)
+        with to.loops(over, one) as inner:
+            factor = to.new_name("factor")
+            text = item(left, (*left_batch, *left_free, *left_over), (*outer, *inner))
+            to.add(f"const {kind} {factor} = {text};", one)
+            with to.loops(columns, one) as column:
+                second_item = item(right, (*right_batch, *right_over, *right_free), (*batch, *inner, *column))
+                to.add(f"{form.item((*outer, *column))} += {factor} * {second_item};", one)
+
+
+def _others(value: Operand, axes: Sequence[int]) -> list[int]:
+    return [axis for axis in range(len(value.shape)) if axis not in axes]
+
+
+def describe(one: Statement, what: str) -> str:
+    """Return a comment with the operands of a product or a convolution."""
+    names = [f"{each.name if isinstance(each, Value) else each.text} ({dims(each.shape)})" for each in one.inputs]
+    return f"// {one.outputs[0].name} ({dims(one.outputs[0].shape)}): {what} of {' and '.join(names)}"
+
+
+def is_large(*dtypes: str, rows: Sequence[int], columns: Sequence[int], over: Sequence[int]) -> bool:
+    """Return whether a product is one of floats, and large enough for the helper function."""
+    sizes = [math.prod(one) for one in (rows, columns, over)]
+    return len({*dtypes}) == 1 and is_float(dtypes[0]) and min(sizes) > 1 and math.prod(sizes) >= _LARGE
+
+
+class Matrix:
+    """An array whose axes are batches, rows and columns, each group with one distance in memory between neighbours.
+
+    Attributes:
+        shape: Number of rows and of columns.
+        strides: Items from one row to the next, and from one column to the next.
+    """
+
+    def __init__(
+        self, to: Body, value: Operand, batch: Sequence[int], shape: tuple[int, int], strides: tuple[int, int]
+    ):
+        self._to, self._value, self._batch = to, value, batch
+        self.shape, self.strides = shape, strides
+
+    @classmethod
+    def of(
+        cls, to: Body, one: Statement, value: Operand, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+    ) -> Matrix:
+        """Return an operand as matrices; a copy is written if its items do not lie like that."""
+        shape = math.prod(value.shape[axis] for axis in rows), math.prod(value.shape[axis] for axis in columns)
+        strides = _strides(to, value)
+        if strides is not None:
+            found = _merged(value.shape, strides, rows), _merged(value.shape, strides, columns)
+            if found[0] is not None and found[1] is not None:
+                return cls(to, value, batch, shape, (found[0], found[1]))
+        order = (*batch, *rows, *columns)
+        name = value.name if isinstance(value, Value) else "number"
+        copy = Value(name, tuple([value.shape[axis] for axis in order]), value.dtype)
+        form = to.reserve(copy, one, to.new_name(f"{name.rstrip('_')}_copy"))
+        with to.loops(copy.shape, one) as index:
+            at = dict(zip(order, index, strict=True))
+            text = to.item(value, tuple([at[axis] for axis in range(len(order))]))
+            to.add(f"{form.item(index)} = {text};", one)
+        return cls(to, copy, range(len(batch)), shape, (shape[1], 1))
+
+    def corner(self, batch: Index) -> str:
+        """Return the expression of the first item of the matrix of a batch."""
+        at = dict(zip(self._batch, batch, strict=True))
+        return self._to.item(self._value, tuple([at.get(axis, "0") for axis in range(len(self._value.shape))]))
+
+
+def multiply(
+    to: Body, one: Statement, left: Matrix, right: Matrix, batch: Index, form: Stored, corner: Index, row: int
+) -> None:
+    """Call the helper function for the product of two matrices; `row` is the distance between rows of the result."""
+    to.touch(form)
+    sizes = (left.shape[0], right.shape[1], left.shape[1])
+    arguments = [
+        *sizes, f"&{left.corner(batch)}", *left.strides, f"&{right.corner(batch)}", *right.strides,
+        f"&{form.item(corner)}", row,
+    ]  # fmt: skip
+    function = to.helpers.use("matmul", one.outputs[0].dtype)
+    to.add(f"{function}({', '.join(map(str, arguments))});", one)
+
+
+def _strides(to: Body, value: Operand) -> tuple[int, ...] | None:
+    """Return the distance in memory between neighbours along each axis; `None` if no array has the items like that.
+
+    The index of an item in the array is read as text: each subscript must be linear in at most one axis.
+    """
+    found = to.place(value, tuple([f"axis_{axis}" for axis in range(len(value.shape))]))
+    if found is None or not found[0].shape:
+        return None
+    form, index = found
+    strides = [0] * len(value.shape)
+    step = math.prod(form.shape)
+    for text, size in zip(index, form.shape, strict=True):
+        step //= size
+        parts = re.fullmatch(r"(?:(\d+) \* )?axis_(\d+)(?: [+-] \d+)?|(?:\d+ - )axis_(\d+)|-?\d+", text)
+        if parts is None:
+            return None
+        factor, axis, reversed_axis = parts.groups()
+        if axis is not None:
+            strides[int(axis)] += step * int(factor or 1)
+        elif reversed_axis is not None:
+            strides[int(reversed_axis)] -= step
+    return tuple(strides)
+
+
+def _merged(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> int | None:
+    """Return the distance between neighbours along some axes as one; `None` if it is not the same everywhere."""
+    long = [axis for axis in axes if shape[axis] != 1]
+    for outer, inner in pairwise(long):
+        if strides[outer] != shape[inner] * strides[inner]:
+            return None
+    return strides[long[-1]] if long else 0
