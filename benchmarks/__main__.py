@@ -15,6 +15,7 @@ from rich.table import Table
 from benchmarks.attribution import attribution_tables
 from benchmarks.compose import compose_tables
 from benchmarks.costs import cost_comparisons, cost_tables
+from benchmarks.emission import emission_comparisons, emission_times
 from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.explorer import explorer_figures
 from benchmarks.graph_view import graph_view_figures
@@ -46,6 +47,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
     "watching": watching_comparisons,
+    "emission": emission_comparisons,
 }
 PARTS = [
     *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph",
@@ -69,6 +71,11 @@ def main() -> None:
     comparisons = [name for name in COMPARISONS if name in options.only]
     if comparisons:
         console.print(comparison_table(found for name in comparisons for found in COMPARISONS[name](rounds)))
+    if "emission" in options.only:
+        table = Table("emitted source", "time", "bar")
+        for name, seconds, bar in emission_times():
+            table.add_row(name, si(seconds), "" if bar is None else f"{bar:.0f} s")
+        console.print(table)
     if "stages" in options.only:
         print_stages(console, rounds, options.full)
     if "large" in options.only:
