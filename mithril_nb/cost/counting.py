@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from threading import Lock
 from types import MappingProxyType
@@ -248,18 +248,19 @@ def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
     return all_counted(cost_of(inspection, "analytic").rows, inspection.equations)
 
 
-def costs_so_far(inspection: ProgramStages) -> Costs:
+def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Costs:
     """Return the costs of a program by its equations, and by the HLO stages that are computed already.
 
     Args:
         inspection: The program.
+        stages: Names of stages that may be computed, which may compile the program.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
     """
     if inspection.given is None:
         cost_of(inspection)
-    made = [source for source, stage in _STAGES.items() if inspection.has_stage(stage)]
+    made = [source for source, stage in _STAGES.items() if stage in stages or inspection.has_stage(stage)]
     return costs_of(inspection, ("analytic", *made))
 
 

@@ -193,7 +193,7 @@ def test_many_categories_share_the_last_hue():
 def test_a_page_has_all_overlays_in_the_order_of_its_boxes(step):
     _, program = step
     nodes, graph = nested_stage(program.graph()).boxes, program.graph()
-    found = list(page_overlays(program, nodes, graph, {"mine": {"linear_0": 3}}))
+    found = list(page_overlays(program, nodes, graph, program.cost().to_dict(), {"mine": {"linear_0": 3}}))
     assert all(len(one["values"]) == len(nodes) for one in found)
     assert [one["name"] for one in found][:3] == ["own values: mine", "flops", "flops"]
     assert {one["name"] for one in found} >= {"flops", "bytes_accessed", "params", "role", "dtype"}

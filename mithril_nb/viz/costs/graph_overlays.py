@@ -183,14 +183,22 @@ def _is_known(data: Data, name: str) -> bool:
 
 
 def page_overlays(
-    inspection: Inspection, nodes: Sequence[Node], graph: StageGraph, values: Mapping[str, Mapping[str, Any]]
+    inspection: Inspection,
+    nodes: Sequence[Node],
+    graph: StageGraph,
+    data: Data,
+    values: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield all overlays of a saved page that need no compiler, as data; costs in both conventions."""
+    """Yield all overlays of a saved page that need no compiler, as data; costs in both conventions.
+
+    Args:
+        inspection: The program.
+        nodes: The nodes of its graph.
+        graph: The graph of its first stage.
+        data: Its costs as data.
+        values: The user's own values by title and path.
+    """
     keys = [node.key for node in nodes]
-    try:
-        data = inspection.cost().to_dict()
-    except StageUnavailableError:
-        return
     dtypes = dtypes_of_stage(graph)
 
     def made(name: str, own: bool) -> Overlay:

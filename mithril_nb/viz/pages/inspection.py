@@ -9,10 +9,12 @@ the page still shows the picture, the first lines of each stage, the names of th
 from __future__ import annotations
 
 import base64
-import gzip
 import json
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from mithril_nb.inspection import Inspection
     from mithril_nb.stages.records import Stage
     from mithril_nb.stages.xla.passes import Pass
+    from mithril_nb.viz.diagrams.nested import Box, NestedGraph
 
 
 SHOWN = ("jaxpr", "stablehlo")
@@ -77,7 +80,7 @@ def _shown(inspection: Inspection) -> Sequence[str]:
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
     """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
-    return _graph(inspection, hues)[1]
+    return _graph(inspection, hues)[2]
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
@@ -101,7 +104,7 @@ def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
 
 
 def _lines(stage: Stage) -> int:
-    return len(stage.text.removesuffix("\n").split("\n"))
+    return stage.text.count("\n") + (not stage.text.endswith("\n"))
 
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
@@ -142,41 +145,91 @@ def inspection_page(
 @paused_collector()
 def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping[str, Mapping[str, Any]]) -> str:
     is_compiled = needs_compile(names)
-    # Requesting everything before the first read compiles the program once instead of twice.
     if is_compiled:
+        # Requesting everything before the first read compiles the program once instead of twice.
         inspection.want(machine_code=has_machine_code(names), passes=True)
-    passes, why = _passes(inspection) if is_compiled else ((), "")
-    stages = [inspection.stage(name) for name in names]
+        inspection.begin_compiling()
+    # XLA releases the GIL, so everything that needs no compiler is computed, and compressed, while it compiles.
+    packed = _Packed()
+    first = [*takewhile(lambda name: not needs_compile((name,)), names)] or [*names]
+    stages = _add_stages(inspection, first, packed)
     # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
+    nested, opened, picture = _graph(inspection, hues, is_linked=False)
+    counted = _counted(inspection)
+    folds = _fold_costs(inspection)
+    costs = _costs(inspection, names, counted)
+    stages += _add_stages(inspection, names[len(first) :], packed)
+    passes, why = _passes(inspection) if is_compiled else ((), "")
     diffs = [one.diff for one in passes]
-    key = key_of(stages)
-    graph, first = _graph(inspection, hues, is_linked=False)
-    if graph is not None:
-        graph |= _overlays(inspection, hues, overlay)
-    costs, rows = _cost_html(inspection, hues)
-    data = {
-        **_stages(inspection, stages, hues),
-        "shown": _first_open(inspection, names),
-        "passes": diffs,
-        "rows": rows,
-        "graph": graph,
-        "costs": _fold_costs(inspection),
-    }
-    # Without a time, so that equal programs give equal pages.
-    packed = base64.b64encode(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), _LEVEL, mtime=0)).decode()
+    graph = None
+    if nested is not None:
+        values = _overlays(inspection, nested.boxes, next(iter(counted.values()), None), overlay)
+        graph = {**nested.to_dict(), "opened": opened, **values}
+    tables, rows = ("", []) if costs is None else page_tables(costs, hues)
+    packed.add_rest(
+        {
+            **_links(inspection, stages, hues),
+            "shown": _first_open(inspection, names),
+            "passes": diffs,
+            "rows": rows,
+            "graph": graph,
+            "costs": folds,
+        }
+    )
     body = (
-        f'{first}<div class="live" hidden></div>'
+        f'{picture}<div class="live" hidden></div>'
         f'<div class="plain"><p>{_PLAIN}</p>'
-        f"{panes_html(stages, hues, key, PLAIN_LINES, skip_inputs=True, is_linked=False)}</div>"
-        f"{_passes_html(passes, diffs, why)}{costs}"
+        f"{panes_html(stages, hues, key_of(stages), PLAIN_LINES, skip_inputs=True, is_linked=False)}</div>"
+        f"{_passes_html(passes, diffs, why)}{f'<h2>Cost</h2>{tables}' if tables else ''}"
         f"<h2>Stages</h2>{stages_html(inspection, names)}"
     )
-    scripts = f'<script type="text/plain" id="mnb-data">{packed}</script><script>{built("page.js").rstrip()}</script>'
+    script = f"<script>{built('page.js').rstrip()}</script>"
+    scripts = f'<script type="text/plain" id="mnb-data">{packed.text}</script>{script}'
     sections = ("listing", "summary", "cost", "page")
     return page_html(
         inspection.name, "at every stage, by mithril_nb", body, *sections, kind="mnb-page", scripts=scripts
     )
+
+
+class _Packed:
+    """The data of a page as JSON in gzip in base64; the stages come first.
+
+    Attributes:
+        text: The whole, without a time, so that equal programs give equal pages.
+    """
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(_LEVEL, wbits=31)  # 31: gzip
+        self._parts: list[bytes] = []
+        self._before = '{"stages":['
+        self.text = ""
+
+    def add_stage(self, data: Mapping[str, Any]) -> None:
+        self._add(self._before + _json(data))
+        self._before = ","
+
+    def add_rest(self, data: Mapping[str, Any]) -> None:
+        self._add(f"],{_json(data)[1:]}")
+        self.text = base64.b64encode(b"".join([*self._parts, self._compressor.flush()])).decode()
+
+    def _add(self, text: str) -> None:
+        self._parts.append(self._compressor.compress(text.encode()))
+
+
+def _json(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, separators=(",", ":"))
+
+
+def _add_stages(inspection: Inspection, names: Iterable[str], packed: _Packed) -> list[Stage]:
+    """Compute stages, add their data to the page, and return them."""
+    stages = []
+    for name in names:
+        stage = inspection.stage(name)
+        about = {"title": title_of(name), "language": language_of(name), "unavailable": stage.unavailable}
+        packed.add_stage({"name": name, **about, **stage_data(inspection, stage)})
+        stages.append(stage)
+    return stages
 
 
 def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
@@ -184,21 +237,11 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
     return [name for name in first if name in names] or list(names[:1])
 
 
-def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
-    """Return the data of the stages, and the keys and hues of their blocks."""
+def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, int]) -> dict[str, Any]:
+    """Return the data that link the stages: their equations, and the keys and hues of their blocks."""
     paths = blocks_of(stages)
     groups = {outer for path in paths for outer in outer_paths(path)}
     return {
-        "stages": [
-            {
-                "name": one.name,
-                "title": title_of(one.name),
-                "language": language_of(one.name),
-                "unavailable": one.unavailable,
-                **stage_data(inspection, one),
-            }
-            for one in stages
-        ],
         "equations": equation_data(inspection, stages),
         "paths": {key: path for path in sorted(groups) if (key := block_key(path)) != path},
         "hues": {path: hue_class(path, hues) for path in sorted(paths)},
@@ -207,8 +250,8 @@ def _stages(inspection: Inspection, stages: Sequence[Stage], hues: dict[str, int
 
 def _graph(
     inspection: Inspection, hues: Mapping[str, int], *, is_linked: bool = True
-) -> tuple[dict[str, Any] | None, str]:
-    """Return the graph as data, with its open nodes, and its first picture; `None` and `""` without a graph.
+) -> tuple[NestedGraph | None, list[str], str]:
+    """Return the graph, its open nodes, and its first picture; `None`, `[]` and `""` without a graph.
 
     A picture that a script replaces is not linked: a node may have thousands of equations.
     """
@@ -218,24 +261,24 @@ def _graph(
 
     graph = inspection.graph()
     if not graph.level():
-        return None, ""
+        return None, [], ""
     shares = block_shares(inspection)
     nested = nested_stage(graph, shares, hues)
     opened = opened_at_first(graph, nested, shares)
     drawn = nested if is_linked else replace(nested, boxes=tuple(replace(box, equations=()) for box in nested.boxes))
     picture = scene_svg(layout(drawn, opened), title=f"graph of {inspection.name}", embedded=True)
-    return {**nested.to_dict(), "opened": sorted(opened)}, f'<div class="picture">{picture}</div>'
+    return nested, sorted(opened), f'<div class="picture">{picture}</div>'
 
 
 def _overlays(
-    inspection: Inspection, hues: Mapping[str, int], overlay: str | Mapping[str, Mapping[str, Any]]
+    inspection: Inspection,
+    boxes: Sequence[Box],
+    counted: Mapping[str, Any] | None,
+    overlay: str | Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Return the overlays of the graph, and the name of the first one."""
-    from mithril_nb.viz.diagrams.stages import nested_stage
-
     own = {} if isinstance(overlay, str) else overlay
-    graph = inspection.graph()
-    found = list(page_overlays(inspection, nested_stage(graph, hues=hues).boxes, graph, own))
+    found = [] if counted is None else list(page_overlays(inspection, boxes, inspection.graph(), counted, own))
     first = overlay if isinstance(overlay, str) else found[0]["name"] if found else ""
     names = dict.fromkeys(one["name"] for one in found)
     if first and first not in names:
@@ -294,13 +337,28 @@ def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
     return {"source": found.source, "rows": rows, "lines": lines, "total": row("", found.total, found.by_role)}
 
 
-def _cost_html(inspection: Inspection, hues: dict[str, int]) -> tuple[str, list[str]]:
-    """Return the tables of costs, and the rows that a script draws."""
+def _counted(inspection: Inspection) -> dict[str, dict[str, Any]]:
+    """Return the costs that need no compiler as data, by source; those of the graph come first."""
+    from mithril_nb import cost
+
+    found = {}
+    with suppress(StageUnavailableError):  # the table of stages shows the reason
+        first = cost.cost_of(inspection)
+        found[first.source] = first.to_dict()
+        if inspection.has_stage("hlo_before") and "lowered" not in found:
+            found["lowered"] = cost.cost_of(inspection, "lowered").to_dict()
+    return found
+
+
+def _costs(
+    inspection: Inspection, names: Sequence[str], counted: Mapping[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """Return all costs as data, of which some are counted already; `None` if the program has none."""
     from mithril_nb import cost
 
     try:
-        found = cost.costs_so_far(inspection)
+        found = cost.costs_so_far(inspection, names)
     except StageUnavailableError:
-        return "", []  # the table of stages shows the reason
-    tables, rows = page_tables(found.to_dict(), hues)
-    return f"<h2>Cost</h2>{tables}", rows
+        return None  # the table of stages shows the reason
+    rest = replace(found, by_source={name: one for name, one in found.items() if name not in counted}).to_dict()
+    return {**rest, "sources": {name: counted.get(name) or rest["sources"][name] for name in found}}

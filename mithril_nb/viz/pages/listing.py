@@ -263,8 +263,8 @@ def _first_equation(stage: Stage) -> int:
 
 def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
     """Return the lines to show, each with its innermost instruction."""
-    text = stage.text.removesuffix("\n")
-    shown = text.split("\n")[start - 1 :][:most]
+    end = -1 if most is None else start - 1 + most
+    shown = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
     end = start + len(shown)
     owner: dict[int, Instruction] = {}
     for instr in stage.instructions:  # in order of lines, so an inner instruction overrides the one around it
@@ -361,6 +361,9 @@ def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
     """Return the index of each value, and the distinct values."""
     kept = list(values)
     ids = list(map(id, kept))
+    distinct = dict(zip(ids, kept, strict=True))
+    if len(distinct) == 1:  # all lines of a kernel share their equations
+        return [0] * len(kept), list(distinct.values())
     places: dict[Hashable, int] = {}
-    place_of = {id: places.setdefault(value, len(places)) for id, value in dict(zip(ids, kept, strict=True)).items()}
+    place_of = {id: places.setdefault(value, len(places)) for id, value in distinct.items()}
     return list(map(place_of.__getitem__, ids)), list(places)
