@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
 import mithril_nb as ml
 from mithril_nb.models import GPT, Model, Relu
+from mithril_nb.viz.html_parts import built
 
 CLICK_BAR, STEP_BAR = 2_000, 30_000
 """Bytes per click, and per step of a slider on a GPT of 12 blocks."""
+BUNDLE_BAR, VIEW_BAR = 900_000, 5_000
+"""Bytes of the front end once per page, and for each further view."""
+VIEWS = ("workbench", "explorer", "curves")
 
 
 def message_sizes() -> Iterator[tuple[str, str, str]]:
     """Yield action, messages with their size, and bar. The stages of the program are requested as by a page."""
     gpt = GPT(vocabulary=1000, context=128, layers=12, heads=12, width=96)
     wb = ml.workbench(gpt, shapes={"input": [2, 64]})
+    assets = built("assets.js")
+    packed = re.search(r'"([A-Za-z0-9+/=]{1000,})"', assets)
+    unpacked = len(gzip.decompress(b64decode(packed[1]))) if packed else len(assets)
+    sent = f"{_size_of(unpacked)}, sent as {_size_of(len(assets))}"
+    yield "code of the front end, once per page", sent, _size_of(BUNDLE_BAR)
+    yield "  per further view", _size_of(max(len(built(f"{name}.js")) for name in VIEWS)), _size_of(VIEW_BAR)
     yield "GPT of 12 blocks: snapshot", _size([wb.get_state("snapshot")]), ""
     page = _Page(wb)
     for stage in ("jaxpr", "stablehlo"):

@@ -36,6 +36,24 @@ _SCROLL = """async (selector) => {
     }
     return frames.sort((a, b) => a - b);
 }"""
+_PAN = """async () => {
+    const board = document.querySelector('.mnb-page .mnb-board'), box = board.getBoundingClientRect(), frames = [];
+    board.setPointerCapture = () => {};  // there is no such pointer
+    const send = (type, at) => board.dispatchEvent(new PointerEvent(type, {
+        pointerId: 1, button: 0, buttons: 1, bubbles: true,
+        clientX: box.right - 20 - (at * 9) % (box.width - 40), clientY: box.bottom - 20 - (at * 5) % (box.height - 40),
+    }));
+    send('pointerdown', 0);
+    let before = performance.now();
+    for (let at = 1; at <= 120; at++) {
+        send('pointermove', at);
+        await new Promise((done) => requestAnimationFrame(done));
+        frames.push(performance.now() - before);
+        before = performance.now();
+    }
+    send('pointerup', 121);
+    return frames.sort((a, b) => a - b);
+}"""
 _HOVER = """async (selector) => {
     const rows = [...document.querySelectorAll(`${selector} .l .x`)].slice(2, 12), times = [];
     for (const row of rows) {
@@ -93,9 +111,11 @@ def saved_page_figures(full: bool) -> Iterator[tuple[str, str, str]]:
                 made = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
                 found = json.loads(made.stdout.splitlines()[-1])
                 yield f"{count:,} {kind} scopes", "", ""
-                yield "  JAX and XLA alone", f"{found['alone_s']:.1f} s", ""
-                ours = found["all_s"] - found["alone_s"]
-                yield "  made in, beyond that", _marked(f"{ours:.1f} s", ours > SECONDS_BAR), f"{SECONDS_BAR} s"
+                yield "  JAX and XLA alone, before", f"{found['alone_s']:.1f} s", ""
+                yield "  JAX and XLA in the same run", f"{found['theirs_s']:.1f} s", ""
+                ours, ratio = found["all_s"] - found["theirs_s"], found["all_s"] / found["theirs_s"]
+                bar = f"{SECONDS_BAR} s"
+                yield "  made in, beyond that", _marked(f"{ours:.1f} s", ours > SECONDS_BAR) + f", {ratio:.2f} x", bar
                 yield "  peak memory, above JAX and XLA alone", f"{found['ours_bytes'] / 1e6:.0f} MB", ""
                 size, bar = found["page_bytes"], BYTES_BARS[count]
                 yield "  page", _marked(f"{size / 1e6:.2f} MB", size > bar), f"{bar / 1e6:g} MB"
@@ -139,15 +159,18 @@ def _in_browser(path: Path) -> Iterator[tuple[str, str, str]]:
             ("StableHLO", '[data-stage="stablehlo"] .code'),
             ("machine code", '[data-stage="asm"] .code'),
             ("the table of costs", ".scroll.long"),
-            ("the graph", ".picture"),
         ):
             if selector and not page.locator(f".mnb-page {selector}").count():
                 continue
-            frames = page.evaluate(_SCROLL, selector)
-            rate, late = 1000 * len(frames) / sum(frames), frames[int(0.95 * len(frames))]
-            figure = _marked(f"{rate:.0f}", rate < FRAMES_BAR)
-            yield f"  frames per second, scrolling {name} (p95)", f"{figure} ({late:.0f} ms)", str(FRAMES_BAR)
+            yield _frames(f"scrolling {name}", page.evaluate(_SCROLL, selector))
             nodes = max(nodes, page.evaluate(_NODES))
+        fold = page.locator('[data-stage="stablehlo"] .folds').get_by_role("button", name="fold", exact=True)
+        if fold.count():
+            fold.first.click()
+            yield _frames("scrolling folded StableHLO", page.evaluate(_SCROLL, '[data-stage="stablehlo"] .code'))
+        yield _frames("panning the graph", page.evaluate(_PAN))
+        page.get_by_role("button", name="Smaller").first.click()
+        yield _frames("panning the graph, smaller", page.evaluate(_PAN))
         for name, stage in (("jaxpr", "jaxpr"), ("machine code", "asm")):
             took = page.evaluate(_HOVER, f'[data-stage="{stage}"]')
             if took is not None:
@@ -156,6 +179,13 @@ def _in_browser(path: Path) -> Iterator[tuple[str, str, str]]:
         heap = page.evaluate("performance.memory.usedJSHeapSize")
         yield "  JavaScript heap", f"{heap / 1e6:.0f} MB", ""
         browser.close()
+
+
+def _frames(name: str, frames: list[float]) -> tuple[str, str, str]:
+    """Return the row of frames per second, from the times of the frames in ascending order."""
+    rate, late = 1000 * len(frames) / sum(frames), frames[int(0.95 * len(frames))]
+    figure = _marked(f"{rate:.0f}", rate < FRAMES_BAR)
+    return f"  frames per second, {name} (p95)", f"{figure} ({late:.0f} ms)", str(FRAMES_BAR)
 
 
 def _measure(kind: str, count: int, path: Path) -> dict[str, float]:
@@ -176,6 +206,7 @@ def _measure(kind: str, count: int, path: Path) -> dict[str, float]:
     inspection = ml.inspect(make(count), spec)
     page = inspection.to_html(path)
     all_s = time.perf_counter() - since
+    theirs_s = sum(inspection.elapsed.values())
     ours_bytes = own_peak_bytes() - before
     other = ml.inspect(make(count), spec)
     for stage in ("jaxpr", "stablehlo"):
@@ -186,6 +217,7 @@ def _measure(kind: str, count: int, path: Path) -> dict[str, float]:
     return {
         "alone_s": alone_s,
         "all_s": all_s,
+        "theirs_s": theirs_s,
         "ours_bytes": ours_bytes,
         "page_bytes": len(page.encode()),
         "output_bytes": sum(len(part.encode()) for part in output.values()),

@@ -104,7 +104,12 @@ def instruction_data(one: Instruction) -> dict[str, Any]:
         "transforms": list(one.transforms),
         "source": list(one.source),
         "library_source": list(one.library_source),
+        **{name: list(values) for name in FLOWS if (values := getattr(one, name))},
     }
+
+
+FLOWS = ("picks", "results", "carried")
+"""Attributes of instructions that are left out if they are empty, as they nearly always are."""
 
 
 def equation_data(one: Equation) -> dict[str, Any]:

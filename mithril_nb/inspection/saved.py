@@ -167,6 +167,9 @@ def _instruction(data: Any) -> Instruction:
         _texts(data["transforms"]),
         _texts(data["source"]),
         _texts(data["library_source"]),
+        tuple(map(_number, _items(data.get("picks", [])))),
+        _texts(data.get("results", [])),
+        _texts(data.get("carried", [])),
     )
 
 

@@ -163,6 +163,10 @@ class Instruction:
         source: The user's lines of Python that caused it, as `"file.py:12"`, or `"file.py:12-14"` for an expression
             of several lines.
         library_source: Lines of library code that these lines called, as `"optax/_src/transform.py:12"`.
+        picks: For each operand, the index of the result that it is, where one is not the first; else `()`.
+        results: Of a loop or conditional in the jaxpr, the ids of the instructions inside that compute its results,
+            those of each branch in turn; `""` for a result that nothing inside computes.
+        carried: Ids of the instructions whose results it uses in the next round of a loop.
     """
 
     id: str
@@ -179,6 +183,9 @@ class Instruction:
     transforms: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
     library_source: tuple[str, ...] = ()
+    picks: tuple[int, ...] = ()
+    results: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> MappingProxyType[str, float]:

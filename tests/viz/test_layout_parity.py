@@ -55,14 +55,16 @@ def random_graph(seed: int) -> NestedGraph:
                 rng.choice(["", *groups]), is_group, counts=(rng.randrange(2), rng.randrange(2), rng.randrange(2), 0),
             )
         )  # fmt: skip
+    loops = [box.key for box in boxes if box.is_group]
     pairs = [(rng.randrange(len(boxes)), rng.randrange(len(boxes))) for _ in range(2 * len(boxes))]
     flows = tuple(
         Flow(
-            boxes[tail].key, boxes[head].key, roles=tuple(sorted(rng.sample(range(3), rng.randrange(3)))),
-            shapes=tuple(sorted(rng.sample(range(3), rng.randrange(3)))),
+            boxes[tail].key, boxes[head].key, roles=tuple(sorted(rng.sample(range(4), rng.randrange(3)))),
+            shapes=tuple(sorted(rng.sample(range(3), rng.randrange(3)))), loop=loop,
         )
         for tail, head in pairs
-        if tail != head
+        if tail != head or loops
+        for loop in ([rng.choice(loops)] if tail == head or (loops and rng.random() < 0.2) else [""])
     )  # fmt: skip
     ordered = _nested(boxes, "")
     return NestedGraph(

@@ -7,7 +7,7 @@ step looks like its model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -16,11 +16,14 @@ from typing import Literal
 from mithril_nb.display import Shown
 from mithril_nb.graph.reach import Reach
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.graph.gradients import Gradient
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, quick_to_make
 
 Kind = Literal[
     "block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input", "failure"
 ]
+Flow = tuple[str, str, TensorSpec | None]
+"""Producer and user of data, and its spec."""
 ROOT = ""
 FAILURE = "(failure)"
 """Key of the node of the equation that failed to trace."""
@@ -77,12 +80,16 @@ class GraphLink:
         target: Key of the node that uses it.
         roles: The roles of its users.
         specs: The specs of the data.
+        loop: Key of the loop if the data is for its next round, else `""`.
+        is_gradient: True for a gradient that only sums pass on, from the user of data to its producer.
     """
 
     source: str
     target: str
     roles: frozenset[Role]
     specs: tuple[TensorSpec, ...]
+    loop: str = ""
+    is_gradient: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,18 +99,23 @@ class StageGraph(Shown):
     Attributes:
         stage: Name of the stage.
         nodes: All nodes by key, parents before their children, including those hidden by a fold.
-        flows: Producer, user and spec for each pair of instructions with data flow.
+        flows: Producer, user and spec for each pair of instructions with data flow. Data of a loop comes from the
+            instruction in its body that computes it.
         roles: Role of each instruction that has one.
         equations: Ids of the equations of each instruction.
         hidden: For each key that a fold hides, the key of the node that is shown instead.
+        carried: Producer, user and spec of data that a loop passes to its next round.
+        gradients: Gradients that sums pass on: user and producer of a value, and whether the next round uses it.
     """
 
     stage: str
     nodes: Mapping[str, GraphNode] = field(repr=False)
-    flows: tuple[tuple[str, str, TensorSpec | None], ...] = field(repr=False)
+    flows: tuple[Flow, ...] = field(repr=False)
     roles: Mapping[str, Role] = field(repr=False)
     equations: Mapping[str, tuple[str, ...]] = field(repr=False)
     hidden: Mapping[str, str] = field(repr=False)
+    carried: tuple[Flow, ...] = field(repr=False, default=())
+    gradients: tuple[Gradient, ...] = field(repr=False, default=())
 
     @cached_property
     def home(self) -> dict[str, str]:
@@ -219,18 +231,44 @@ class StageGraph(Shown):
     def links(self) -> tuple[GraphLink, ...]:
         """The data that flows between the nodes if all are open, bundled, in program order."""
         seen: dict[str, str] = {}
-        bundles: dict[tuple[str, str], tuple[set[Role], dict[TensorSpec, None]]] = {}
-        for source, target, spec in self.flows:
+        bundles: dict[tuple[str, str, str, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
+
+        def add(flow: Flow, *, is_carried: bool = False, is_gradient: bool = False) -> None:
+            source, target, spec = flow
             before, after = self.home[source], self.home[target]
             tail, head = self._shown(before, seen), self._shown(after, seen)
-            if tail == head or not tail or not head or self._is_carried(before, after):
-                continue
-            roles, specs = bundles.setdefault((tail, head), (set(), {}))
+            if not tail or not head or self._is_between_rounds(before, after):
+                return
+            loop = self._shown(self._loop_around(before, after), seen) if is_carried else ""
+            if not loop and (is_carried or tail == head):
+                return
+            roles, specs = bundles.setdefault((tail, head, loop, is_gradient), (set(), {}))
             if target in self.roles:
                 roles.add(self.roles[target])
             if spec is not None:
                 specs[spec] = None
-        return tuple(GraphLink(*ends, frozenset(roles), tuple(specs)) for ends, (roles, specs) in bundles.items())
+
+        for flow in self.flows:
+            add(flow)
+        for flow in self.carried:
+            add(flow, is_carried=True)
+        for user, producer, is_carried in self.gradients:
+            add((user, producer, None), is_carried=is_carried, is_gradient=True)
+        return tuple(
+            GraphLink(tail, head, frozenset(roles), tuple(specs), loop, is_gradient)
+            for (tail, head, loop, is_gradient), (roles, specs) in bundles.items()
+        )
+
+    def _loop_around(self, *keys: str) -> str:
+        """Return the innermost loop around some nodes; `""` without one."""
+        common = set.intersection(*({*self._above(key)} for key in keys))
+        return next((key for key in self._above(keys[0]) if key in common and self.nodes[key].kind == "loop"), "")
+
+    def _above(self, key: str) -> Iterator[str]:
+        """Yield the keys of the nodes around a node, from the inside out."""
+        while key:
+            key = self.nodes[key].parent
+            yield key
 
     def first_view(
         self,
@@ -290,7 +328,7 @@ class StageGraph(Shown):
                 seen[key] = key if not key or outer == self.nodes[key].parent else outer
         return seen[key]
 
-    def _is_carried(self, source: str, target: str) -> bool:
+    def _is_between_rounds(self, source: str, target: str) -> bool:
         """Return whether data flows between nodes folded into one; a picture of one node has no such edge."""
         before = self._folds(source)
         return bool(before) and any(before.get(fold, member) != member for fold, member in self._folds(target).items())

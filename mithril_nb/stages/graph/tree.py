@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
-from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, GraphNode, StageGraph, shapes_text
+from mithril_nb.stages.graph.gradients import passed_gradients
+from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, Flow, GraphNode, StageGraph, shapes_text
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.once import paused_collector
@@ -64,15 +64,16 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     homes = _planted(root, stage, by_id, parents, _known_inputs(like))
     _name_calls(root)
     split_rounds(root, by_id)
-    flows = tuple(
-        (operand, one.id, by_id[operand].shapes[0] if by_id[operand].shapes else None)
-        for one in stage.instructions
-        if one.id in homes
-        for operand in dict.fromkeys(one.operands)
-        if operand in homes and operand != one.id
-    )
+    flows = tuple(_flows(stage, by_id, homes))
     dropped = _gather_inputs(root, flows, by_id)
     flows = tuple(flow for flow in flows if flow[0] not in dropped)
+    carried = tuple(
+        (maker, one.id, by_id[maker].shapes[0] if by_id[maker].shapes else None)
+        for one in stage.instructions
+        if one.id in homes
+        for maker in one.carried
+        if maker in homes
+    )
     _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
     hidden = fold(root, most, like)
     nodes: dict[str, GraphNode] = {}
@@ -85,7 +86,32 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
         nodes[FAILURE] = GraphNode(FAILURE, name, "failure", UNATTRIBUTED, ROOT, note=note)
     kept = [one for one in stage.instructions if one.id in homes]
     roles: dict[str, Role] = {one.id: one.role for one in kept if one.role}
-    return StageGraph(stage.name, nodes, flows, roles, {one.id: one.equations for one in kept}, hidden)
+    inner = tuple(flow for flow in _flows(stage, by_id, homes, is_inner=True) if flow[0] not in dropped)
+    equations = {one.id: one.equations for one in kept}
+    pairs = [(source, target) for source, target, _ in inner]
+    gradients = passed_gradients(pairs, [(source, target) for source, target, _ in carried], by_id)
+    return StageGraph(stage.name, nodes, inner, roles, equations, hidden, carried, tuple(dict.fromkeys(gradients)))
+
+
+def _flows(
+    stage: Stage, by_id: Mapping[str, Instruction], homes: Mapping[str, Draft], *, is_inner: bool = False
+) -> Iterator[Flow]:
+    """Yield the data that flows from one instruction to another.
+
+    With `is_inner`, data of a loop or conditional comes from the instructions inside that compute it.
+    """
+    for one in stage.instructions:
+        if one.id not in homes:
+            continue
+        picks = one.picks or (0,) * len(one.operands)
+        for operand, pick in dict.fromkeys(zip(one.operands, picks, strict=True)):
+            if operand not in homes or operand == one.id:
+                continue
+            maker = by_id[operand]
+            spec = maker.shapes[pick] if pick < len(maker.shapes) else None
+            inside = maker.results[pick :: len(maker.shapes)] if is_inner and maker.results else ()
+            for source in [id for id in inside if id in homes] or [operand]:
+                yield source, one.id, spec
 
 
 def _known_inputs(like: StageGraph | None) -> dict[str, str]:
@@ -193,9 +219,7 @@ def _block(one: Instruction) -> str:
     return max(one.shares, key=lambda share: share[1])[0]
 
 
-def _gather_inputs(
-    root: Draft, flows: Iterable[tuple[str, str, TensorSpec | None]], by_id: Mapping[str, Instruction]
-) -> set[str]:
+def _gather_inputs(root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction]) -> set[str]:
     """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the others."""
     dropped: set[str] = set()
     used = {source for source, target, _ in flows if by_id[target].role in ("forward", None)}
@@ -220,7 +244,7 @@ def _gather_inputs(
 def _measure(
     root: Draft,
     by_id: Mapping[str, Instruction],
-    flows: Iterable[tuple[str, str, TensorSpec | None]],
+    flows: Iterable[Flow],
     places: Mapping[str, int],
 ) -> None:
     """Count the instructions of each node by role, sort children in program order, and find each node's result.

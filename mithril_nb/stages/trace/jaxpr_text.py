@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, product
 from string import ascii_lowercase
 from typing import Any
@@ -11,7 +12,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.equations import Site, Wiring, wirings
 from mithril_nb.stages.trace.params import COMBINER, GROUP, PARTITIONED, UNUSED
 from mithril_nb.stages.trace.tracing import Trace
 
@@ -63,7 +64,11 @@ class _Printer:
     def __init__(self, equations: dict[str, Equation]):
         self._equations = equations
         self._names: dict[Any, str] = {}
-        self._producers: dict[Any, str] = {}
+        self._producers: dict[Any, tuple[str, int]] = {}  # instruction, and index of its result
+        self._carries: dict[Any, tuple[str, int]] = {}  # of bodies' inputs: loop, index of the next value
+        self._loops: dict[str, tuple[str, ...]] = {}  # by id, the instructions that compute its results
+        self._next: dict[tuple[str, int], Any] = {}
+        self._carried: dict[str, list[tuple[str, int]]] = {}  # by id of an instruction, the carries that it uses
         self._letters = _letters()
         self._specs: dict[Any, str] = {}  # by abstract value, which JAX shares
         self._lines: list[str] = []
@@ -93,10 +98,15 @@ class _Printer:
                     shapes=(leaf.spec,),
                 )
             )
-            self._producers[var] = f"arg{index}"
+            self._producers[var] = f"arg{index}", 0
         self._lines.append("  let")
         self._body(top, "    ")
         self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
+        if self._carried:
+            self._found = [
+                replace(one, carried=self._in_next_round(self._carried[one.id])) if one.id in self._carried else one
+                for one in self._found
+            ]
         return "\n".join(self._lines) + "\n", tuple(self._found)
 
     def _body(self, body: list[Site], indent: str) -> tuple[str, ...]:
@@ -106,9 +116,13 @@ class _Printer:
             record = self._equations[site.id]
             results = " ".join(["_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars])
             operands = [self._use(atom) for atom in equation.invars]
-            taken = self._producers_of(equation.invars, operands)
+            taken, picks = self._producers_of(equation.invars, operands)
+            if carries := [self._carries[atom] for atom in site.variables if atom in self._carries]:
+                self._carried[site.id] = carries
             for jaxpr, _ in site.bodies:
-                self._connect_inputs(site, jaxpr, taken)
+                self._connect_inputs(site, jaxpr, taken, picks)
+            loops = wirings(site) if site.primitive in ("scan", "while") else []
+            self._connect_rounds(site, loops)
             known = [(key, value) for key, value in record.params if key not in _OURS]
             params = tuple([(key, _compact(value)) for key, value in known])
             head = f"{indent}{results}{' = ' if results else ''}{site.primitive}"
@@ -144,28 +158,84 @@ class _Printer:
                 record.transforms,
                 (record.place,) if record.source else (),
                 (record.library_source,) if record.library_source else (),
+                picks,
+                self._results(site, [loops[0].jaxpr] if loops else [jaxpr for jaxpr, _ in site.bodies]),
             )
             self._found.insert(place, found)  # before the instructions of its bodies
-            self._producers.update(dict.fromkeys(equation.outvars, site.id))
+            self._producers.update((var, (site.id, index)) for index, var in enumerate(equation.outvars))
             ids += found.equations
         return tuple(ids)
 
-    def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
-        """Return the id of the instruction behind each operand, or the name of an operand from outside."""
-        both = zip(atoms, names, strict=True)
-        return tuple([name if is_literal(atom) else self._producers.get(atom) or name for atom, name in both])
+    def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Return the id of the instruction behind each operand, or the name of one from outside, and their `picks`."""
+        found = [("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0)) for atom in atoms]
+        ids = tuple([id or name for (id, _), name in zip(found, names, strict=True)])
+        return ids, tuple([index for _, index in found]) if any(index for _, index in found) else ()
 
-    def _connect_inputs(self, site: Site, jaxpr: Any, taken: tuple[str, ...]) -> None:
+    def _connect_rounds(self, site: Site, loops: Sequence[Wiring]) -> None:
+        """Connect the inputs of a loop's bodies to the values that replace them in the next round."""
+        if not loops:
+            for jaxpr, _ in site.bodies:
+                given = site.equation.invars[-len(jaxpr.invars) :] if jaxpr.invars else ()
+                for var, atom in zip(jaxpr.invars, given, strict=False):
+                    self._carries.pop(var, None)  # a shared body binds the same variables again
+                    if not is_literal(atom) and atom in self._carries:
+                        self._carries[var] = self._carries[atom]
+            return
+        loop = loops[0]
+        for wiring in loops:
+            first = loop.carried[0][0] if wiring is loop and loop.carried else wiring.constants
+            for number, var in enumerate(wiring.jaxpr.invars):
+                self._carries.pop(var, None)
+                atom = site.equation.invars[(wiring.operands or ())[number]]
+                if 0 <= number - first < len(loop.carried):
+                    key = site.id, loop.carried[number - first][1]
+                    self._carries[var], self._next[key] = key, loop.jaxpr.outvars[key[1]]
+                elif not is_literal(atom) and atom in self._carries:
+                    self._carries[var] = self._carries[atom]
+
+    def _results(self, site: Site, bodies: Sequence[Any]) -> tuple[str, ...]:
+        """Return the instructions inside a region that compute its results, and store what its next round uses."""
+        if site.primitive not in ("scan", "while", "cond"):
+            return ()
+        inside = f"{site.id}."
+        found: list[str] = []
+        for jaxpr in bodies:
+            for index, atom in enumerate(jaxpr.outvars):
+                id, pick = ("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0))
+                inner = self._loops.get(id, ())
+                found.append((inner[pick] if inner else id) if id.startswith(inside) else "")
+                if (key := (site.id, index)) in self._next:
+                    self._next[key] = found[-1] or (None if is_literal(atom) else self._carries.get(atom))
+        if site.primitive != "cond":
+            self._loops[site.id] = tuple(found)
+        return tuple(found)
+
+    def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> tuple[str, ...]:
+        """Return the instructions that compute carries; a body may pass one on, and compute it a round before."""
+        found: dict[str, None] = {}
+        for key in carries:
+            seen = set()
+            value: Any = key
+            while isinstance(value, tuple) and value not in seen:
+                seen.add(value)
+                value = self._next.get(value)
+            if isinstance(value, str):
+                found[value] = None
+        return tuple(found)
+
+    def _connect_inputs(self, site: Site, jaxpr: Any, taken: tuple[str, ...], picks: tuple[int, ...]) -> None:
         """Connect the inputs of a body to the operands of its equation, where JAX keeps their order."""
         count = len(jaxpr.invars)
+        both = tuple(zip(taken, picks or (0,) * len(taken), strict=True))
         if site.primitive == "while":
             # The constants of the body and the carry come last; the condition has constants before them.
-            given = taken[-count:] if jaxpr is site.bodies[-1][0] else ()
+            given = both[-count:] if jaxpr is site.bodies[-1][0] else ()
         else:
             # The first operand of a `cond` is the index of the branch.
-            given = taken if len(taken) == count else taken[1:]
+            given = both if len(both) == count else both[1:]
         same = len(given) == count
-        self._producers.update((var, given[place] if same else "") for place, var in enumerate(jaxpr.invars))
+        self._producers.update((var, given[place] if same else ("", 0)) for place, var in enumerate(jaxpr.invars))
 
     def _binders(self, jaxpr: Any) -> str:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])

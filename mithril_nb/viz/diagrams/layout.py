@@ -38,8 +38,7 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
     """
     shown = graph.shown_groups(opened)
     bundles = graph.bundles(shown)
-    returned = frozenset((one.target, one.source) for one in bundles if 1 in one.roles)
-    plan = _Plan(graph, shown, graph.pieces(bundles), returned, moved or {})
+    plan = _Plan(graph, shown, graph.pieces(bundles), graph.returned(bundles), moved or {})
     level = plan.level(ROOT)
     return Scene(
         graph.title,
@@ -66,7 +65,7 @@ class _Plan:
     graph: NestedGraph
     shown: frozenset[str]
     pieces: Mapping[str, list[Piece]]
-    returned: frozenset[tuple[str, str]]
+    returned: frozenset[tuple[str, str, bool]]
     moved: Mapping[str, Point]
 
     def level(self, key: str) -> Level:
@@ -150,8 +149,9 @@ class _Plan:
             self.graph.shape_text(first.shapes),
             first.problem,
             is_backward=not is_forward,
-            returns=any((bundle.source, bundle.target) in self.returned for bundle in bundles),
+            returns=any((one.source, one.target, bool(one.loop)) in self.returned for one in bundles),
             is_end=end == first.target,
+            is_carried=bool(first.loop),
         )
 
     def _item(self, box: Box, usual: float) -> _Item:

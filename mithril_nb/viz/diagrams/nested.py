@@ -13,8 +13,11 @@ from itertools import pairwise
 from typing import Any
 
 from mithril_nb.graph.paths import component
+from mithril_nb.viz.diagrams.scene import NEXT_ROUND
 
 ROOT = ""
+GRADIENT = 3
+"""In `Flow.roles`: a gradient that sums pass on, which is not drawn by itself."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +78,10 @@ class Flow:
         target: Key of the box that uses it. If it is a group around `source`, the data leaves through its border.
         out: Output port of the source; `""` if its boxes have no ports.
         into: Input port of the target; `""` if its boxes have no ports.
-        roles: Roles of its users, as indices into `NestedGraph.roles`, ascending.
+        roles: Roles of its users, as indices into `NestedGraph.roles`, or `GRADIENT`; ascending.
         shapes: Shapes of the data, as indices into `NestedGraph.shapes`, ascending.
         problem: Index into the list of problems, or `None`.
+        loop: Key of the loop if the data is for its next round, else `""`.
     """
 
     source: str
@@ -87,6 +91,7 @@ class Flow:
     roles: tuple[int, ...] = ()
     shapes: tuple[int, ...] = ()
     problem: int | None = None
+    loop: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,24 +187,28 @@ class NestedGraph:
         for box in self.boxes:
             around = visible[box.parent]
             visible[box.key] = box.key if box.parent == around and (not around or around in shown) else around
-        found: dict[tuple[str, str, str, str], list[Flow]] = {}
+        found: dict[tuple[str, str, str, str, str], list[Flow]] = {}
         for flow in self.flows:
             tail, head = visible[flow.source], visible[flow.target]
             is_through = flow.source == flow.target == tail and tail in shown  # from border to border of a group
-            if tail == head and not is_through:
+            if tail == head and not is_through and flow.loop not in shown:
                 continue
             if not self.is_model and (head in shown or self._is_around(tail, head)):
                 continue  # data for an open node flows on to the nodes inside it, which have separate flows
-            ends = tail, head, flow.out if tail == flow.source else "", flow.into if head == flow.target else ""
-            found.setdefault(ends, []).append(flow)
+            out, into = flow.out if tail == flow.source else "", flow.into if head == flow.target else ""
+            found.setdefault((tail, head, out, into, flow.loop), []).append(flow)
         return tuple(
             Flow(
-                *ends,
+                tail,
+                head,
+                out,
+                into,
                 tuple(sorted({role for flow in flows for role in flow.roles})),
                 tuple(sorted({shape for flow in flows for shape in flow.shapes})),
                 next((flow.problem for flow in flows if flow.problem is not None), None),
+                loop,
             )
-            for ends, flows in found.items()
+            for (tail, head, out, into, loop), flows in found.items()
         )
 
     def _is_around(self, outer: str, inner: str) -> bool:
@@ -216,9 +225,12 @@ class NestedGraph:
             if not self._is_drawn(bundle):
                 continue
             tails, heads = self.above(bundle.source), self.above(bundle.target)
-            common = next(key for key in tails if key in heads)
+            if bundle.loop:  # also from a box to itself, around it
+                common = next(key for key in tails[1:] if key in heads[1:])
+            else:
+                common = next(key for key in tails if key in heads)
             out_of, into = tails[: tails.index(common)], heads[: heads.index(common)]
-            name = end_id(bundle.source, bundle.out)
+            name = end_id(bundle.source, bundle.out) + (NEXT_ROUND if bundle.loop else "")
             source, port = bundle.out or name, bundle.into or name
             for inner, outer in pairwise(out_of):
                 levels.setdefault(outer, []).append(Piece(inner, source, "", name, bundle))
@@ -230,10 +242,18 @@ class NestedGraph:
                 levels.setdefault(outer, []).append(Piece("", name, inner, port if inner == into[0] else name, bundle))
         return levels
 
+    def returned(self, bundles: Iterable[Flow]) -> frozenset[tuple[str, str, bool]]:
+        """Return the wires along which a gradient flows back: source, target, and whether it goes to the next round."""
+        return frozenset(
+            (one.target, one.source, bool(one.loop)) for one in bundles if 1 in one.roles or GRADIENT in one.roles
+        )
+
     def _is_drawn(self, bundle: Flow) -> bool:
         """Return whether a bundle is drawn as a wire, as forward ones are; cells in the boxes show other roles."""
         if self.is_model or not bundle.roles or 0 in bundle.roles:
             return True
+        if bundle.roles == (GRADIENT,):
+            return False
         ends = self.by_key[bundle.source], self.by_key[bundle.target]
         return bundle.roles != (2,) and any(not end.counts[0] and end.kind != "input" for end in ends)
 
@@ -251,7 +271,8 @@ class NestedGraph:
     def _packed(self) -> dict[str, Any]:
         places = {box.key: at for at, box in enumerate(self.boxes)}
         boxes = _columns(self.boxes, Box, {"parent": lambda key: places.get(key, -1)})
-        flows = _columns(self.flows, Flow, {"source": places.__getitem__, "target": places.__getitem__})
+        place = places.__getitem__
+        flows = _columns(self.flows, Flow, {"source": place, "target": place, "loop": lambda key: places.get(key, -1)})
         return {
             "title": self.title,
             "is_model": self.is_model,

@@ -19,6 +19,10 @@ _NODE_DATA = (
 """Attributes of a node that the front end reads, besides its ports."""
 
 
+NEXT_ROUND = " (next round)"
+"""Ending of the names of data that a loop passes to its next round."""
+
+
 @dataclass(frozen=True)
 class ScenePort:
     """A port; `x` and `y` are relative to the top left of its node."""
@@ -104,6 +108,7 @@ class SceneEdge:
         is_backward: True if only the backward pass reads it.
         returns: True if a gradient flows back along the same line.
         is_end: True if it ends at the consumer, not at a frame around it.
+        is_carried: True if the next round of a loop uses the data.
     """
 
     source: str
@@ -115,16 +120,18 @@ class SceneEdge:
     is_backward: bool = False
     returns: bool = False
     is_end: bool = True
+    is_carried: bool = False
 
     @property
     def id(self) -> str:
-        """Its ends, `"source -> target"`."""
-        return f"{self.source} -> {self.target}"
+        """Its ends, `"source -> target"`, and whether it is carried."""
+        return f"{self.source} -> {self.target}{NEXT_ROUND if self.is_carried else ''}"
 
     @property
     def label(self) -> str:
         """Its ends, as its tooltip shows them. The end of a repeated part is named after its first block."""
-        return f"{self.source.removeprefix('repeat:')} → {self.target.removeprefix('repeat:')}"
+        ends = f"{self.source.removeprefix('repeat:')} → {self.target.removeprefix('repeat:')}"
+        return ends + (NEXT_ROUND if self.is_carried else "")
 
 
 @dataclass(frozen=True)

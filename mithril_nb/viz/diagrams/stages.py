@@ -10,7 +10,7 @@ from mithril_nb.stages.graph.stage_graph import ROOT, GraphNode, StageGraph, sho
 from mithril_nb.stages.records import ROLES
 from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
 from mithril_nb.viz.diagrams.layout import layout
-from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph
+from mithril_nb.viz.diagrams.nested import GRADIENT, Box, Flow, NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, text_width, times
@@ -79,8 +79,9 @@ def nested_stage(
         Flow(
             link.source,
             link.target,
-            roles=tuple(at for at, role in enumerate(ROLES) if role in link.roles),
+            roles=(GRADIENT,) if link.is_gradient else tuple(at for at, role in enumerate(ROLES) if role in link.roles),
             shapes=tuple(sorted(ranks[spec] for spec in link.specs)),
+            loop=link.loop,
         )
         for link in graph.links
     )

@@ -44,7 +44,7 @@ _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
 _WIDEST_LEGEND = 640
 
-_BARS = "bars: instructions"
+_BARS, _GRADIENT = "bars: instructions", "gradient flows back"
 
 
 def scene_svg(
@@ -71,8 +71,9 @@ def scene_svg(
     roles = [at for at in range(len(scene.roles)) if any(node.counts[at] for node in scene.nodes)]
     overlay = overlay and overlay.of(node.key for node in scene.nodes)
     scale_w, scale_h = legend_size(overlay, max(scene.width, _WIDEST_LEGEND) - 24) if overlay else (0, 0)
-    legend_h = (_LEGEND_H if len(roles) > 1 else 0) + scale_h
-    width = max(scene.width, 240 if len(roles) > 1 else 60, scale_w + 24 if overlay else 0)
+    has_legend = len(roles) > 1 or any(edge.is_carried for edge in scene.edges)
+    legend_h = (_LEGEND_H if has_legend else 0) + scale_h
+    width = max(scene.width, 240 if has_legend else 60, scale_w + 24 if overlay else 0)
     height = max(scene.height, 40) + legend_h
     parts = [
         root_opening("mnb-diagram", width, height, role="group" if embedded else "img", style=_STYLE),
@@ -97,7 +98,7 @@ def scene_svg(
         value = overlay and overlay.at(node.key)
         opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
         parts += (opened, *draw_box(node, scene, len(roles) > 1, value), *draw_mark(node), "</g>")
-    if len(roles) > 1:
+    if has_legend:
         parts += _legend(scene, roles, height - legend_h)
     if overlay:
         parts += draw_legend(overlay, 12, height - scale_h, width - 24)
@@ -167,15 +168,20 @@ def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
 
 def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
     x = 12.0
-    yield draw_text(x, y + 14, _BARS, SMALL_SIZE, "muted")
-    x += text_width(_BARS, SMALL_SIZE) + 10
-    for at in roles:
+    if len(roles) > 1:
+        yield draw_text(x, y + 14, _BARS, SMALL_SIZE, "muted")
+        x += text_width(_BARS, SMALL_SIZE) + 10
+    for at in roles if len(roles) > 1 else ():
         yield from draw_role(x, y + 7, 22, at, HUES - 1)
         yield draw_text(x + 28, y + 14, scene.roles[at], SMALL_SIZE, "muted")
         x += 28 + text_width(scene.roles[at], SMALL_SIZE) + 18
     if any(edge.returns for edge in scene.edges):
         yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), returns=True), ())
-        yield draw_text(x + 33, y + 14, "gradient flows back", SMALL_SIZE, "muted")
+        yield draw_text(x + 33, y + 14, _GRADIENT, SMALL_SIZE, "muted")
+        x += 33 + text_width(_GRADIENT, SMALL_SIZE) + 18
+    if any(edge.is_carried for edge in scene.edges):
+        yield from _edge(SceneEdge("", "", ((x, y + 10.5), (x + 26, y + 10.5)), is_carried=True), ())
+        yield draw_text(x + 33, y + 14, "for the next round", SMALL_SIZE, "muted")
 
 
 def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[str]:
@@ -230,9 +236,10 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
     label = (
         one_line(edge.label) + (f", {one_line(edge.shape)}" if edge.shape else "") + _problem(edge.problem, problems)
     )
+    dashes = "5 3" if bad or edge.is_backward else "2 3" if edge.is_carried else ""
     path = element(
         "path", class_="wire bad" if bad else "wire", stroke=LIGHT.bad if bad else LIGHT.wire,
-        stroke_width=2 if bad else 1.5, stroke_dasharray="5 3" if bad or edge.is_backward else "", fill="none",
+        stroke_width=2 if bad else 1.5, stroke_dasharray=dashes, fill="none",
         d=edge_path(edge),
     )  # fmt: skip
     yield opening("g", class_="edge") + element("title", label) + path

@@ -55,7 +55,12 @@ export interface SceneEdge {
   returns?: boolean;
   /** False if it ends at a frame around the consumer; it then has no arrow. */
   is_end?: boolean;
+  /** Whether the next round of a loop uses the data. */
+  is_carried?: boolean;
 }
+
+/** Ending of the names of data that a loop passes to its next round. */
+export const NEXT_ROUND = " (next round)";
 
 export interface Scene {
   /** The accessible name. */

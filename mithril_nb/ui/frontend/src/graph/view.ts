@@ -78,7 +78,7 @@ export class GraphView {
       this.items,
       {
         describe: options.describe,
-        describeEdge: options.describeEdge,
+        describeEdge: options.describeEdge ?? ((edge) => [edge.is_carried ? "For the next round of the loop" : "", edge.shape].filter(Boolean)),
         open: options.open,
         drag: options.drag,
         hover: (node, edge) => this.hover(node, edge),

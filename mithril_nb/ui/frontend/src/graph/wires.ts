@@ -11,6 +11,15 @@ const LONGEST_LABEL = 180;
 /** Larger scenes have no room for labels beside their lines. */
 const MOST_PLACED = 300;
 
+const SOLID: number[] = [];
+const DASHED = [5, 3];
+const DOTTED = [2, 3];
+
+/** Return the dashes of a line: for a problem or the backward pass, or for data of the next round of a loop. */
+function dashesOf({ problem, is_backward, is_carried }: SceneEdge): number[] {
+  return problem !== null || is_backward ? DASHED : is_carried ? DOTTED : SOLID;
+}
+
 export interface DrawnEdge {
   edge: SceneEdge;
   line: Line;
@@ -22,17 +31,17 @@ export function drawWires(brush: Brush, drawn: readonly DrawnEdge[]): void {
   const isNear = k >= 0.3;
   const width = Math.max(1.5, (isNear ? 1 : 0.7) / k);
   for (const isBad of [false, true]) {
-    for (const isDashed of isBad ? [true] : [false, true]) {
-      const some = drawn.filter(({ edge }) => (edge.problem !== null) === isBad && (isBad || !!edge.is_backward === isDashed));
+    for (const dashes of isBad ? [DASHED] : [SOLID, DOTTED, DASHED]) {
+      const some = drawn.filter(({ edge }) => (edge.problem !== null) === isBad && dashesOf(edge) === dashes);
       c.strokeStyle = isBad ? colours.bad : colours.wire;
       c.lineWidth = isBad ? width * 1.3 : width;
-      c.setLineDash(isDashed && isNear ? [5, 3] : []);
+      c.setLineDash(isNear ? dashes : SOLID);
       for (let from = 0; from < some.length; from += CHUNK) {
         c.beginPath();
         for (const { line } of some.slice(from, from + CHUNK)) isNear ? trace(c, line) : traceCoarse(c, line, k);
         c.stroke();
       }
-      c.setLineDash([]);
+      c.setLineDash(SOLID);
       if (isNear) drawArrows(brush, some, isBad ? colours.bad : colours.wire);
     }
   }
@@ -69,7 +78,7 @@ export function drawLit({ c, k }: Brush, { edge, line }: DrawnEdge, colour: stri
   c.strokeStyle = colour;
   c.fillStyle = colour;
   c.lineWidth = Math.max(width, width / k / 1.5);
-  c.setLineDash(edge.problem !== null || edge.is_backward ? [5, 3] : []);
+  c.setLineDash(dashesOf(edge));
   c.beginPath();
   trace(c, line);
   c.stroke();

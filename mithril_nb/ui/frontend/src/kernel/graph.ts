@@ -32,6 +32,8 @@ export interface Flow {
   roles: number[];
   shapes: number[];
   problem: number | null;
+  /** Key of the loop if the data is for its next round, else `""`. */
+  loop: string;
 }
 
 export type Columns<T> = { [K in keyof T]?: unknown[] };

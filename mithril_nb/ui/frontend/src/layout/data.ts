@@ -1,6 +1,6 @@
 /** A graph in levels as data: boxes and the data that flows between them. It mirrors `viz/diagrams/nested.py`. */
 
-import { endId } from "../graph/scene";
+import { NEXT_ROUND, endId } from "../graph/scene";
 import type { Box, Columns, Flow, PackedGraph } from "../kernel/graph";
 
 /** All flows between the same two visible ends, drawn as one wire. */
@@ -19,7 +19,9 @@ const BOX: Box = {
   key: "", name: "", kind: "", w: 0, h: 0, title_w: 0, parent: "", is_group: false, hue: 0, path: "", label: "", shape: "", repeat: 1, share: null, problem: null,
   counts: [], blocks: [], equations: [], inputs: [], outputs: [],
 };
-const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shapes: [], problem: null };
+const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shapes: [], problem: null, loop: "" };
+/** In `Flow.roles`: a gradient that sums pass on, which is not drawn by itself. */
+const GRADIENT = 3;
 
 function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
   const names = Object.keys(columns) as (keyof T)[];
@@ -32,6 +34,11 @@ function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
 /** Return a text that no other pair of texts has. */
 export function paired(one: string, other: string): string {
   return `${one.length},${one}${other}`;
+}
+
+/** Return a text that identifies a wire by its ends, and by whether it leads to the next round of a loop. */
+export function wireId(source: string, target: string, loop: string): string {
+  return paired(source, target) + (loop ? NEXT_ROUND : "");
 }
 
 export class NestedGraph {
@@ -62,7 +69,7 @@ export class NestedGraph {
       if (siblings) siblings.push(box);
       else this.children.set(box.parent, [box]);
     }
-    for (const flow of this.flows) [flow.source, flow.target] = [keyAt(flow.source), keyAt(flow.target)];
+    for (const flow of this.flows) [flow.source, flow.target, flow.loop] = [keyAt(flow.source), keyAt(flow.target), keyAt(flow.loop)];
   }
 
   /** Return the keys of the groups that are drawn open if the boxes of some keys are open. */
@@ -94,14 +101,14 @@ export class NestedGraph {
     for (const flow of this.flows) {
       const [tail, head] = [visible.get(flow.source)!, visible.get(flow.target)!];
       const isThrough = flow.source === flow.target && flow.source === tail && shown.has(tail); // from border to border of a group
-      if (tail === head && !isThrough) continue;
+      if (tail === head && !isThrough && !shown.has(flow.loop)) continue;
       // Data for an open node flows on to the nodes inside it, which have separate flows.
       if (!this.isModel && (shown.has(head) || this.isAround(tail, head))) continue;
       const [out, into] = [tail === flow.source ? flow.out : "", head === flow.target ? flow.into : ""];
-      const ends = paired(paired(tail, head), paired(out, into));
+      const ends = paired(paired(paired(tail, head), paired(out, into)), flow.loop);
       const known = found.get(ends);
       if (!known) {
-        found.set(ends, { source: tail, target: head, out, into, roles: [...flow.roles], shapes: [...flow.shapes], problem: flow.problem });
+        found.set(ends, { source: tail, target: head, out, into, roles: [...flow.roles], shapes: [...flow.shapes], problem: flow.problem, loop: flow.loop });
         continue;
       }
       known.roles.push(...flow.roles);
@@ -124,10 +131,12 @@ export class NestedGraph {
     for (const bundle of bundles) {
       if (!this.isDrawn(bundle)) continue;
       const [tails, heads] = [this.above(bundle.source), this.above(bundle.target)];
-      const common = tails.find((key) => heads.includes(key))!;
+      // The data for a next round may flow from a box to itself, around it.
+      const from = bundle.loop ? 1 : 0;
+      const common = tails.find((key, at) => at >= from && heads.indexOf(key, from) >= 0)!;
       const outOf = tails.slice(0, tails.indexOf(common));
       const into = heads.slice(0, heads.indexOf(common));
-      const name = endId(bundle.source, bundle.out);
+      const name = endId(bundle.source, bundle.out) + (bundle.loop ? NEXT_ROUND : "");
       const port = bundle.into || name;
       let source = bundle.out || name;
       for (let at = 0; at + 1 < outOf.length; at++) {
@@ -140,10 +149,16 @@ export class NestedGraph {
     return levels;
   }
 
+  /** Return the wires along which a gradient flows back, as `wireId` names them. */
+  returned(bundles: readonly Bundle[]): Set<string> {
+    return new Set(bundles.filter(({ roles }) => roles.includes(1) || roles.includes(GRADIENT)).map(({ source, target, loop }) => wireId(target, source, loop)));
+  }
+
   /** Return whether a bundle is drawn as a wire, as forward ones are; cells in the boxes show other roles. */
   private isDrawn(bundle: Bundle): boolean {
     const { roles } = bundle;
     if (this.isModel || roles.length === 0 || roles.includes(0)) return true;
+    if (roles.length === 1 && roles[0] === GRADIENT) return false;
     const ends = [this.byKey.get(bundle.source)!, this.byKey.get(bundle.target)!];
     return !(roles.length === 1 && roles[0] === 2) && ends.some((end) => !end.counts[0] && end.kind !== "input");
   }

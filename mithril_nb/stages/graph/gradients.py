@@ -1,0 +1,94 @@
+"""Gradients that sums pass on: the backward pass has no equation for a sum, so no instruction shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mithril_nb.stages.records import UNATTRIBUTED, Instruction
+
+_MOST_SUMS = 64
+"""Most sums through which the gradient of one value is followed."""
+_SUMS = frozenset({"add", "add_any"})
+
+Gradient = tuple[str, str, bool]
+"""The user of a value, its producer, and whether the value goes to the next round of a loop."""
+
+
+def passed_gradients(
+    flows: Sequence[tuple[str, str]], carried: Sequence[tuple[str, str]], by_id: Mapping[str, Instruction]
+) -> Iterator[Gradient]:
+    """Yield the gradients that flow from an instruction to another only through sums.
+
+    A sum of gradients passes them from the users of a value to its producer. A sum of values passes the gradient of its
+    result to both operands.
+
+    Args:
+        flows: Producer and user of data.
+        carried: The same, of data for the next round of a loop.
+        by_id: The instructions.
+    """
+    forward: dict[str, list[str]] = {}
+    backward: dict[str, list[tuple[str, bool]]] = {}
+    for pairs, is_carried in ((flows, False), (carried, True)):
+        for source, target in pairs:
+            if by_id[target].role == "backward":
+                backward.setdefault(source, []).append((target, is_carried))
+            elif not is_carried:
+                forward.setdefault(source, []).append(target)
+    if not backward:
+        return
+    known: set[tuple[str, str]] = set()  # blocks of producer and user, where a gradient flows in one round
+    for user, targets in backward.items():
+        for producer, is_carried, is_direct in _behind_sums(targets, backward, by_id):
+            if not is_direct:
+                yield user, producer, is_carried
+            if not is_carried:
+                known.add((_block(by_id[producer]), _block(by_id[user])))
+    starts = {producer for producer, _ in known}
+    for start in forward:
+        above = _block(by_id[start])
+        if by_id[start].role != "forward" or above not in starts:
+            continue
+        before: dict[str, list[str]] = {}  # by sum, the values behind it
+        reached = [start]
+        wires: list[tuple[str, str]] = []
+        for value in reached:  # grows
+            for user in forward.get(value, ()):
+                if value != start and (above, _block(by_id[user])) in known:
+                    wires.append((value, user))
+                if _is_sum(by_id[user]) and len(before) < _MOST_SUMS:
+                    if user not in before:
+                        reached.append(user)
+                    before.setdefault(user, []).append(value)
+        seen = set(wires)
+        for value, user in wires:  # grows
+            yield user, value, False
+            more = [wire for one in before.pop(value, ()) if (wire := (one, value)) not in seen]
+            seen.update(more)
+            wires += more
+
+
+def _behind_sums(
+    targets: Sequence[tuple[str, bool]],
+    backward: Mapping[str, Sequence[tuple[str, bool]]],
+    by_id: Mapping[str, Instruction],
+) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the instructions that a gradient reaches: in a next round or not, and directly or through sums."""
+    waiting = [(target, is_carried, True) for target, is_carried in targets]
+    seen: set[tuple[str, bool]] = set()
+    while waiting:
+        at, is_carried, is_direct = waiting.pop()
+        if (at, is_carried) in seen:
+            continue
+        seen.add((at, is_carried))
+        yield at, is_carried, is_direct
+        if _is_sum(by_id[at]) and len(seen) < _MOST_SUMS:
+            waiting += [(one, is_carried or carries, False) for one, carries in backward.get(at, ())]
+
+
+def _is_sum(one: Instruction) -> bool:
+    return one.opcode.rpartition(".")[2] in _SUMS
+
+
+def _block(one: Instruction) -> str:
+    return one.shares[0][0] if one.shares else UNATTRIBUTED

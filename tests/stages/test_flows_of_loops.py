@@ -1,0 +1,172 @@
+"""Data and gradients in the graphs of random programs: out of loops, to their next rounds, and past sums."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import block
+
+from mithril_nb.inspection import inspect
+from mithril_nb.stages.graph.stage_graph import StageGraph
+from mithril_nb.viz.diagrams.layout import layout
+from mithril_nb.viz.diagrams.stages import nested_stage
+
+# Different ones, because equal blocks are folded into one node.
+START = (jnp.sin, jnp.cos, jnp.exp)
+INNER = (jnp.tanh, jnp.sinh, jnp.cosh, jnp.sqrt, jnp.cbrt)
+OUTER = (jnp.arctan, jnp.expm1, jnp.log1p)
+Links = set[tuple[str, str]]
+
+
+def name_of(graph: StageGraph, key: str) -> str:
+    """Return the innermost block of a node, without the blocks around it."""
+    return graph.nodes[key].block.rpartition("/")[2]
+
+
+def links_of(graph: StageGraph) -> tuple[Links, Links]:
+    """Return the blocks that exchange data in one round, and from one round to the next."""
+    now: Links = set()
+    later: Links = set()
+    for link in graph.links:
+        ends = name_of(graph, link.source), name_of(graph, link.target)
+        if graph.nodes[link.source].kind != "input" and graph.nodes[link.target].kind != "loop":
+            (later if link.loop else now).add(ends)
+    return now, later
+
+
+def random_loop(seed: int) -> tuple[Callable[..., Any], Links, Links]:
+    """Return a scan or `while` with random blocks in its body, and the links between its blocks."""
+    rng = random.Random(seed)
+    carries, blocks = rng.randrange(1, 4), rng.randrange(1, 6)
+    is_scan = seed % 3 > 0
+    # Values of a round: the carries, then the results of the blocks.
+    reads = [[rng.randrange(carries + at) for _ in range(rng.randrange(1, 3))] for at in range(blocks)]
+    following = [rng.randrange(carries, carries + blocks) if rng.random() < 0.8 else at for at in range(carries)]
+    stacked = [rng.randrange(carries, carries + blocks) for _ in range(2)] if is_scan else []
+    after = [rng.randrange(carries + len(stacked)) for _ in range(3)]
+
+    def body(values: tuple[jax.Array, ...]) -> list[jax.Array]:
+        known = list(values)
+        for at, places in enumerate(reads):
+            with block(f"inner_{at}"):
+                known.append(INNER[at](sum(known[place] for place in places)))
+        return known
+
+    def program(x: jax.Array) -> jax.Array:
+        starts = []
+        for at in range(carries):
+            with block(f"start_{at}"):
+                starts.append(START[at](x))
+        if is_scan:
+
+            def step(values: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+                known = body(values)
+                return tuple(known[at] for at in following), tuple(known[at] for at in stacked)
+
+            last, rows = lax.scan(step, tuple(starts), None, length=3)
+            given = [*last, *rows]
+        else:
+
+            def again(values: tuple[jax.Array, ...]) -> jax.Array:
+                return values[0].sum() < 3
+
+            def turn(values: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+                known = body(values)
+                return tuple(known[at] for at in following)
+
+            given = [*lax.while_loop(again, turn, tuple(starts))]
+        result = jnp.zeros(3)
+        for at, place in enumerate(after):
+            with block(f"outer_{at}"):
+                value = given[place] if place < carries else given[place][0]
+                result = result * OUTER[at](value)
+        return result
+
+    def sources(place: int) -> str | None:
+        """Return the block whose result the next round reads as a value of this one."""
+        seen = set()
+        while place < carries and place not in seen:
+            seen.add(place)
+            place = following[place]
+        return None if place < carries else f"inner_{place - carries}"
+
+    later = {
+        (maker, f"inner_{at}")
+        for at, places in enumerate(reads)
+        for place in places
+        if (maker := sources(place)) and place < carries
+    }
+    leaving = [following[place] if place < carries else stacked[place - carries] for place in after]
+    out = {(f"inner_{place - carries}", f"outer_{at}") for at, place in enumerate(leaving) if place >= carries}
+    return program, later, out
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_data_leaves_a_loop_where_it_is_computed(seed: int) -> None:
+    program, later, out = random_loop(seed)
+    graph = inspect(program, jnp.ones(3)).graph()
+    now, carried = links_of(graph)
+    used = {source for source, _ in (*now, *carried)} | {target for _, target in (*now, *carried)}
+    known = {(source, target) for source, target in later if {source, target} <= used}
+    assert {one for one in carried if one[1].startswith("inner")} == known
+    assert {one for one in now if one[0].startswith("inner") and one[1].startswith("outer")} == out
+
+
+OPS = {"scale": jnp.sin, "tanh": jnp.tanh, "stop": lax.stop_gradient}
+
+
+def random_network(seed: int) -> tuple[Callable[..., Any], dict[str, jax.Array], Links]:
+    """Return the loss of random blocks, its params, and the wires along which its gradient flows back.
+
+    A gradient flows along a wire if the loss changes with what is added on this wire alone, and if the block where the
+    wire starts depends on a parameter.
+    """
+    rng = random.Random(seed)
+    plan: list[tuple[str, tuple[int, ...]]] = [("scale", (0,))]
+    for at in range(2, rng.randrange(4, 12)):
+        kind = rng.choice(["scale", "scale", "tanh", "sum", "sum", "stop"])
+        count = min(at, 2 if kind == "sum" else 1)
+        plan.append((kind, tuple(rng.sample(range(max(0, at - 4), at), count) if at >= count else (0,))))
+    params = {f"w{at}": jnp.float32(1 + at / 9) for at, (kind, _) in enumerate(plan, 1) if kind == "scale"}
+    wires = [(tail, at) for at, (_, tails) in enumerate(plan, 1) for tail in tails]
+
+    def forward(params: dict[str, jax.Array], x: jax.Array, added: dict[tuple[int, int], jax.Array]) -> jax.Array:
+        values = [x]
+        for at, (kind, tails) in enumerate(plan, 1):
+            taken = [values[tail] + added[tail, at] if added else values[tail] for tail in tails]
+            with block(f"block_{at}"):
+                value = taken[0] * params[f"w{at}"] if kind == "scale" else taken[0]
+                for _ in range(at):  # blocks of different lengths, because equal ones are folded into one node
+                    value = value + taken[-1] if kind == "sum" else OPS[kind](value)
+                values.append(value)
+        with block("head"):
+            return jnp.sum(values[-1] ** 2)
+
+    def loss(params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
+        return forward(params, x, {})
+
+    x = jnp.asarray([0.3, 0.7, 1.1])
+    nothing = {wire: jnp.zeros(3) for wire in wires}
+    moved = jax.grad(forward, argnums=2)(params, x, nothing)
+    learns = {0: False}
+    for at, (kind, tails) in enumerate(plan, 1):
+        learns[at] = kind == "scale" or (kind != "stop" and any(learns[tail] for tail in tails))
+    names = {at: f"block_{at}" for at in learns}
+    return loss, params, {
+        (names[tail], names[at]) for tail, at in wires if learns[tail] and bool(jnp.any(moved[tail, at] != 0))
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_gradients_flow_back_past_sums(seed: int) -> None:
+    loss, params, expected = random_network(seed)
+    graph = inspect(jax.grad(loss), params, jnp.ones(3)).graph()
+    scene = layout(nested_stage(graph))
+    found = {(edge.source, edge.target) for edge in scene.edges if edge.returns and edge.target != "head"}
+    assert {one for one in found if all(end.startswith("block") for end in one)} == expected
