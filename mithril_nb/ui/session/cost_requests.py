@@ -152,11 +152,18 @@ class CostRequests(RequestHandler):
         program: Returns the inspected program.
         client: Receives `"cost"` with a table, `"cost_rows"` with the rows of a block, `"formula"`, `"cost_picture"`.
         given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
+        measured: Called after a measurement.
     """
 
-    def __init__(self, program: Callable[[], ProgramView], client: Client, given: Given | None = None):
+    def __init__(
+        self,
+        program: Callable[[], ProgramView],
+        client: Client,
+        given: Given | None = None,
+        measured: Callable[[], None] = lambda: None,
+    ):
         super().__init__(client, "costs", "measure")
-        self._program = program
+        self._program, self._has_measured = program, measured
         reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
         unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
         self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
@@ -310,6 +317,7 @@ class CostRequests(RequestHandler):
             return
         self._measured = current.version, measured
         self._make(current, "measured", lambda: True)
+        self._has_measured()
 
     def _draw(
         self, current: ProgramView, key: str, view: str, sources: Sequence[str], look: Look,

@@ -128,7 +128,7 @@ class Exploration(Publisher):
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(lambda: (1, lambda: inspection), client)
         self.transforms = TransformRequests(steps, client)
-        self.costs = CostRequests(self._looked, client, inspection.given)
+        self.costs = CostRequests(self._looked, client, inspection.given, lambda: self.overlays.refresh())
         self.what_if = WhatIfRequests(self._subject, client)
         self.overlays = OverlayRequests(self._overlaid, client)
         handlers = (self.passes, self.transforms, self.costs, self.what_if, self.overlays)

@@ -75,7 +75,7 @@ class Session(DesignEditor):
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
         client = Client(self._send, self._publish, self._fail)
         self.passes = PassRequests(self._program, client)
-        self.costs = CostRequests(self._looked, client)
+        self.costs = CostRequests(self._looked, client, measured=lambda: self.overlays.refresh())
         self.what_if = WhatIfRequests(self._changeable, client)
         self.overlays = OverlayRequests(self._overlaid, client)
         self._workers = (self._maker, self.passes, self.costs, self.what_if, self.overlays)
@@ -85,6 +85,8 @@ class Session(DesignEditor):
 
     def _follow(self, analysis: Analysis) -> None:
         self._maker.follow(analysis)
+        if not analysis.can_run:
+            self.overlays.refresh()
 
     # State in the kernel
 
@@ -221,7 +223,7 @@ class Session(DesignEditor):
             self._shares = shares_of(cost, self._paths())
             self._graph = self._graph.with_shares(self._shares)
         self._publish()
-        if cost is not None and self._maker.cost_version == self._version:
+        if self._maker.cost_version == self._version or self._has_failed():
             self.overlays.refresh()
 
     def _program(self) -> tuple[int, Callable[[], Inspection]]:
@@ -241,17 +243,29 @@ class Session(DesignEditor):
         hues = hues_of(analysis.design.graph)
         return ProgramView(analysis.version, lambda: self._maker.inspection_of(analysis), self._paths(), hues)
 
-    def _overlaid(self) -> OverlaySubject | None:
+    def _overlaid(self) -> OverlaySubject:
         analysis, cost = self._analysis, self._maker.cost
-        if cost is None or not analysis.can_run or self._maker.cost_version != analysis.version:
-            return None
-        dtypes = dtypes_of_model(analysis.inference.blocks)
-        measured = self.costs.measured(analysis.version)
+        is_known = analysis.can_run and self._maker.cost_version == analysis.version
 
         def nodes() -> Sequence[Box]:
             return model_graph(analysis.design.graph, fold=True).boxes
 
-        return OverlaySubject("", self._maker.inspection_of(analysis), nodes, cost, None, dtypes, measured)
+        return OverlaySubject(
+            "",
+            self._maker.inspection_of(analysis) if is_known else None,
+            nodes,
+            cost if is_known else None,
+            None,
+            dtypes_of_model(analysis.inference.blocks),
+            self.costs.measured(analysis.version),
+            has_failed=self._has_failed(),
+        )
+
+    def _has_failed(self) -> bool:
+        """Return whether the model has errors or cannot be traced."""
+        state = self._maker.states["jaxpr"]
+        is_traced = state.state in ("failed", "unavailable") and state.version == self._version
+        return is_traced or not self._analysis.can_run
 
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import mithril_nb as ml
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.models import MLP, Linear, Model, Relu, Sigmoid
 from mithril_nb.ui.session.exploring import Exploration
+from mithril_nb.ui.session.graphs import overlays
 
 WAIT_S = 120
 
@@ -69,3 +73,64 @@ def test_a_workbench_follows_edits_and_shows_your_own_values(model):
     assert session.wait(WAIT_S)
     assert found[-1].head["problem"].startswith("the graph has no node 'linaer_0'")
     workbench.close()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_slow_overlay_does_not_replace_a_later_choice(fails, monkeypatch):
+    started, ends = threading.Event(), threading.Event()
+    session = Exploration(ml.inspect(Model() + Linear(4), shapes={"input": [8, 32]}))
+    found = listen(session)
+    session.start()
+    assert session.wait(WAIT_S)
+    compute = overlays.overlay_by_name
+
+    def slow(inspection, name, nodes, data, **options):
+        if name == "memory":
+            started.set()
+            assert ends.wait(WAIT_S)
+            if fails:
+                raise StageUnavailableError("the compiler failed.")
+        return compute(inspection, name, nodes, data, **options)
+
+    monkeypatch.setattr(overlays, "overlay_by_name", slow)
+    session.run_command("show_overlay", {"name": "memory"})
+    assert started.wait(WAIT_S)
+    session.run_command("show_overlay", {"name": "flops"})
+    assert session.overlays._quick.wait(WAIT_S)
+    ends.set()
+    assert session.wait(WAIT_S)
+    assert [(one.head["name"], one.head["problem"]) for one in found] == [("flops", "")]
+    session.end()
+
+
+def test_own_values_need_no_costs_and_others_are_stale():
+    workbench = ml.workbench(Model() + Linear(16) + Relu(), shapes={"input": [8, 32]}, autosave=False)
+    session, found = workbench.session, listen(workbench.session)
+    workbench.overlay("flops")
+    assert session.wait(WAIT_S)
+    assert found[-1].data["title"] == "FLOPs"
+    session.do("add_block", kind="MatrixMultiply")  # the model cannot run
+    assert session.wait(WAIT_S)
+    assert not session.analysis.can_run
+    assert (found[-1].head["name"], found[-1].head["is_stale"], found[-1].data) == ("flops", True, None)
+    workbench.overlay({"linear_0": 0.5})
+    assert session.wait(WAIT_S)
+    values = dict(zip(found[-1].data["keys"], found[-1].data["values"], strict=True))
+    assert (found[-1].head["is_stale"], values["linear_0"]) == (False, 0.5)
+    workbench.overlay("memory")
+    assert session.wait(WAIT_S)
+    assert (found[-1].head["name"], found[-1].head["is_stale"]) == ("memory", True)
+    session.do("undo")
+    assert session.wait(WAIT_S)
+    assert (found[-1].head["is_stale"], found[-1].data["title"]) == (False, "memory at the peak, compiled")
+    workbench.close()
+
+
+def test_a_measurement_adds_its_overlay_at_once(model):
+    session = Exploration(ml.inspect(model, shapes={"input": [8, 32]}))
+    session.start()
+    assert session.wait(WAIT_S)
+    assert session.run_command("measure", {}) is None
+    assert session.wait(WAIT_S)
+    assert ["time_s", "time, measured"] in session.snapshot()["overlay"]["choices"]
+    session.end()

@@ -12,7 +12,7 @@ from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.once import paused_collector
 from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_choice, command
 from mithril_nb.viz.costs.graph_overlays import NAMES, choices, overlay_by_name
-from mithril_nb.viz.costs.node_values import Node, has_groups, user_values
+from mithril_nb.viz.costs.node_values import Node, dtype_values, has_groups, user_values
 
 OWN_VALUES = "own values: "
 """Prefix of the names of the user's own values, before their title."""
@@ -24,29 +24,32 @@ class OverlaySubject:
 
     Attributes:
         stage: Name of its stage; `""` for a model.
-        inspection: The program.
+        inspection: The program; `None` while its costs are unknown.
         nodes: Returns all nodes of the graph, also those in closed groups.
-        cost: The costs from the jaxpr, or from the first stage.
+        cost: The costs from the jaxpr, or from the first stage; `None` while unknown.
         graph: The graph of the stage; `None` for a model.
         dtypes: The dtype of the result of each node, by key.
         measured: The measured costs; `None` if the program was not measured.
+        has_failed: Whether the model has errors or cannot be traced, so that its costs stay unknown.
     """
 
     stage: str
-    inspection: Inspection
+    inspection: Inspection | None
     nodes: Callable[[], Sequence[Node]]
-    cost: Cost
+    cost: Cost | None
     graph: StageGraph | None
     dtypes: Mapping[str, str] = field(default_factory=dict[str, str])
     measured: Cost | None = None
+    has_failed: bool = False
 
 
 class OverlayRequests(RequestHandler):
     """Computes the overlay of a graph.
 
     Args:
-        subject: Returns the graph; `None` while there is none, or while its costs are unknown.
-        client: Receives `"overlay"` with the values by key of the node, or with the reason if there are none.
+        subject: Returns the graph; `None` while there is none.
+        client: Receives `"overlay"` with the values by key of the node, with the reason if there are none, or with
+            `is_stale` if the model cannot be traced, so that the front end has only values of an earlier model.
 
     Attributes:
         name: Name of the overlay; `""` for none.
@@ -61,6 +64,7 @@ class OverlayRequests(RequestHandler):
         self.values: dict[str, Mapping[str, Any]] = {}
         self._choices: list[tuple[str, str]] = []
         self._is_shown = False
+        self._generation = 0
 
     def view(self) -> dict[str, Any]:
         """Return the chosen overlay, and those that can be chosen."""
@@ -91,33 +95,40 @@ class OverlayRequests(RequestHandler):
 
     def refresh(self) -> None:
         """Compute the overlay again, because the program or the graph has changed or a page was opened."""
-        worker = self._slow if self.name == "memory" else self._quick
-        worker.submit(self._make, "overlay")
+        with self._lock:
+            self._generation += 1
+            name, own, generation = self.name, self.own, self._generation
+            worker = self._slow if name == "memory" else self._quick
+            # Two queues run requests, so an earlier one may end after a later one.
+            worker.submit(lambda _: self._make(name, own, lambda: generation == self._generation), "overlay")
 
-    def _make(self, wanted: Callable[[], bool]) -> None:
+    def _make(self, name: str, own: bool, is_latest: Callable[[], bool]) -> None:
         subject = self._subject()
-        if subject is None:
+        if subject is None or not is_latest():
             return
         self._offer(subject)
-        name, own = self.name, self.own
-        head = {"stage": subject.stage, "name": name, "problem": ""}
+        reply = self._reply(subject, name, own)
+        if reply is not None and is_latest() and (name or self._is_shown):
+            self._is_shown = bool(name)
+            self._client.send("overlay", reply)
+
+    def _reply(self, subject: OverlaySubject, name: str, own: bool) -> Reply | None:
+        """Return the overlay, or why there is none; `None` while the program is traced."""
+        head = {"stage": subject.stage, "name": name, "own": own, "problem": "", "is_stale": False}
         if not name:
-            if self._is_shown:
-                self._client.send("overlay", Reply(head))
-            self._is_shown = False
-            return
-        self._is_shown = True
+            return Reply(head)
+        if subject.cost is None and name != "dtype" and not name.startswith(OWN_VALUES):
+            return Reply({**head, "is_stale": True}) if subject.has_failed else None
         try:
             with paused_collector():
-                found = self._data(subject, name, own)
+                return Reply(head, self._data(subject, name, own))
         except Exception as error:  # the front end shows it instead of the overlay
-            self._client.send("overlay", Reply({**head, "problem": self._problem_of(error).summary}))
-            return
-        if wanted():
-            self._client.send("overlay", Reply(head, found))
+            return Reply({**head, "problem": self._problem_of(error).summary})
 
     def _offer(self, subject: OverlaySubject) -> None:
         cost = subject.cost
+        if cost is None or subject.inspection is None:
+            return
         total = {**cost.total.to_dict(), "formulas": {} if cost.symbolic is None else cost.symbolic.formulas.get(None)}
         found = choices(subject.inspection, {"total": total}, subject.graph)
         if subject.measured is not None:
@@ -133,10 +144,15 @@ class OverlayRequests(RequestHandler):
             title = name.removeprefix(OWN_VALUES)
             found = user_values(self.values[title], nodes, title, "widget.overlay({{{!r}: 0.5}})")
             return {**found.to_dict(keys), "keys": keys, "own": None}
+        if name == "dtype":
+            found = dtype_values(nodes, subject.dtypes)
+            return {**found.to_dict(keys), "keys": keys, "own": None}
         cost = subject.measured if name == "time_s" and subject.measured is not None else subject.cost
+        if cost is None or subject.inspection is None:
+            raise ValueError(f"the overlay {name!r} needs costs")
         data = cost.to_dict()
         found = overlay_by_name(
             subject.inspection, name, nodes, data, graph=subject.graph, own=own, dtypes=subject.dtypes
         )
-        has_own = has_groups(data) and name not in ("role", "dtype", "sharding")
+        has_own = has_groups(data) and name not in ("role", "sharding")
         return {**found.to_dict(keys), "keys": keys, "own": own if has_own else None}

@@ -26,6 +26,8 @@ export interface Brush {
   isModel: boolean;
   /** Whether the nodes have instructions of more than one role. */
   hasRoles: boolean;
+  /** Whether the values and shares are those of an earlier model. */
+  isOld: boolean;
 }
 
 const FULL_ZOOM = 0.62;
@@ -39,6 +41,8 @@ const LEAST_BELOW = 30;
 const SMALL = 11;
 /** Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read. */
 const TINT = 0.18;
+/** Opacity of values of an earlier model. */
+export const OLD = 0.4;
 const DASHED = new Set(["loop", "cond", "branch", "repeat"]);
 
 export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
@@ -84,7 +88,7 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, o
     const name = lettering.fit(title, NAME, (w - 30) * (rest ? 0.75 : 1), true);
     write(brush, left, y + 18, name, NAME, "ink", true);
     const at = left + lettering.width(name, NAME, true) + 8;
-    write(brush, at, y + 18, lettering.fit(rest, SMALL, x + w - 10 - at), SMALL, "muted");
+    asValue(brush, () => write(brush, at, y + 18, lettering.fit(rest, SMALL, x + w - 10 - at), SMALL, "muted"));
   } else if (detail === "name" || (detail === "box" && 24 * k >= 8)) {
     const size = 10 / k;
     write(brush, x + 6, y + 18, lettering.fit(times(node.name, node.repeat), size, w - 12, true), size, "ink", true);
@@ -149,7 +153,7 @@ function drawBlock(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay:
   if (shown) {
     const text = lettering.fit(shown.text, 9.5, room * 0.7);
     drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, 9.5) + 6), shown);
-    write(brush, right, y + 47, text, 9.5, "muted", false, "right");
+    asValue(brush, () => write(brush, right, y + 47, text, 9.5, "muted", false, "right"));
   }
   if (node.group) drawChevron(c, colours, x + 9, y + h / 2, false);
   drawPorts(brush, node, x, y);
@@ -195,7 +199,7 @@ function drawStep(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   const share = overlay?.text ?? (node.share === null ? "" : percent(node.share));
   const below = right - left - (share ? lettering.width(share, SMALL) + 8 : 0);
   if (below > LEAST_BELOW) write(brush, left, first + 17, lettering.fit(node.label || node.shape, SMALL, below), SMALL, "muted");
-  write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right");
+  asValue(brush, () => write(brush, right, first + 17, lettering.fit(share, SMALL, right - left), SMALL, "ink", false, "right"));
   if (overlay) drawValue(brush, left, y + h - 6, right - left, overlay);
   if (hasCells) drawCells(c, colours, left, y + h - 8, right - left, counts, node.hue);
   else if (hasRoles && isInstruction) {
@@ -222,8 +226,11 @@ function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   if (node.repeat > 1 || node.group) plain(x + 4, y + (brush.isModel ? 4 : -4), colours.surface, colours.line);
   plain(x, y, colours.surface, isBad ? colours.bad : colours.line);
   if (overlay) tint(brush, x, y, w, h, 0, overlay);
-  c.fillStyle = overlay ? rectangleColour(colours, node, overlay) : stripColour(colours, node);
-  c.fillRect(x, y, 6, h);
+  const strip = (): void => {
+    c.fillStyle = overlay ? rectangleColour(colours, node, overlay) : stripColour(colours, node);
+    c.fillRect(x, y, 6, h);
+  };
+  overlay ? asValue(brush, strip) : strip();
   const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, NAME * k)) / k;
   const repeat = node.repeat > 1 ? ` ×${node.repeat}` : "";
   const [left, room] = [x + 6 + 3 / k, w - 6 - 6 / k];
@@ -239,12 +246,23 @@ function stripColour(colours: Colours, node: SceneNode): string {
 export function drawValue(brush: Brush, x: number, y: number, length: number, { level, hue }: Overlay): void {
   const { c, colours } = brush;
   plate(c, x, y, length, 4, 2, colours.track);
-  if (hue !== undefined) plate(c, x, y, length, 4, 2, hueOf(colours, hue));
-  else if (level === undefined) hatch(brush, x, y, length, 4);
-  else {
-    const filled = Math.max(0, Math.min(1, level)) * length;
-    if (filled >= 0.5) plate(c, x, y, filled, 4, Math.min(2, filled / 2), colours.cost);
-  }
+  asValue(brush, () => {
+    if (hue !== undefined) plate(c, x, y, length, 4, 2, hueOf(colours, hue));
+    else if (level === undefined) hatch(brush, x, y, length, 4);
+    else {
+      const filled = Math.max(0, Math.min(1, level)) * length;
+      if (filled >= 0.5) plate(c, x, y, filled, 4, Math.min(2, filled / 2), colours.cost);
+    }
+  });
+}
+
+/** Draw a part of a value: faintly if it is of an earlier model. */
+function asValue({ c, isOld }: Brush, draw: () => void): void {
+  if (!isOld) return draw();
+  c.save();
+  c.globalAlpha *= OLD;
+  draw();
+  c.restore();
 }
 
 /** Draw the legend of an overlay: its heading, then its ends or categories. */
@@ -271,10 +289,10 @@ function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number
 }
 
 /** Draw the colour of a value behind the text of a node. */
-function tint({ c, colours }: Brush, x: number, y: number, w: number, h: number, radius: number, { level, hue }: Overlay): void {
+function tint({ c, colours, isOld }: Brush, x: number, y: number, w: number, h: number, radius: number, { level, hue }: Overlay): void {
   if (hue === undefined && !level) return;
   c.save();
-  c.globalAlpha *= hue === undefined ? TINT * level! : TINT;
+  c.globalAlpha *= (isOld ? OLD : 1) * (hue === undefined ? TINT * level! : TINT);
   plate(c, x, y, w, h, radius, hue === undefined ? colours.cost : hueOf(colours, hue));
   c.restore();
 }

@@ -77,22 +77,36 @@ export class GraphOverlay {
 export class OverlayLayer {
   readonly legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
   private now: GraphOverlay | null = null;
+  /** Why there is no overlay, and why it is drawn faintly. */
+  private failure = "";
+  private old = "";
 
   constructor(private readonly view: { root: HTMLElement; paint(state: Partial<PaintState>): void }) {
     view.root.append(this.legend);
   }
 
-  show(overlay: GraphOverlay | null): void {
-    this.now = overlay;
-    this.fill(overlay);
+  /** Name of the shown overlay; "" for none. */
+  get name(): string {
+    return this.now?.data.name ?? "";
+  }
+
+  show(overlay: GraphOverlay | null, failure = ""): void {
+    [this.now, this.failure] = [overlay, failure];
+    this.fill();
     this.view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay });
   }
 
   /** Show why there is no overlay. */
   fail(why: string): void {
-    this.show(null);
-    this.legend.hidden = false;
-    this.legend.replaceChildren(why);
+    this.show(null, why);
+  }
+
+  /** Draw values faintly, and show why; "" ends it. */
+  fade(why: string): void {
+    if (this.old === why) return;
+    this.old = why;
+    this.fill();
+    this.view.paint({ isOld: why !== "" });
   }
 
   /** Return a description with the value of the node. */
@@ -101,11 +115,12 @@ export class OverlayLayer {
     return value ? { name: `${name}, ${value}`, tip: [...tip, value] } : { name, tip };
   }
 
-  private fill(overlay: GraphOverlay | null): void {
-    this.legend.hidden = overlay === null;
-    if (!overlay) return;
+  private fill(): void {
+    const { now } = this;
+    this.legend.hidden = !now && !this.failure && !this.old;
     const part = (mark: Overlay): HTMLElement => h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
-    this.legend.replaceChildren(h("b", {}, overlay.heading), ...overlay.legend.map(part), ...overlay.data.notes.map((note) => h("span", { class: "mnb-muted" }, note)));
+    const explained = now ? [h("b", {}, now.heading), ...now.legend.map(part), ...now.data.notes.map((note) => h("span", { class: "mnb-muted" }, note))] : [];
+    this.legend.replaceChildren(...explained, this.failure, ...(this.old ? [h("span", { class: "mnb-badge", role: "status" }, this.old)] : []));
   }
 }
 

@@ -6,7 +6,7 @@ import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
-import { type Brush, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
+import { type Brush, OLD, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
@@ -29,12 +29,14 @@ export interface PaintState {
   overlay: ReadonlyMap<string, Overlay>;
   /** What exported pictures explain below the graph. */
   legend: { readonly heading: string; readonly legend: readonly Overlay[] } | null;
+  /** Whether the values and shares are those of an earlier model; they are drawn faintly. */
+  isOld: boolean;
   hoveredEdge: string | null;
   selectedEdge: string | null;
   wire: Wire | null;
 }
 
-export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), matches: new Map(), overlay: new Map(), legend: null, hoveredEdge: null, selectedEdge: null, wire: null };
+export const PLAIN: PaintState = { hovered: new Set(), selected: new Set(), dimmed: new Set(), matches: new Map(), overlay: new Map(), legend: null, isOld: false, hoveredEdge: null, selectedEdge: null, wire: null };
 
 /** Nodes and edges drawn elsewhere than in the scene: dragged, or moving to their new place. */
 export interface Moved {
@@ -119,7 +121,7 @@ export class Painter {
       this.labels = null;
     }
     const { k } = view;
-    const brush: Brush = { c, colours, lettering: this.lettering, k, isModel: this.index.scene.is_model, hasRoles: this.hasRoles };
+    const brush: Brush = { c, colours, lettering: this.lettering, k, isModel: this.index.scene.is_model, hasRoles: this.hasRoles, isOld: state.isOld };
     c.setTransform(1, 0, 0, 1, 0, 0);
     c.clearRect(0, 0, size.width * size.ratio, size.height * size.ratio);
     c.setTransform(k * size.ratio, 0, 0, k * size.ratio, view.x * size.ratio, view.y * size.ratio);
@@ -173,7 +175,7 @@ export class Painter {
     this.isExported = true;
     this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: size.width, height: size.height, ratio: 1 }, colours, plain, STILL);
     this.isExported = false;
-    if (state.legend) drawLegend({ c, colours, lettering: this.lettering!, k, isModel: true, hasRoles: false }, state.legend, x, y + h + PNG.margin);
+    if (state.legend) drawLegend({ c, colours, lettering: this.lettering!, k, isModel: true, hasRoles: false, isOld: state.isOld }, state.legend, x, y + h + PNG.margin);
     this.lettering = null;
   }
 
@@ -276,11 +278,12 @@ export class Painter {
       if (some) some.push(node);
       else rectangles.set(colour, [node]);
     }
-    brush.c.globalAlpha = 1;
+    brush.c.globalAlpha = state.isOld && state.overlay.size ? OLD : 1;
     for (const [colour, some] of rectangles) {
       brush.c.fillStyle = colour;
       for (const { x, y, w, h } of some) brush.c.fillRect(x, y, w, h);
     }
+    brush.c.globalAlpha = 1;
   }
 
   /** Draw a rim around each match, and the number of matches on groups. Thousands of them are a picture by themselves. */

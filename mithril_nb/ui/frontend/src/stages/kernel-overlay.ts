@@ -10,8 +10,14 @@ import type { Store } from "../store/store";
 interface OverlayMessage {
   stage: string;
   name: string;
+  own: boolean;
   problem: string;
+  /** Whether the model cannot be traced, so that there are only values of an earlier model. */
+  is_stale: boolean;
 }
+
+/** Overlays that need no costs. */
+const WITHOUT_COSTS = new Set(["own values", "dtype"]);
 
 export class KernelOverlay {
   readonly layer: OverlayLayer;
@@ -20,6 +26,8 @@ export class KernelOverlay {
   readonly exports: HTMLElement;
   readonly destroy: () => void;
   private received: Promise<unknown> = Promise.resolve();
+  /** The choice of the latest reply. */
+  private answered = "";
 
   /** `isShown` returns whether the graph of a stage is shown. */
   constructor(
@@ -43,15 +51,25 @@ export class KernelOverlay {
     const { overlay, cost } = this.store.snapshot;
     this.menu.root.hidden = !overlay;
     if (overlay) this.menu.update(overlay, !!cost?.rows.some((row) => row.total));
+    const isOld = cost?.stale && !WITHOUT_COSTS.has(this.layer.name);
+    this.layer.fade(isOld ? "from the previous model" : this.layer.name && this.answered !== this.chosen() ? "computing the chosen values" : "");
   }
 
-  private async receive({ stage, name, problem }: OverlayMessage, buffer: DataView | undefined): Promise<void> {
-    if (!this.isShown(stage)) return;
+  private chosen(): string {
+    const { overlay } = this.store.snapshot;
+    return overlay?.name ? `${overlay.name} ${overlay.own}` : "";
+  }
+
+  private async receive({ stage, name, own, problem, is_stale }: OverlayMessage, buffer: DataView | undefined): Promise<void> {
+    const data = buffer && (await decodeJson<OverlayData & { keys: string[] }>(buffer));
+    const of = name && `${name} ${own}`;
+    if (!this.isShown(stage) || of !== this.chosen()) return; // of an earlier graph or choice
+    const isNew = this.answered !== of;
+    this.answered = of;
     if (problem) this.layer.fail(problem);
-    else if (!name || !buffer) this.layer.show(null);
-    else {
-      const { keys, ...data } = await decodeJson<OverlayData & { keys: string[] }>(buffer);
-      this.layer.show(new GraphOverlay(data, keys));
-    }
+    else if (data) this.layer.show(new GraphOverlay(data, data.keys));
+    else if (!name) this.layer.show(null);
+    else if (is_stale && isNew) this.layer.fail("Costs return once the errors are fixed.");
+    this.update();
   }
 }
