@@ -1,6 +1,6 @@
 r"""The language of searches: `kind:dot flops>1e6 block:head -role:backward "two words"`.
 
-A query is a list of terms, and an item matches if all terms do. `graph/query.ts` in the front end reads the same
+A query is a list of terms, and an item matches if all terms do. `search/query.ts` in the front end reads the same
 language; `tests/viz/golden/queries.json` holds both to one meaning.
 
     word               a block path or a kind contains the word
@@ -21,7 +21,6 @@ import operator
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import UnknownOptionError, short_repr
@@ -44,7 +43,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
 
 @dataclass(frozen=True)
 class Item:
-    """What a query is about: an equation or instruction, or a block.
+    """An equation or instruction, or a block, as queries match it.
 
     Attributes:
         blocks: Paths of its blocks; empty if it is not attributed.
@@ -264,16 +263,29 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-@cache
-def _pattern(wanted: str) -> tuple[re.Pattern[str], ...]:
-    parts = [".*".join(map(re.escape, part.split("*"))) for part in wanted.split("/")]
-    return tuple(re.compile(part, re.DOTALL) for part in parts)
-
-
 def _is_part(wanted: str, path: str) -> bool:
     """Return whether components of a path that follow each other match a pattern: a block, or one around it."""
-    patterns, parts = _pattern(wanted), path.split("/")
+    patterns, parts = [part.split("*") for part in wanted.split("/")], path.split("/")
     return any(
-        all(pattern.fullmatch(part) for pattern, part in zip(patterns, parts[at:], strict=False))
+        all(_fits(pattern, part) for pattern, part in zip(patterns, parts[at:], strict=False))
         for at in range(len(parts) - len(patterns) + 1)
     )
+
+
+def _fits(pattern: list[str], text: str) -> bool:
+    """Return whether a text consists of these literal parts, with any text between two of them."""
+    first, *others = pattern
+    if not others:
+        return text == first
+    *inner, last = others
+    if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
+        return False
+    # The leftmost place of each part leaves the most text for the others, so no other place needs to be tried. A
+    # regular expression tries all of them, which takes minutes.
+    at, end = len(first), len(text) - len(last)
+    for part in inner:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

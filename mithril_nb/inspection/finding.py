@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from mithril_nb.cost.counting import cost_of
 from mithril_nb.cost.records import CostRow
-from mithril_nb.errors import MithrilError
+from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.found import Found, Match
 from mithril_nb.graph.paths import lineage
-from mithril_nb.graph.query import Item, parse_query
+from mithril_nb.graph.query import Item, Query, parse_query
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.records import Instruction
@@ -24,11 +24,25 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
     name = stage or first_stage(program)
     instructions = program.stage(name).instructions
     rows = costs_of_stage(program, name)
+    needs = next((key for key in parsed.keys if key in ("flops", "bytes")), None)
+    if needs is not None and instructions and not rows:
+        raise _without_costs(program, parsed, needs, name)
     kinds = program.block_kinds
     found = tuple(
         _match(one, rows.get(one.id)) for one in instructions if parsed.matches(item_of(one, rows.get(one.id), kinds))
     )
     return Found(program.name, name, parsed, found, len(instructions))
+
+
+def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
+    """Return the error of a query that compares numbers which no instruction of a stage has."""
+    counted = [one for one in program.stages if one in _SOURCES and one != stage]
+    reason = "it cannot be traced or compiled" if stage in _SOURCES else f"they are counted in {', '.join(_SOURCES)}"
+    plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
+    advice = f"inspection.find({str(query)!r}, {counted[0]!r})" if counted else f"inspection.find({plain!r}, {stage!r})"
+    return UnknownOptionError(
+        f"the instructions of {stage} have no {key} to search for.", (("reason", reason),), advice
+    )
 
 
 def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:

@@ -162,7 +162,7 @@ class Inspection(ProgramStages):
             The matches in program order: a sequence, shown as a table.
 
         Raises:
-            UnknownOptionError: The query is invalid.
+            UnknownOptionError: The query is invalid, or compares FLOPs or bytes that the stage does not have.
             StageUnavailableError: No stage has this name.
 
         Examples:

@@ -47,7 +47,8 @@ def _table(found: Found, most: int | None) -> list[tuple[str, ...]]:
 
 
 def _caption(found: Found) -> str:
-    what = f"instruction{'' if found.searched == 1 else 's'} of {found.stage}" if found.stage else "blocks"
+    what = f"{'instruction' if found.stage else 'block'}{'' if found.searched == 1 else 's'}"
+    what = f"{what} of {found.stage}" if found.stage else what
     match = "matches" if len(found) == 1 else "match"
     query = f": {found.query}" if found.query.terms else ""
     return f"{len(found):,} of {found.searched:,} {what} {match}{query}"

@@ -16,6 +16,7 @@ from strategies import WIDTH, models, modest
 
 from mithril_nb import errors, targets
 from mithril_nb.graph.found import Found, Match
+from mithril_nb.graph.query import parse_query
 from mithril_nb.inspection import Inspection, inspect
 
 HOSTILE = "<img src=x onerror=alert(1)>&\u202e\n" + "x" * 5000
@@ -94,6 +95,17 @@ def test_other_stages_can_be_searched() -> None:
         program().find("dot", "hl0")
 
 
+@pytest.mark.parametrize("query", ["flops>1", "-flops>1", "dot bytes>1"])
+def test_numbers_that_a_stage_does_not_have_are_an_error(query: str) -> None:
+    key = "bytes" if "bytes" in query else "flops"
+    assert message_of(lambda: program().find(query, "stablehlo")) == (
+        f"UnknownOptionError: the instructions of stablehlo have no {key} to search for.\n"
+        "    reason  they are counted in jaxpr, hlo_before, hlo\n"
+        f"    Try: inspection.find('{query}', 'jaxpr')"
+    )
+    assert len(program().find("kind:dot memory>1", "stablehlo")) == 2
+
+
 def test_programs_without_a_jaxpr_are_searched_in_their_first_stage() -> None:
     given = targets.inspect(jax.jit(jnp.dot).lower(jnp.zeros((2, 3)), jnp.zeros((3, 4))))
     assert [one.kind for one in given.find("kind:dot")] == ["stablehlo.dot_general"]
@@ -106,6 +118,12 @@ def test_a_result_is_shown_as_text_and_as_a_table() -> None:
     nothing = program().find("kind:nothing")
     assert str(nothing) == f"0 of {found.searched} instructions of jaxpr match: kind:nothing"
     assert "<table" not in nothing._repr_mimebundle_()["text/html"]
+
+
+def test_the_caption_counts_one_block_in_the_singular() -> None:
+    for count, text in ((1, "1 of 1 block matches"), (2, "1 of 2 blocks matches")):
+        found = Found("net", "", parse_query(""), (Match("a", "Relu", ("a",)),), count)
+        assert str(found).splitlines()[0] == text
 
 
 def test_hostile_names_stay_data() -> None:

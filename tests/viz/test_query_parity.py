@@ -66,6 +66,7 @@ ITEMS = (
         {"flops": 0, "bytes": 1e6, "memory": None},
     ),
     Item(("a%2Fb/😀", "line\nbreak"), ("<b>&amp;",), "update", (), (), {}),
+    Item(("a" * 200 + "bab",), (), "", (), (), {}),
 )
 QUERIES = (
     "",
@@ -109,6 +110,12 @@ QUERIES = (
     "Flops<1",
     "i̇x",
     "block:İx",
+    f"block:{'a*' * 30}c",
+    f"block:*{'a*' * 30}bab",
+    "block:*bab*ab",
+    "block:a*b*b",
+    "block:a**",
+    "block:*ba*ab",
 )
 
 

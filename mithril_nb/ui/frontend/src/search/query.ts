@@ -16,7 +16,7 @@ const SHORT_DTYPE = /^(bf|f|i|s|u|c)(\d+)(\w*)$/;
 const DTYPES: Record<string, string> = { bf: "bfloat", f: "float", i: "int", s: "int", u: "uint", c: "complex" };
 const UNATTRIBUTED = "(unattributed)";
 
-/** What a query is about: an instruction, or a block. */
+/** An instruction, or a block, as queries match it. */
 export interface Item {
   /** Paths of its blocks; empty if it is not attributed. */
   blocks: readonly string[];
@@ -166,17 +166,24 @@ function fullDtype(name: string): string {
   return name === "pred" ? "bool" : name;
 }
 
-const patterns = new Map<string, RegExp[]>();
-
 /** Return whether components of a path that follow each other match a pattern: a block, or one around it. */
 function isPart(wanted: string, path: string): boolean {
-  let parts = patterns.get(wanted);
-  if (!parts) {
-    parts = wanted.split("/").map((part) => new RegExp(`^${part.split("*").map((text) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&")).join(".*")}$`, "s"));
-    patterns.clear(); // the latest query only
-    patterns.set(wanted, parts);
-  }
+  const parts = wanted.split("/").map((part) => part.split("*"));
   const names = path.split("/");
-  for (let at = 0; at + parts.length <= names.length; at++) if (parts.every((part, i) => part.test(names[at + i]!))) return true;
+  for (let at = 0; at + parts.length <= names.length; at++) if (parts.every((part, i) => fits(part, names[at + i]!))) return true;
   return false;
+}
+
+/** Return whether a text consists of these literal parts, with any text between two of them: `_fits` of the kernel. */
+function fits(parts: readonly string[], text: string): boolean {
+  const [first, last] = [parts[0]!, parts.at(-1)!];
+  if (parts.length === 1) return text === first;
+  if (text.length < first.length + last.length || !text.startsWith(first) || !text.endsWith(last)) return false;
+  let at = first.length;
+  for (const part of parts.slice(1, -1)) {
+    const found = text.indexOf(part, at);
+    if (found < 0 || found + part.length > text.length - last.length) return false;
+    at = found + part.length;
+  }
+  return true;
 }
