@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import update_wrapper
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
@@ -249,7 +250,7 @@ class Stage(Shown):
                 found = self.__dict__["_traced"]()
             if found is not None:
                 return found
-        return [(one.id, one.equations) for one in self.instructions]
+        return zip(column_of(self.instructions, "id"), column_of(self.instructions, "equations"), strict=True)
 
     def __str__(self) -> str:
         return self.text if self.unavailable is None else f"{self.name} is not available: {self.unavailable}"
@@ -257,6 +258,13 @@ class Stage(Shown):
 
 # Without a class attribute, `__getattr__` is called until the instructions are computed.
 del Stage.instructions
+
+
+def column_of(instructions: Sequence[Instruction], name: str) -> list[Any]:
+    """Return an attribute of each instruction; those of kernels are not made for it."""
+    column = getattr(instructions, "column", None)
+    return list(map(attrgetter(name), instructions)) if column is None else column(name)
+
 
 Read = tuple[str, tuple[Instruction, ...]]
 """The text of a stage and its instructions."""

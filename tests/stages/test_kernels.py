@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -223,3 +225,21 @@ LLVM = set(
     "addrspacecast icmp fcmp phi select freeze call".split()
 )
 """The instructions of LLVM that XLA has a use for."""
+
+
+def test_lines_of_kernels_are_made_on_first_use() -> None:
+    inspection = inspect(lambda x: jnp.tanh(x * 2.0) + jnp.sin(x), jnp.zeros(16))
+    for stage in ("llvm", "asm"):
+        lines = inspection.stage(stage).instructions
+        if inspection.stage(stage).unavailable is not None:
+            continue
+        plain = [*lines.without_operands()]
+        columns = {
+            name: lines.column(name) for name in ("id", "opcode", "line", "lines", "equations", "shares", "role")
+        }
+        assert "_every" not in vars(lines)
+        assert [replace(one, operands=()) for one in lines] == plain
+        assert columns == {name: [getattr(one, name) for one in lines] for name in columns}
+        assert any(one.operands for one in lines)
+        assert (len(lines), lines[1:3], lines) == (len(plain), tuple(lines)[1:3], tuple(lines))
+        assert pickle.loads(pickle.dumps(lines)) == tuple(lines)

@@ -8,9 +8,10 @@ same on different arrays, only one has a kernel, and all of them run it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import cast
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.hlo.syntax import OPERAND
@@ -19,6 +20,7 @@ from mithril_nb.stages.inference import blend, by_place, majority
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
+from mithril_nb.stages.xla.kernel_lines import KernelLines, line_of
 
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from"
@@ -239,27 +241,25 @@ def listing(
         title: Returns the line above a kernel, from its name and the number of its instructions.
     """
     shown: list[str] = []
-    found: list[Instruction] = []
     kernels = tuple(kernels)
     known = owners.of(one.name for one in kernels)
+    heads: list[tuple[Instruction, list[str]]] = []
     for kernel in kernels:
-        owner = known[kernel.name]
         lines = list(lines_of(kernel))
         shown.append(title(kernel.name, sum(1 for _, opcode, _ in lines if opcode)))
         head = replace(
-            owner, id=kernel.name, opcode="kernel", line=len(shown), lines=len(lines) + 1, operands=(), attributes=()
-        )
-        found.append(head)
-        for number, (line, opcode, operands) in enumerate(lines):
-            shown.append(line)
-            if opcode:
-                # `replace` takes ten times as long, which a kernel of 100,000 lines shows.
-                found.append(
-                    Instruction(
-                        f"{kernel.name}:{number}", opcode, len(shown), head.equations, head.shares, head.role,
-                        head.origin, operands=operands, transforms=head.transforms, source=head.source,
-                        library_source=head.library_source,
-                    )
-                )  # fmt: skip
+            known[kernel.name], id=kernel.name, opcode="kernel", line=len(shown), lines=len(lines) + 1, operands=(),
+            attributes=(),
+        )  # fmt: skip
+        heads.append((head, [opcode for _, opcode, _ in lines]))
+        shown += [line for line, _, _ in lines]
         shown.append("")
-    return "\n".join(shown), tuple(found)
+
+    def make() -> Iterator[Instruction]:
+        for kernel, (head, _) in zip(kernels, heads, strict=True):
+            yield head
+            for number, (_, opcode, operands) in enumerate(lines_of(kernel)):
+                if opcode:
+                    yield line_of(head, number, opcode, operands)
+
+    return "\n".join(shown), cast("tuple[Instruction, ...]", KernelLines(heads, lambda: tuple(make())))

@@ -14,10 +14,11 @@ import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import attrgetter, sub
+from operator import sub
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.stages.records import column_of
 from mithril_nb.stages.stage_kinds import language_of, title_of
 from mithril_nb.viz.html_parts import link_script, output_html
 from mithril_nb.viz.languages import code_html, highlighted, op_help
@@ -160,7 +161,7 @@ def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
 
 def blocks_of(stages: Iterable[Stage]) -> set[str]:
     """Return the paths of the blocks that instructions of stages are attributed to."""
-    shares = distinct(one.shares for stage in stages for one in stage.instructions)
+    shares = distinct(one for stage in stages for one in column_of(stage.instructions, "shares"))
     return {path for one in shares for path, _ in one}
 
 
@@ -257,7 +258,7 @@ def _tooltip(stage: str, instr: Instruction) -> str:
 
 def _first_equation(stage: Stage) -> int:
     """Return the line shortly before a stage starts to compute; 1 if that is near the top."""
-    line = next((one.line for one in stage.instructions if any(_numbers(id) for id in one.equations)), 0)
+    line = next((one.line for one in _shown(stage) if any(_numbers(id) for id in one.equations)), 0)
     return line - 2 if line > _MANY_INPUTS else 1
 
 
@@ -267,7 +268,7 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
     shown = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
     end = start + len(shown)
     owner: dict[int, Instruction] = {}
-    for instr in stage.instructions:  # in order of lines, so an inner instruction overrides the one around it
+    for instr in _shown(stage):  # in order of lines, so an inner instruction overrides the one around it
         if instr.line >= end:
             break
         for number in range(max(instr.line, start), min(instr.line + instr.lines, end)):
@@ -282,6 +283,12 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
         instr = owner.get(number)
         lines.append(_Line(number, pieces, instr, instr is not None and instr.line == number))
     return lines
+
+
+def _shown(stage: Stage) -> Iterable[Instruction]:
+    """Return the instructions of a stage; a listing does not show their operands, which kernels read on first use."""
+    plain = getattr(stage.instructions, "without_operands", None)
+    return stage.instructions if plain is None else plain()
 
 
 def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
@@ -303,14 +310,14 @@ _COLUMNS["library"] = "library_source"
 
 def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
     """Return a stage as JSON data, without the data of its equations; the first stage has what a query can match."""
-    starts = [one.line for one in stage.instructions]
+    starts = column_of(stage.instructions, "line")
     columns: dict[str, list[int]] = {
         "step": list(map(sub, starts, [0, *starts])),
-        "lines": [one.lines for one in stage.instructions],
+        "lines": column_of(stage.instructions, "lines"),
     }
     tables: dict[str, list[Any]] = {}
     for column, name in _COLUMNS.items():
-        columns[column], tables[column] = _indexed(map(attrgetter(name), stage.instructions))
+        columns[column], tables[column] = _indexed(column_of(stage.instructions, name))
     searched = _searched(inspection, stage, columns, tables)
     return {
         "text": stage.text,
@@ -344,7 +351,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
     from mithril_nb.stages.program_stages import known_equations
 
     available = (stage for stage in stages if stage.unavailable is None)
-    groups = distinct(one.equations for stage in available for one in stage.instructions)
+    groups = distinct(one for stage in available for one in column_of(stage.instructions, "equations"))
     used = {equation for group in groups for equation in group}
     known = [one for one in known_equations(inspection) if one.id in used] if used else []
     found: dict[str, Any] = {"id": [one.id for one in known], "source": [one.place for one in known], "tables": {}}
@@ -359,7 +366,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
 
 def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
     """Return the index of each value, and the distinct values."""
-    kept = list(values)
+    kept = values if isinstance(values, list) else list(values)
     ids = list(map(id, kept))
     distinct = dict(zip(ids, kept, strict=True))
     if len(distinct) == 1:  # all lines of a kernel share their equations
