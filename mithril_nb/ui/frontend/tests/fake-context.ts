@@ -3,6 +3,9 @@
 export class FakeContext {
   texts: string[] = [];
   rectangles = 0;
+  rims = 0;
+  /** Rectangles that are drawn faintly. */
+  faint = 0;
   readonly colours = new Set<string>();
   readonly context: CanvasRenderingContext2D;
   private readonly alphas = new Map<string, number>();
@@ -16,7 +19,11 @@ export class FakeContext {
         this.texts.push(text);
         this.alphas.set(text, state["globalAlpha"]);
       },
-      fillRect: () => (this.rectangles += 1),
+      fillRect: () => {
+        this.rectangles += 1;
+        this.faint += Number(state["globalAlpha"] < 0.5);
+      },
+      strokeRect: () => (this.rims += 1),
       save: () => stack.push({ ...state }),
       restore: () => Object.assign(state, stack.pop()),
     };
@@ -36,7 +43,7 @@ export class FakeContext {
 
   clear(): void {
     this.texts = [];
-    this.rectangles = 0;
+    this.rectangles = this.rims = this.faint = 0;
     this.colours.clear();
   }
 }

@@ -223,6 +223,28 @@ describe("the view of a graph", () => {
     expect(drawn.alphaOf("two")).toBe(1);
   });
 
+  test("shows matches and dimmed nodes of large graphs, also far away", async () => {
+    const scene = syntheticScene(13_000);
+    view.show(scene);
+    view.fit();
+    await frame();
+    drawn.clear();
+    const last = scene.nodes.at(-1)!.key;
+    view.paint({ matches: new Map([[last, 1]]), dimmed: new Set(scene.nodes.map(({ key }) => key).filter((key) => key !== last)) });
+    await frame();
+    expect(drawn.rims).toBeGreaterThan(0);
+    expect(drawn.faint).toBeGreaterThan(12_000);
+  });
+
+  test("draws values of an earlier model faintly", async () => {
+    view.show(small());
+    view.zoomBy(1 / view.scale);
+    view.paint({ overlay: new Map([["one", { level: 0.5, text: "1.2 ms" }]]), isOld: true });
+    await draw();
+    expect(drawn.alphaOf("1.2 ms")).toBeLessThan(0.5);
+    expect(drawn.alphaOf("one")).toBe(1);
+  });
+
   test("a minimap appears from 50 nodes on", async () => {
     const minimap = (): HTMLCanvasElement => view.root.querySelector<HTMLCanvasElement>(".mnb-minimap")!;
     view.show(small());

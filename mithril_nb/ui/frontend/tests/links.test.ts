@@ -1,7 +1,7 @@
 // @vitest-environment node
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { type Anchor, StageText, UNATTRIBUTED, blocksOf, lineage, linksOf, selectionOf } from "../src/store/links";
+import { type Anchor, StageText, UNATTRIBUTED, anchorId, blocksOf, lineage, linksOf, selectionOf, withAnchors } from "../src/store/links";
 import type { RawStage } from "../src/kernel/types";
 
 const stages = new Map(Object.entries(fixture.stages as unknown as Record<string, RawStage>).map(([name, raw]) => [name, new StageText(name, 7, raw.text, raw)]));
@@ -33,6 +33,28 @@ describe("the instruction on a line", () => {
   test("has the block with the largest share as main block", () => {
     const shared = small([[1, 1, "fusion", [], [["a", 0.3], ["b", 0.7]], null, "inferred"]]);
     expect(shared.mainBlock(shared.at(1)!)).toBe("b");
+  });
+});
+
+describe("many anchors", () => {
+  const paths = Array.from({ length: 2000 }, (_, i) => `block_${i}`);
+  const text = small(paths.map((path, i) => [i + 1, 1, "add", [String(i)], [[`${path}/inner`, 1]], null, "tagged"]));
+  const anchors = paths.map((path): Anchor => ({ kind: "block", path }));
+
+  test("are linked without a comparison of each with all", () => {
+    const compare = vi.spyOn(String.prototype, "startsWith");
+    const found = linksOf(new Map([["jaxpr", text]]), anchors);
+    const count = compare.mock.calls.length;
+    compare.mockRestore();
+    expect(count).toBeLessThan(10 * paths.length);
+    expect([...found.blocks].sort()).toEqual([...paths, ...paths.map((path) => `${path}/inner`)].sort());
+  });
+  test("are added, and removed if all are pinned", () => {
+    const some = anchors.slice(0, 3);
+    expect(withAnchors(some.slice(0, 2), some)).toEqual(some);
+    expect(withAnchors(some, some.slice(1))).toEqual([some[0]]);
+    const others: Anchor[] = [{ kind: "equations", name: "a", ids: [] }, { kind: "instruction", stage: "a", version: 1, index: 2 }, { kind: "block", path: "a" }];
+    expect(new Set(others.map(anchorId)).size).toBe(3);
   });
 });
 

@@ -202,6 +202,18 @@ describe("a saved page", () => {
     expect(pinned()).toEqual([]);
   });
 
+  test("adds a part to the pinned ones, removes it, and releases a part that is pinned again", () => {
+    const selection = new Selection(new Map(), () => undefined);
+    const [a, b] = ["a", "b"].map((path) => ({ kind: "block" as const, path }));
+    selection.pin(a!);
+    selection.pin([b!], true);
+    expect(selection.anchors.pin).toEqual([a, b]);
+    selection.pin([a!], true);
+    expect(selection.anchors.pin).toEqual([b]);
+    selection.pin(b!);
+    expect(selection.anchors.pin).toEqual([]);
+  });
+
   test("folds long signatures and blocks, by click and by key", async () => {
     document.body.innerHTML = '<div class="x"></div>';
     const lines = ["{ lambda", ...Array<string>(12).fill("  a:f32[]"), "  let", ...Array<string>(4).fill("  b = add a"), ...Array<string>(3).fill("  c = mul b")];

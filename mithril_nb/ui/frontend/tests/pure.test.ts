@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { readInts } from "../src/controls/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/dom/format";
-import { type PortRef, portsOf, connectionProblem, draggedTo, withInnerProblems } from "../src/editor/graph";
+import { type PortRef, portsOf, connectionProblem, draggedTo, targetsOf, withInnerProblems } from "../src/editor/graph";
 import { SceneIndex, component } from "../src/graph/scene";
 import { readShape } from "../src/shell/header";
 import { RULES, tokens } from "../src/code/tokens";
@@ -62,6 +62,15 @@ describe("the graph", () => {
     expect(connectionProblem(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
   });
   test("allows connections without a cycle", () => expect(connectionProblem(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
+  test("offers the targets that have no problem, and those that are connected", () => {
+    for (const source of portsOf(graph.scene, "output")) {
+      const found = new Map(targetsOf(graph, source).map(({ target, connected }) => [target.endpoint, connected]));
+      for (const target of portsOf(graph.scene, "input")) {
+        const problem = connectionProblem(graph, source, target);
+        expect(found.get(target.endpoint)).toBe(problem === null ? false : problem === "Already connected." ? true : undefined);
+      }
+    }
+  });
   test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
   test("shows a problem inside a closed group on the group and its edge", () => {
     const problem = { code: "ShapeError", summary: "", facts: [], advice: "", block: "mlp_0/linear_0", edge: ["gelu_0.output", "mlp_0/linear_0.input"] as [string, string] };

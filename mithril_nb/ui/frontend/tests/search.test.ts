@@ -191,6 +191,32 @@ describe("questions about a graph", () => {
   });
 });
 
+describe("answers follow the graph", () => {
+  test("ask again after an edit, and end with their node or stage", () => {
+    let graph = new NestedGraph(GRAPH);
+    const show = (next: PackedGraph): void => {
+      graph = new NestedGraph(next);
+      view.show(layout(graph, new Set(["net"])));
+      questions.paint({});
+    };
+    const view = new GraphView({ label: "Nodes", describe: ({ name }) => ({ name, tip: [] }), select: () => undefined });
+    const questions = new Questions(view, { graph: () => graph, open: () => undefined });
+    const answer = (): string => questions.root.querySelector('[role="status"]')!.textContent!;
+    show(GRAPH);
+    view.focus("net/two");
+    questions.key(new KeyboardEvent("keydown", { key: "a" }));
+    expect(answer()).toBe("2 ancestors of net/two");
+    show({ ...GRAPH, flows: { source: [4], target: [2], roles: [[0]], shapes: [[]] } });
+    expect(answer()).toBe("1 ancestor of net/two");
+    show({ ...GRAPH, title: "hlo" });
+    expect(answer()).toBe("");
+    questions.key(new KeyboardEvent("keydown", { key: "a" }));
+    show({ ...GRAPH, boxes: { ...GRAPH.boxes, key: ["net", "net/one", "net/other", "x", "net/one/dot"] } });
+    expect(answer()).toBe("");
+    view.destroy();
+  });
+});
+
 test("reachability equals a search over all ways, also through ports of groups", () => {
   const cases = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/layouts.json"), "utf8")) as { graph: PackedGraph }[];
   let edges = 0;

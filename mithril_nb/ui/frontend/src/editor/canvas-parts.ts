@@ -38,7 +38,6 @@ export function describeEdge(edge: SceneEdge, problems: readonly Diagnostic[]): 
 /** Complete the element of an edge. */
 export function fillEdge(element: HTMLElement, edge: SceneEdge, problems: readonly Diagnostic[]): void {
   attr(element, "data-mnb-problem", edge.problem === null ? null : (problems[edge.problem]?.code ?? ""));
-  attr(element, "title", describeEdge(edge, problems).join(": "));
 }
 
 /** Add the ports of a node, and a button that shows its problem. */

@@ -4,7 +4,10 @@ import { h, uid, zoomOf } from "../dom/dom";
 import { type SceneNode, endId } from "../graph/scene";
 import type { GraphView } from "../graph/view";
 import type { Store } from "../store/store";
-import { type PortRef, portsOf, connectionProblem } from "./graph";
+import { type PortRef, targetsOf } from "./graph";
+
+/** The most options drawn at once. */
+const DRAWN = 60;
 
 interface Choice {
   source: PortRef;
@@ -31,31 +34,30 @@ export class ConnectMenu {
 
   open(node: SceneNode, beside: HTMLElement): void {
     this.close();
-    const { index, scene } = this.view;
-    const choices: Choice[] = [];
-    for (const port of node.outputs) {
+    const { index } = this.view;
+    const choices = node.outputs.flatMap((port): Choice[] => {
       const source: PortRef = { node, port, side: "output", endpoint: endId(node.key, port.name) };
-      for (const target of portsOf(scene, "input")) {
-        const connected = scene.edges.some((edge) => edge.source === source.endpoint && edge.target === target.endpoint);
-        if (connected || connectionProblem(index, source, target) === null) choices.push({ source, target, connected });
-      }
-    }
+      return targetsOf(index, source).map((found) => ({ source, ...found }));
+    });
+    const feeders = new Map(index.scene.edges.map((edge) => [edge.target, `connected to ${edge.source}`]));
     let at = 0;
-    const options = choices.map(({ source, target, connected }, i) =>
-      h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "aria-selected": "false", onclick: () => this.take(choices[i]!) },
+    const list = h("div", { class: "mnb-options", role: "listbox", tabindex: 0, "aria-label": `Connect ${node.name} to` });
+    const option = ({ source, target, connected }: Choice, i: number): HTMLElement => {
+      const feeder = feeders.get(target.endpoint) ?? "not connected";
+      return h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "aria-selected": String(i === at), "aria-posinset": i + 1, "aria-setsize": choices.length, onclick: () => this.take(choices[i]!) },
         h("span", { title: target.endpoint }, `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${target.endpoint}`),
-        h("small", { title: this.feeder(target) }, connected ? "connected; Enter disconnects" : this.feeder(target)),
-      ),
-    );
-    const list = h("div", { class: "mnb-options", role: "listbox", tabindex: 0, "aria-label": `Connect ${node.name} to` }, ...options);
+        h("small", { title: feeder }, connected ? "connected; Enter disconnects" : feeder),
+      );
+    };
     const paint = (): void => {
-      options.forEach((option, i) => option.setAttribute("aria-selected", String(i === at)));
+      const first = Math.max(0, Math.min(at - DRAWN / 2, choices.length - DRAWN));
+      list.replaceChildren(...choices.slice(first, first + DRAWN).map((choice, i) => option(choice, first + i)));
       list.setAttribute("aria-activedescendant", `${this.id}-${at}`);
-      options[at]?.scrollIntoView?.({ block: "nearest" });
+      list.querySelector('[aria-selected="true"]')?.scrollIntoView?.({ block: "nearest" });
     };
     list.addEventListener("keydown", (event) => {
       event.stopPropagation();
-      if (event.key === "ArrowDown") at = Math.min(at + 1, options.length - 1);
+      if (event.key === "ArrowDown") at = Math.min(at + 1, choices.length - 1);
       else if (event.key === "ArrowUp") at = Math.max(at - 1, 0);
       else if (event.key === "Enter" && choices[at]) this.take(choices[at]!);
       else if (event.key === "Escape") {
@@ -75,11 +77,6 @@ export class ConnectMenu {
     this.box.style.top = `${Math.max(4, Math.min((inner.top - outer.top) / zoom, outer.height / zoom - 180))}px`;
     paint();
     list.focus({ preventScroll: true });
-  }
-
-  private feeder(target: PortRef): string {
-    const edge = this.view.scene.edges.find((candidate) => candidate.target === target.endpoint);
-    return edge ? `connected to ${edge.source}` : "not connected";
   }
 
   private take({ source, target, connected }: Choice): void {

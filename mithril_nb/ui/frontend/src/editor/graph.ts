@@ -54,6 +54,18 @@ export function connectionProblem(index: SceneIndex, source: PortRef, target: Po
   return null;
 }
 
+/** Return the inputs that an output can be connected to, or is connected to, in one search from its node. */
+export function targetsOf(index: SceneIndex, source: PortRef): { target: PortRef; connected: boolean }[] {
+  const feeding = new Set([source.node.key]); // connecting to a node that feeds the source creates a cycle
+  for (const key of feeding) for (const before of index.neighbours(key, "before")) feeding.add(before);
+  const given = new Set(index.scene.edges.flatMap((edge) => (edge.source === source.endpoint ? [edge.target] : [])));
+  const group = parentOf(source.node.path);
+  return portsOf(index.scene, "input").flatMap((target) => {
+    const connected = given.has(target.endpoint);
+    return connected || (!feeding.has(target.node.key) && parentOf(target.node.path) === group) ? [{ target, connected }] : [];
+  });
+}
+
 /** Mark closed groups and their incoming edges with the problems inside the groups. */
 export function withInnerProblems(index: SceneIndex, problems: readonly Diagnostic[]): Scene {
   const { scene } = index;

@@ -41,6 +41,8 @@ const LEAST_BELOW = 30;
 const SMALL = 11;
 /** Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read. */
 const TINT = 0.18;
+/** Opacity of nodes and edges outside of a question. */
+export const DIM = 0.22;
 /** Opacity of values of an earlier model. */
 export const OLD = 0.4;
 const DASHED = new Set(["loop", "cond", "branch", "repeat"]);

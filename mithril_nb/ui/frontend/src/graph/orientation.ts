@@ -3,7 +3,7 @@
 import { h } from "../dom/dom";
 import type { Colours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
-import type { Overlay } from "./boxes";
+import type { OverviewState } from "./overview";
 import type { Painter } from "./painter";
 import type { SceneIndex, SceneNode } from "./scene";
 
@@ -41,11 +41,11 @@ export class Minimap {
     this.root.addEventListener("pointermove", (event) => event.buttons && move(event));
   }
 
-  draw(part: Rect, ratio: number, colours: Colours, overlay: ReadonlyMap<string, Overlay>): void {
+  draw(part: Rect, ratio: number, colours: Colours, state: OverviewState): void {
     const { bounds, index } = this.painter;
     this.root.hidden = index.scene.nodes.length < LEAST_NODES || bounds.w <= 0 || bounds.h <= 0;
     if (this.root.hidden) return;
-    if (this.ready === index) this.refresh([index, colours, overlay, ratio], ratio, colours, overlay);
+    if (this.ready === index) this.refresh([index, colours, state.overlay, state.dimmed, state.isOld, ratio], ratio, colours, state);
     else this.timer ??= setTimeout(() => this.getReady(), LATER_MS);
     const c = this.root.getContext("2d");
     if (!c || !this.picture) return;
@@ -71,7 +71,7 @@ export class Minimap {
   }
 
   /** Draw the picture of the graph if it has changed. */
-  private refresh(of: readonly unknown[], ratio: number, colours: Colours, overlay: ReadonlyMap<string, Overlay>): void {
+  private refresh(of: readonly unknown[], ratio: number, colours: Colours, state: OverviewState): void {
     if (this.picture && of.every((one, i) => one === this.of[i])) return;
     const { bounds, index, overview } = this.painter;
     this.scale = Math.min(SIZE.w / bounds.w, SIZE.h / bounds.h);
@@ -82,7 +82,7 @@ export class Minimap {
     const c = this.picture.getContext("2d");
     if (c) {
       c.setTransform(this.scale * ratio, 0, 0, this.scale * ratio, -bounds.x * this.scale * ratio, -bounds.y * this.scale * ratio);
-      overview.blit(c, index.scene, bounds, colours, overlay);
+      overview.blit(c, index.scene, bounds, colours, state);
     }
     this.of = of;
   }

@@ -2,15 +2,22 @@
 
 import type { Colours } from "../drawing/colours";
 import type { Rect } from "../drawing/lines";
-import { type Overlay, rectangleColour } from "./boxes";
+import { DIM, OLD, type Overlay, rectangleColour } from "./boxes";
 import type { Scene, SceneNode } from "./scene";
+
+/** The parts of `PaintState` that the picture shows. */
+export interface OverviewState {
+  overlay: ReadonlyMap<string, Overlay>;
+  dimmed: ReadonlySet<string>;
+  isOld: boolean;
+}
 
 const LARGEST = { side: 8192, area: 6e6, scale: 0.25 };
 
 export class Overview {
   private canvas: HTMLCanvasElement | null = null;
   private colours: Colours | null = null;
-  private overlay: ReadonlyMap<string, Overlay> | null = null;
+  private state: OverviewState | null = null;
 
   clear(): void {
     this.canvas = null;
@@ -22,13 +29,14 @@ export class Overview {
   }
 
   /** Draw the whole scene into `bounds`, in the coordinates of the context. */
-  blit(c: CanvasRenderingContext2D, scene: Scene, bounds: Rect, colours: Colours, overlay: ReadonlyMap<string, Overlay>): void {
-    const canvas = this.picture(scene, bounds, colours, overlay);
+  blit(c: CanvasRenderingContext2D, scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): void {
+    const canvas = this.picture(scene, bounds, colours, state);
     if (canvas) c.drawImage(canvas, bounds.x, bounds.y, bounds.w, bounds.h);
   }
 
-  private picture(scene: Scene, bounds: Rect, colours: Colours, overlay: ReadonlyMap<string, Overlay>): HTMLCanvasElement | null {
-    if (this.canvas && this.colours === colours && this.overlay === overlay) return this.canvas;
+  private picture(scene: Scene, bounds: Rect, colours: Colours, state: OverviewState): HTMLCanvasElement | null {
+    const { overlay, dimmed, isOld } = state;
+    if (this.canvas && this.colours === colours && this.state?.overlay === overlay && this.state.dimmed === dimmed && this.state.isOld === isOld) return this.canvas;
     if (bounds.w <= 0 || bounds.h <= 0) return null;
     const scale = this.scaleOf(bounds);
     const canvas = document.createElement("canvas");
@@ -51,12 +59,16 @@ export class Overview {
       if (some) some.push(node);
       else byColour.set(colour, [node]);
     }
-    c.globalAlpha = 1;
+    const plain = isOld && overlay.size ? OLD : 1;
     for (const [colour, nodes] of byColour) {
       c.fillStyle = colour;
-      for (const { x, y, w, h } of nodes) c.fillRect(x, y, w, h);
+      for (const { key, x, y, w, h } of nodes) {
+        const alpha = dimmed.has(key) ? DIM : plain;
+        if (c.globalAlpha !== alpha) c.globalAlpha = alpha;
+        c.fillRect(x, y, w, h);
+      }
     }
-    [this.canvas, this.colours, this.overlay] = [canvas, colours, overlay];
+    [this.canvas, this.colours, this.state] = [canvas, colours, { overlay, dimmed, isOld }];
     return canvas;
   }
 }

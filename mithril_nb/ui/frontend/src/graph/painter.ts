@@ -6,7 +6,7 @@ import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
-import { type Brush, OLD, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
+import { type Brush, DIM, OLD, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
@@ -57,7 +57,6 @@ const MOST_DISTANT_EDGES = 1_500;
 const DISTANT_ZOOM = 0.12;
 /** Edges longer than this many views are cut to the view. */
 const LONG = 3;
-const DIM = 0.22;
 const MOST_MATCHES = 2_000;
 const SVG_MOST = 20_000;
 const LEGEND = { height: 44, least: 480 };
@@ -130,7 +129,7 @@ export class Painter {
     const part: Rect = { x: -view.x / k - margin, y: -view.y / k - margin, w: size.width / k + 2 * margin, h: size.height / k + 2 * margin };
     this.lettering.reset();
     const isSharp = this.overview.scaleOf(this.bounds) >= SHARP * k * size.ratio;
-    if (!this.isExported && this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state.overlay);
+    if (!this.isExported && this.estimate(part) * this.index.scene.nodes.length > (isSharp ? MOST_BOXES.ifSharp : MOST_BOXES.always)) this.overview.blit(c, this.index.scene, this.bounds, colours, state);
     else this.drawPart(brush, part, state, moved);
     this.drawOutlines(brush, part, state, moved);
     if (moved === STILL) this.drawMatches(brush, part, state);
@@ -293,9 +292,9 @@ export class Painter {
     const unit = 1 / Math.min(1, k);
     c.strokeStyle = colours.match;
     c.lineWidth = 2 * unit;
-    for (const node of this.nodesIn(part).slice(0, MOST_MATCHES)) {
-      const count = matches.get(node.key);
-      if (!count || node.expanded) continue;
+    const found = this.nodesIn(part).filter(({ key, expanded }) => !expanded && matches.has(key)).slice(0, MOST_MATCHES);
+    for (const node of found) {
+      const count = matches.get(node.key)!;
       c.strokeRect(node.x - unit, node.y - unit, node.w + 2 * unit, node.h + 2 * unit);
       if ((node.group || count > 1) && node.h * k >= 14) drawCount(brush, node, count);
     }

@@ -388,7 +388,7 @@ export class GraphView {
     const moved = this.motion?.at(performance.now()) ?? null;
     if (this.motion && !moved) this.motion = null;
     this.painter.draw(c, this.zoom.view, { width, height, ratio }, colours, this.state, moved ?? this.moved);
-    this.minimap.draw(part, ratio, colours, this.state.overlay);
+    this.minimap.draw(part, ratio, colours, this.state);
     if (this.motion) this.redraw();
   }
 }

@@ -53,10 +53,10 @@ export class PageGraph {
       tip,
       describe: (node) => this.layer.describe(node.key, describe(node, this.view.scene)),
       hover: (node) => selection.hover(node && anchorsOf(node)),
-      select: (node) => selection.pin(anchorsOf(node)),
+      select: (node, add) => selection.pin(anchorsOf(node), add),
       toggle: (node) => this.toggle(node.key),
       open: (node) => this.toggle(node.key),
-      clear: () => selection.pin(null),
+      clear: (event) => event.shiftKey || selection.pin(null),
       key: (event) => {
         if (this.questions.key(event)) return true;
         if (event.key === "Escape") endSearch() || selection.pin(null);

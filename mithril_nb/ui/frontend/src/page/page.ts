@@ -66,9 +66,12 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
   const table = page.querySelector<HTMLTableElement>("table.cost");
   if (table && saved.rows.length) costs = new CostRows(table, saved.rows, (key) => saved.paths[key] ?? key, selection);
   const frame = page.querySelector<HTMLElement>(".picture");
+  const pinMatch = (anchor: Anchor): void => {
+    if (!selection.anchors.pin.some((pin) => sameAnchor(pin, anchor))) selection.pin(anchor); // a pin would end
+  };
   const goTo = (stage: string, line: number): void => {
     const anchor = { kind: "instruction" as const, stage, version: 0, index: texts.get(stage)!.owner[line]! };
-    if (anchor.index >= 0 && !selection.anchors.pin.some((pin) => sameAnchor(pin, anchor))) selection.pin(anchor);
+    if (anchor.index >= 0) pinMatch(anchor);
     panes.get(stage)?.go(line);
   };
   const search = new Search({
@@ -78,7 +81,7 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     show: (found) => selection.find(found),
     go: (hit, text) => {
       if (hit.kind === "instruction" && text) goTo(text.stage, hit.instruction.line);
-      else if (hit.kind === "block") selection.pin({ kind: "block", path: hit.path });
+      else if (hit.kind === "block") pinMatch({ kind: "block", path: hit.path });
       graph?.questions.reveal(hit);
     },
     goToLine: goTo,

@@ -1,7 +1,7 @@
 /** What the pointer and the keys select on a page without a kernel: the anchors of one hovered and of one pinned part. */
 
 import type { Found } from "../search/found";
-import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors } from "../store/links";
+import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors, withAnchors } from "../store/links";
 
 /** The CSS class of hovered and of pinned parts, and of matches of the search. */
 export type Look = "on" | "pin" | "found";
@@ -23,10 +23,11 @@ export class Selection {
     this.set("on", listed(anchors));
   }
 
-  /** Pin a part; pinning it again, or null, releases it. */
-  pin(anchors: Anchors): void {
+  /** Pin a part; pinning it again, or null, releases it. `add` adds it to the pinned parts, or removes it. */
+  pin(anchors: Anchors, add = false): void {
     const found = listed(anchors);
-    this.set("pin", sameAnchors(found, this.anchors.pin) ? [] : found);
+    const { pin } = this.anchors;
+    this.set("pin", add ? withAnchors(pin, found) : sameAnchors(found, pin) ? [] : found);
   }
 
   /** Mark the matches of a search; null ends it. */

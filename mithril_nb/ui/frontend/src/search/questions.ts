@@ -18,10 +18,22 @@ export interface QuestionOptions {
   open(keys: readonly string[]): void;
 }
 
-interface Asked {
+/** Ancestors, descendants or path of boxes. */
+interface Question {
+  what: "a" | "d" | "p";
+  of: readonly string[];
+}
+
+interface Answer {
   /** Keys of boxes without others inside. */
   keys: ReadonlySet<string>;
   title: string;
+}
+
+interface Asked extends Answer {
+  question: Question;
+  /** The graph of the answer. */
+  graph: NestedGraph;
 }
 
 export class Questions {
@@ -53,6 +65,7 @@ export class Questions {
   /** Paint a state of the graph together with the answers. */
   paint(state: Partial<PaintState>): void {
     if (state.selected) this.selected = state.selected;
+    this.followGraph();
     this.view.paint({ ...state, ...this.marks() });
     this.update();
   }
@@ -98,29 +111,44 @@ export class Questions {
     return !this.view.root.dispatchEvent(new CustomEvent(ROW, { bubbles: true, cancelable: true, detail: path }));
   }
 
-  private ask(what: "a" | "d" | "p"): boolean {
+  private ask(what: Question["what"]): boolean {
     const graph = this.options.graph();
     if (!graph) return false;
     const { active } = this.view;
     const chosen = [...this.selected].filter((key) => graph.byKey.has(key));
-    const nameOf = (key: string): string => graph.byKey.get(key)?.name ?? key;
-    if (what === "p") {
-      const [one, other] = chosen.length === 1 && active !== chosen[0] ? [chosen[0]!, active] : chosen;
-      if (one === undefined || other === undefined || !graph.byKey.has(other)) this.asked = { keys: new Set(), title: "Select two nodes, then press p: Shift Enter adds to the selection." };
-      else this.asked = this.pathOf(graph, one, other, nameOf);
-    } else {
-      const key = graph.byKey.has(active) ? active : chosen[0];
-      if (key === undefined) return false;
-      const reach = reachFrom(graph, key);
-      const found = what === "a" ? reach.ancestors(key) : reach.descendants(key);
-      const title = `${counted(found.size, what === "a" ? "ancestor" : "descendant")} of ${nameOf(key)}`;
-      this.asked = { keys: new Set([...found, ...this.innermost(graph, key)]), title };
-    }
+    let of: (string | undefined)[] = [graph.byKey.has(active) ? active : chosen[0]];
+    if (what === "p") of = chosen.length === 1 && active !== chosen[0] ? [chosen[0], active] : chosen.slice(0, 2);
+    const known = of.filter((key): key is string => key !== undefined && graph.byKey.has(key));
+    if (what !== "p" && !known.length) return false;
+    const question = { what, of: known };
+    this.asked = { ...this.answerTo(graph, question), question, graph };
     this.paint({});
     return true;
   }
 
-  private pathOf(graph: NestedGraph, one: string, other: string, nameOf: (key: string) => string): Asked {
+  /** Ask again if the graph has changed; without the nodes in question, the answer ends. */
+  private followGraph(): void {
+    const { asked } = this;
+    const graph = this.options.graph();
+    if (!asked || asked.graph === graph) return;
+    const isKnown = graph?.title === asked.graph.title && asked.question.of.every((key) => graph.byKey.has(key));
+    this.asked = graph && isKnown ? { ...this.answerTo(graph, asked.question), question: asked.question, graph } : null;
+  }
+
+  private answerTo(graph: NestedGraph, { what, of }: Question): Answer {
+    const nameOf = (key: string): string => graph.byKey.get(key)?.name ?? key;
+    const [one, other] = of;
+    if (what === "p") {
+      if (one === undefined || other === undefined) return { keys: new Set(), title: "Select two nodes, then press p: Shift Enter adds to the selection." };
+      return this.pathOf(graph, one, other, nameOf);
+    }
+    const reach = reachFrom(graph, one!);
+    const found = what === "a" ? reach.ancestors(one!) : reach.descendants(one!);
+    const title = `${counted(found.size, what === "a" ? "ancestor" : "descendant")} of ${nameOf(one!)}`;
+    return { keys: new Set([...found, ...this.innermost(graph, one!)]), title };
+  }
+
+  private pathOf(graph: NestedGraph, one: string, other: string, nameOf: (key: string) => string): Answer {
     let [start, goal] = [one, other];
     let found = reachFrom(graph, start).between(start, goal);
     if (!found) [start, goal, found] = [other, one, reachFrom(graph, other).between(other, one)];
@@ -143,7 +171,7 @@ export class Questions {
     let kept: Set<string> | null = null;
     if (asked?.keys.size && graph) kept = new Set([...asked.keys].flatMap((key) => (graph.byKey.has(key) ? graph.above(key) : [])));
     else if (matches.size) kept = new Set(matches.keys());
-    const marks = { matches, dimmed: kept ? dimmedOf(this.view.index, kept) : new Set<string>() };
+    const marks = { matches, dimmed: kept?.size ? dimmedOf(this.view.index, kept) : new Set<string>() };
     this.marked = { scene, found, asked, marks };
     return marks;
   }

@@ -39,6 +39,8 @@ export class Search {
   private readonly badge = h("span", { class: "mnb-search-count", "aria-hidden": "true" });
   private readonly box: HTMLElement;
   private results: Result[] = [];
+  /** The blocks of the latest search. */
+  private searched: Readonly<Record<string, string>> = {};
   private summary = "";
   private at = 0;
   /** Whether the result at `at` has been shown; then Enter shows the next. */
@@ -69,6 +71,11 @@ export class Search {
     [this.at, this.isShown] = [Math.min(at, Math.max(0, this.results.length - 1)), isShown];
     if (hidden) this.close();
     this.paint();
+  }
+
+  /** Search again if the blocks changed. */
+  follow(): void {
+    if (this.host.blocks() !== this.searched) this.refresh();
   }
 
   /** End the search; return whether there was one. */
@@ -128,7 +135,8 @@ export class Search {
       return this.paint();
     }
     try {
-      const found = find(query, this.host.stages(), this.host.blocks());
+      this.searched = this.host.blocks();
+      const found = find(query, this.host.stages(), this.searched);
       this.results = found.hits.map((hit) => this.resultOf(hit, found));
       const cut = this.addLines(found);
       this.host.show(found);

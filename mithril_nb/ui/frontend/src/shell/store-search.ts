@@ -3,11 +3,19 @@
 import type { Questions } from "../search/questions";
 import { Search } from "../search/search";
 import type { Panes } from "../stages/panes";
+import type { Snapshot } from "../kernel/types";
 import type { Store } from "../store/store";
 
 export function storeSearch(store: Store, panes: Panes, questions: Questions): Search {
   const showPane = (stage: string): void => {
     if (!store.panes.includes(stage)) store.showPanes([...store.panes, stage].slice(-3));
+  };
+  let seen: { of: Snapshot["blocks"]; kinds: Record<string, string> } | null = null;
+  /** Return the kinds of the blocks, the same object until the blocks change. */
+  const blocks = (): Record<string, string> => {
+    const of = store.snapshot.blocks;
+    if (seen?.of !== of) seen = { of, kinds: Object.fromEntries(Object.values(of).map(({ path, kind }) => [path, kind])) };
+    return seen!.kinds;
   };
   const search = new Search({
     begin: () => {
@@ -15,7 +23,7 @@ export function storeSearch(store: Store, panes: Panes, questions: Questions): S
       if (jaxpr && jaxpr.state !== "unavailable" && !store.texts.has("jaxpr")) void store.kernel.send("request_stage", { stage: "jaxpr" });
     },
     stages: () => store.texts,
-    blocks: () => Object.fromEntries(Object.values(store.snapshot.blocks).map(({ path, kind }) => [path, kind])),
+    blocks,
     titleOf: (stage) => store.titleOf(stage),
     show: (found) => {
       questions.search(found);
@@ -39,5 +47,6 @@ export function storeSearch(store: Store, panes: Panes, questions: Questions): S
     },
   });
   store.on("stages", () => search.refresh());
+  store.on("snapshot", () => search.follow());
   return search;
 }

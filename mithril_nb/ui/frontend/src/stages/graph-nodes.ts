@@ -5,15 +5,16 @@ import { percent } from "../dom/format";
 import { times } from "../drawing/lettering";
 import type { Description } from "../graph/items";
 import type { Scene, SceneNode } from "../graph/scene";
-import { type Anchor, sameAnchor } from "../store/links";
+import { type Anchor, anchorId } from "../store/links";
 
 /** Return the keys of the nodes that some anchors are linked to. `blocks` and `ids` are those of the anchors. */
 export function linkedKeys(nodes: readonly SceneNode[], anchors: readonly Anchor[], blocks: ReadonlySet<string>, ids: ReadonlySet<string>): Set<string> {
   const found = new Set<string>();
   if (anchors.length === 0) return found;
+  const given = new Set(anchors.map(anchorId));
   for (const node of nodes) {
     const own = blocksOf(node);
-    const isLinked = own.length ? own.some((path) => blocks.has(path)) : node.equations?.some((id) => ids.has(id)) || anchorsOf(node).some((one) => anchors.some((other) => sameAnchor(one, other)));
+    const isLinked = own.length ? own.some((path) => blocks.has(path)) : node.equations?.some((id) => ids.has(id)) || anchorsOf(node).some((one) => given.has(anchorId(one)));
     if (isLinked) found.add(node.key);
   }
   return found;

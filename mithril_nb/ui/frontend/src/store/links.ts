@@ -64,6 +64,8 @@ export class StageText {
   readonly kinds: Readonly<Record<string, string>> | null;
   private readonly byBlock = new Map<string, Group[]>();
   private readonly byEquation = new Map<string, Group[]>();
+  /** The paths of inner blocks by outer block; made on first use. */
+  private inner: Map<string, string[]> | null = null;
 
   constructor(
     readonly stage: StageName,
@@ -123,8 +125,12 @@ export class StageText {
   }
 
   /** Return the paths of inner blocks with instructions in this stage. */
-  inside(path: string): string[] {
-    return [...this.byBlock.keys()].filter((block) => block.startsWith(`${path}/`));
+  inside(path: string): readonly string[] {
+    if (!this.inner) {
+      this.inner = new Map();
+      for (const block of this.byBlock.keys()) for (const outer of lineage(block).slice(1)) push(this.inner, outer, block);
+    }
+    return this.inner.get(path) ?? [];
   }
 
   groupsOfEquation(id: string): readonly Group[] {
@@ -214,10 +220,21 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
   return { blocks, lines };
 }
 
+/** Return a text that is equal for equal anchors. */
+export function anchorId(anchor: Anchor): string {
+  if (anchor.kind === "block") return `block ${anchor.path}`;
+  return anchor.kind === "equations" ? `equations ${anchor.name}` : `instruction ${anchor.index} ${anchor.version} ${anchor.stage}`;
+}
+
+/** Return pins with further anchors; if all of them are pinned already, without them. */
+export function withAnchors(pins: readonly Anchor[], anchors: readonly Anchor[]): Anchor[] {
+  const [known, given] = [new Set(pins.map(anchorId)), new Set(anchors.map(anchorId))];
+  const fresh = anchors.filter((anchor) => !known.has(anchorId(anchor)));
+  return fresh.length ? [...pins, ...fresh] : pins.filter((pin) => !given.has(anchorId(pin)));
+}
+
 export function sameAnchor(a: Anchor, b: Anchor): boolean {
-  if (a.kind === "block" || b.kind === "block") return a.kind === b.kind && (a as { path: string }).path === (b as { path: string }).path;
-  if (a.kind === "equations" || b.kind === "equations") return a.kind === b.kind && (a as { name: string }).name === (b as { name: string }).name;
-  return a.stage === b.stage && a.index === b.index && a.version === b.version;
+  return anchorId(a) === anchorId(b);
 }
 
 export function sameAnchors(a: readonly Anchor[], b: readonly Anchor[]): boolean {

@@ -4,14 +4,15 @@ import { Memory } from "../dom/memory";
 import type { Kernel } from "../kernel/kernel";
 import type { Cost, CostView, Diagnostic, Field, Figure, Reply, Run, Snapshot, Source, StageName } from "../kernel/types";
 import type { Anchor, Links, StageText } from "./links";
-import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
+import { UNATTRIBUTED, linksOf, noLinks, sameAnchors, selectionOf, withAnchors } from "./links";
 
 export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "outcome" | "reveal" | "layout";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
 function sameSet(a: readonly string[], b: readonly string[]): boolean {
-  return a.length === b.length && a.every((item) => b.includes(item));
+  const known = new Set(b);
+  return a.length === b.length && a.every((item) => known.has(item));
 }
 
 export class Store {
@@ -144,11 +145,7 @@ export class Store {
   /** Pin anchors (Shift adds or removes). `stage` is the pane of the click. */
   pin(anchors: Anchor[], add = false, stage: StageName | null = null): void {
     performance.mark("mnb:link:start");
-    if (add) {
-      const fresh = anchors.filter((anchor) => !this.pins.some((pin) => sameAnchor(pin, anchor)));
-      const dropped = this.pins.filter((pin) => !anchors.some((anchor) => sameAnchor(pin, anchor)));
-      this.pins = fresh.length ? [...this.pins, ...fresh] : dropped;
-    } else this.pins = anchors;
+    this.pins = add ? withAnchors(this.pins, anchors) : anchors;
     this.pinnedIn = stage;
     if (this.selectedEdge !== null) {
       this.selectedEdge = null;
