@@ -9,6 +9,7 @@ from typing import Any
 
 from mithril_nb.emission.blocks import Divided, divide
 from mithril_nb.emission.cleanup import clean, narrow
+from mithril_nb.emission.meanings import gradients, meanings
 from mithril_nb.emission.names import Names, identifier
 from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
 from mithril_nb.emission.reading import read
@@ -66,6 +67,7 @@ class _Namer:
         for one in main.walk():
             for value in one.reads:
                 self._used_by.setdefault(value, set()).add((one.block, one.role))
+        self._meanings, self._gradients = meanings(main), gradients(main, self._roles)
         self._results = self._names_of_results()
         self._globals = Names(reserved)
         used = {value for one in main.walk() for value in one.reads} | set(main.outputs)
@@ -129,6 +131,9 @@ class _Namer:
             for one in function.outputs
             if isinstance(one, Value)
         }
+        if function.role == "backward":  # the results get the names of their arrays, and steps before them others
+            for value, text in wanted.items():
+                name(value, text)
         new = self._body(function, names, name, wanted, function.block)
         if function.role == "forward":
             self._local |= {(function.block, old): new.name for old, new in names.items()}
@@ -172,7 +177,7 @@ class _Namer:
             inner = {"forward": ["output"], "backward": ["d_input"]}.get(statement.role or "", [])
         else:
             inner = []
-        inner = inner or [one.name for one in statement.outputs]
+        inner = inner or [self._plain(one, around) for one in statement.outputs]
         is_inner = statement.block != around
         names = [_prefixed(block, one) if is_inner else one for one in inner]
         return [wanted.get(one, name) for one, name in zip(statement.outputs, names, strict=True)]
@@ -180,15 +185,43 @@ class _Namer:
     def _name_of_input(self, function: Function, value: Value) -> str:
         if value in self._params:
             return self._relative(function, value.name)
-        if value in self._given:
+        if value in self._given and self._roles.get(value) != "backward":
             return value.name
         if function.role == "backward":
             # In a shared function, the value of the first block has the name.
             values = (value, self._divided.aliases.get(value, value))
             places = [(path, one) for path in self._paths(function) for one in values]
             forward = next((self._local[place] for place in places if place in self._local), None)
-            return forward or ("d_output" if self._roles.get(value) == "backward" else value.name)
+            return forward or self._gradient_name(function, value)
         return "input" if function.role == "forward" else value.name
+
+    def _gradient_name(self, function: Function, value: Value) -> str:
+        """Return the name of a gradient that a function receives: that of one of its results, or of another use."""
+        if self._roles.get(value) != "backward":
+            return self._plain(value, function.block)
+        uses = {one.primitive for one in function.statements if value in one.reads}
+        if uses <= {"add", "add_any"} and any(
+            one.role == "backward" and value not in one.reads for one in function.statements
+        ):
+            return "d_input_so_far"
+        name = self._gradient_of(value, self._paths(function))
+        return name or "d_output"
+
+    def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
+        """Return the name of the gradient of an array of the forward pass; `""` if it is another array."""
+        known = self._gradients.get(value)
+        if known is None:
+            return ""
+        local = next((self._local[block, known] for block in blocks if (block, known) in self._local), None)
+        return f"d_{local}" if local else ""
+
+    def _plain(self, value: Value, block: str) -> str:
+        """Return the name of an array within a block: what it means, else the operation that computes it."""
+        if self._roles.get(value) == "backward":
+            name = self._gradient_of(value, [block])
+            if name and not name.startswith("d_input"):  # of an input: that is the name of a result
+                return name
+        return self._meanings.get(value, value.name)
 
     def _paths(self, function: Function) -> list[str]:
         return [function.block, *self._divided.blocks.get(function, ())]
@@ -200,11 +233,13 @@ class _Namer:
             is_output = result is not None or any(
                 role != "backward" and not _is_inside(block, function.block) for block, role in users
             )
-            return "output" if is_output else value.name
+            return "output" if is_output else self._plain(value, function.block)
         if result is not None:
             prefix = next((one for one in ("d_", "new_") if result.startswith(one)), "")
             return prefix + self._relative(function, result.removeprefix(prefix))
-        return "d_input" if function.role == "backward" else value.name
+        if function.role != "backward":
+            return self._plain(value, function.block)
+        return self._gradient_of(value, self._paths(function)) or "d_input"
 
     def _relative(self, function: Function, name: str) -> str:
         prefix = function.block.replace("/", ".") + "."

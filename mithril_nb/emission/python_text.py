@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.program import Function, Program
+from mithril_nb.emission.program import Function, Program, Value
 from mithril_nb.emission.source import Source
 
 LONGEST_LINE = 120
@@ -73,9 +73,16 @@ def listed(start: str, names: list[str], end: str, used: int) -> str:
 
 
 def title_of(function: Function) -> str:
-    """Return the first line of the docstring of a function: its blocks and its part of a step."""
+    """Return the first line of the docstring of a function: its blocks, its part of a step, and what is unusual."""
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
+    outputs = [one.name for one in function.outputs if isinstance(one, Value)]
+    if function.role == "forward" and any(not name.startswith("output") for name in outputs):
+        role += "; the gradients need the other results"
+    elif function.role == "backward" and not any(name.startswith("d_input") for name in outputs):
+        role += "; that of its input is not needed"
+    elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
+        role += "; d_input_so_far comes from other uses of its input"
     return f"{blocks.replace(chr(92), '?').replace(chr(34), '?')}{f': {role}' if role else ''}."
 
 

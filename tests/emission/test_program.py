@@ -12,7 +12,10 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
+from mithril_nb.emission.cleanup import clean, narrow
+from mithril_nb.emission.meanings import gradients
 from mithril_nb.emission.program import Program, Value
+from mithril_nb.emission.reading import read
 from mithril_nb.emission.unsupported import check_supported
 from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
 from mithril_nb.inspection import Inspection
@@ -159,3 +162,55 @@ def test_unsupported_primitives_are_named() -> None:
         f"    line  test_program.py:{line}\n"
         "    Try: JaxBackend, which runs every primitive."
     )
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer"])
+def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
+    inspection = PROGRAMS[name]()
+    interpreter = Interpreter(inspection)
+    main, constants = read(traced_program(inspection))
+    main = clean(narrow(clean(main)))
+    d_outputs = [value for value in main.inputs if value.name.startswith("d_")]
+    roles = {value: one.role for one in main.statements for value in one.outputs}
+    found = gradients(main, {**roles, **dict.fromkeys(d_outputs, "backward")})
+    assert len(found) > 3
+    start = dict(zip(main.inputs, jax.tree.leaves(random_arrays(inspection.arguments)), strict=True))
+    start |= {value: jnp.asarray(array) for value, array in constants.items()}
+
+    def values(nudges: list[Any]) -> dict[Value, Any]:
+        by = dict(zip(dict.fromkeys(found.values()), nudges, strict=True))
+        scope = {value: array + by.get(value, 0) for value, array in start.items()}
+        for one in main.statements:
+            results = interpreter.results(one, [interpreter.array(each, scope) for each in one.inputs], scope)
+            for value, array in zip(one.outputs, results, strict=True):
+                scope[value] = array + by[value] if value in by else array
+        return scope
+
+    def loss(nudges: list[Any]) -> Any:
+        scope = values(nudges)
+        return sum(jnp.sum(scope[one] * scope[d]) for one, d in zip(main.outputs, d_outputs, strict=False))
+
+    nudges = [jnp.zeros(one.shape) for one in dict.fromkeys(found.values())]
+    expected = dict(zip(dict.fromkeys(found.values()), jax.jit(jax.grad(loss))(nudges), strict=True))
+    scope = jax.jit(lambda nudges: [values(nudges)[one] for one in found])(nudges)
+    for array, known in zip(scope, found.values(), strict=True):
+        wanted = expected[known]
+        scale = float(jnp.abs(wanted).max()) or 1.0
+        np.testing.assert_allclose(array.reshape(wanted.shape), wanted, atol=1e-4 * scale, err_msg=known.name)
+
+
+def test_a_transformer_reads_like_the_textbook() -> None:
+    inspection = of_model(models.TransformerBlock(width=8, heads=2), 2, 3, 8)
+    lines = inspection.stage("numpy").text.splitlines()
+    for line in (
+        "    variance = total_1 / 8.0  # (2, 3, 1)",
+        "    normalized = centered * rsqrt  # (2, 3, 8)",
+        "    softmax = exp_ / total  # (2, 2, 3, 3)",
+        "    d_input_2 = softmax.swapaxes(-1, -2) @ d_output  # (2, 2, 3, 4)",
+        "    d_softmax = d_output @ input_2.swapaxes(-1, -2)  # (2, 2, 3, 3)",
+        "def split_backward(d_output_2, d_output_1, d_output):",
+        '    """norm_2: gradients; d_input_so_far comes from other uses of its input."""',
+        '    """norm_1: gradients; that of its input is not needed."""',
+        "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); 0.70710677 is 1/sqrt(2)",
+    ):
+        assert line in lines, line

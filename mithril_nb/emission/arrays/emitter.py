@@ -15,6 +15,7 @@ from mithril_nb.emission.arrays.dialects import DIALECTS, INFIX, Dialect, Librar
 from mithril_nb.emission.arrays.results import tree_of
 from mithril_nb.emission.arrays.rules import RULES, Context
 from mithril_nb.emission.build import build
+from mithril_nb.emission.meanings import constant_note
 from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
 from mithril_nb.emission.python_text import (
     Helpers,
@@ -106,7 +107,7 @@ class _Emitter(Context):
         for line in (
             '"""' + title,
             "",
-            f"A comment shows the shape of the result, and its dtype if it is not {self._usual}.",
+            f"A comment shows the shape of the result, and its dtype if it is not {self._usual}. d_x is d(loss)/d(x).",
             '"""',
         ):
             out.add(line)
@@ -180,7 +181,7 @@ class _Emitter(Context):
         out.add()
         used = [name for name in program_arguments(program)]
         if self.library == "numpy":
-            out.add('@np.errstate(all="ignore")')
+            out.add('@np.errstate(all="ignore")  # infinities and NaN are results like others')
         self._signature(main.name, used)
         with out.indented():
             out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')
@@ -220,7 +221,8 @@ class _Emitter(Context):
     def _assign(self, one: Statement, text: str) -> None:
         targets = ", ".join(value.name for value in one.outputs)
         line = f"{targets} = {text}" if targets else text
-        self._out.add(f"{line}  # {', '.join(map(self._shown, one.outputs))}", one)
+        note = constant_note(one)
+        self._out.add(f"{line}  # {', '.join(map(self._shown, one.outputs))}{note and f'; {note}'}", one)
 
     def _shown(self, value: Operand) -> str:
         dtype = "" if value.dtype == self._usual else f" {value.dtype}"

@@ -48,7 +48,9 @@ def _written(tree: Any, text: Callable[[Leaf], str], is_short: bool) -> str:
     parts = [(kind, key, _written(value, text, is_short)) for (kind, key), value in tree.items()]
     if is_short:
         kind = "a tuple" if parts[0][0] == "index" else "a dict"
-        names = "" if kind == "a tuple" else f" with {', '.join(key for _, key, _ in parts[:2])}"
+        keys = [key for _, key, _ in parts]
+        shown = ", ".join(keys if len(keys) < 4 else [*keys[:2], f"... ({len(keys)} in all)"])
+        names = "" if kind == "a tuple" else f" with {shown}"
         inner = f" of {' and '.join(value for _, _, value in parts[:3])}" if kind == "a tuple" else names
         return f"{kind}{inner}"
     if parts[0][0] == "index":

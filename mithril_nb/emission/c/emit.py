@@ -79,10 +79,11 @@ def emit_program(program: Program) -> CFile:
     parts = [list(_function(one, program, helpers, arenas, constants)) for one in program.functions]
     head = Writer()
     name = program.main.name
-    head.add(f"// {name}: C11, written by mithril_nb from the program that JAX traced.")
+    head.add(f"// {name}: C11 with vectors of GCC and clang, written by mithril_nb from the program that JAX traced.")
     head.add(
-        "// Arrays are contiguous, with neighbours along the last axis; `arena` is temporary memory from the caller."
+        "// Arrays are contiguous, with neighbours along the last axis, and do not overlap. `arena` is temporary memory"
     )
+    head.add(f"// from the caller: malloc({name.upper()}_ARENA). d_x is d(loss)/d(x).")
     head.add()
     for include in _INCLUDES:
         head.add(f"#include <{include}>")

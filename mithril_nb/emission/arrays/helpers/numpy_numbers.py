@@ -59,7 +59,7 @@ def erf(x):
 
 
 def erfc(x):
-    """Return 1 - erf(x), exact for large x too."""
+    """Return 1 - erf(x), accurate for large x too."""
     try:
         from scipy.special import erfc as function
     except ImportError:  # slower
