@@ -15,6 +15,7 @@ from mithril_nb.stages.graph.folds import rounds
 from mithril_nb.stages.graph.stage_graph import MOST, StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction
+from mithril_nb.viz.costs.node_values import dtypes_of_stage
 from mithril_nb.viz.diagrams.stages import nested_stage, stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
 
@@ -324,3 +325,44 @@ def test_a_failed_trace_has_a_graph_up_to_the_failing_equation() -> None:
     assert scene_svg(stage_layout(graph)).count("\nproblem") == 1
     assert "TypeError  failure" in stage_graph_text(graph)
     assert inspect(program, jnp.ones((3, 4))).graph("hlo").level() == ()
+
+
+def nested(*steps):
+    """Return a program with one block for each step, one after the other."""
+
+    def run(x):
+        for at, step in enumerate(steps):
+            with jax.named_scope(f"block_{at}"):
+                x = step(x)
+        return x
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (lambda x: jnp.tanh(x) + x, lambda x: (h := jnp.tanh(x)) + h),
+        (lambda x: jnp.cumsum(x, 0), lambda x: jnp.cumsum(x, 1)),
+        (lambda x: jnp.sin(x) - x, lambda x: x - jnp.sin(x)),
+    ],
+)
+def test_blocks_with_other_wires_or_options_are_not_folded(one, other) -> None:
+    x = jnp.ones((3, 3))
+    for stage in ("jaxpr", "hlo_before"):
+        repeats = [node.repeat for node in inspect(nested(one, other), x).graph(stage).level() if node.kind == "block"]
+        assert repeats == [1, 1]
+        repeats = [node.repeat for node in inspect(nested(one, one), x).graph(stage).level() if node.kind == "block"]
+        assert repeats == [2]
+
+
+def test_nodes_keep_the_dtype_of_symbolic_results() -> None:
+    def net(x):
+        with jax.named_scope("block"):
+            return jnp.sin(jnp.concatenate([x, x[:1]]))
+
+    n = jax.export.symbolic_shape("n, 4")
+    for dtype in ("float32", "bfloat16"):
+        graph = inspect(net, jax.ShapeDtypeStruct(n, dtype)).graph("jaxpr")
+        assert graph.nodes["block"].shape.startswith("n + 1×4")
+        assert dtypes_of_stage(graph)["block"] == dtype

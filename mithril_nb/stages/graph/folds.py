@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
+from mithril_nb.stages.graph.stage_graph import Kind, StageGraph, dtype_of, shapes_text
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, format_lines, format_source, lines_of_source
 
 _PERIODS = 40
@@ -38,11 +38,18 @@ class Draft:
     opcode: str = ""
     shapes: tuple[TensorSpec, ...] = ()
     takes: tuple[TensorSpec | None, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    reads: tuple[str, ...] = ()
     source: str = ""
     role: Role | None = None
     signature: int = 0
     counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
     shape: str = ""
+    dtype: str = ""
+
+    def set_result(self, specs: tuple[TensorSpec, ...]) -> None:
+        """Set the shape and dtype of its result."""
+        self.shape, self.dtype = shapes_text(specs), dtype_of(specs)
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
         """Return the child for a part of a key; it is created if missing."""
@@ -69,8 +76,10 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
     """Fold every level of a tree, from the bottom up; return the visible key for each hidden key."""
     hidden: dict[str, str] = {}
     known: dict[Hashable, int] = {}
-    for draft in reversed([*root.walk()]):
-        _sign(draft, known)  # after its children, whose signatures it contains
+    drafts = [*root.walk()]
+    homes = {id: draft for draft in drafts for id in draft.ids}
+    for draft in reversed(drafts):
+        _sign(draft, known, homes)  # after its children, whose signatures it contains
         if not draft.children:  # most are instructions
             continue
         _fold_equal(draft, hidden, like)
@@ -82,14 +91,42 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
     return hidden
 
 
-def _sign(draft: Draft, known: dict[Hashable, int]) -> None:
-    """Give a node a number shared only by nodes of the same structure, judged by the forward part if there is one."""
+def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) -> None:
+    """Give a node a number shared only by nodes of the same structure, judged by the forward part if there is one.
+
+    Nodes of the same structure have the same operations with the same options, connected in the same way.
+    """
     if draft.kind == "instruction":
-        sign: Hashable = (draft.opcode, draft.shapes, draft.takes)
+        sign: Hashable = (draft.opcode, draft.shapes, draft.takes, draft.options)
     else:
         parts = [child for child in draft.children.values() if child.counts[0]] or list(draft.children.values())
-        sign = (draft.kind, draft.note, tuple((part.signature, part.repeat) for part in parts))
+        wires = _wires(draft, parts, homes)
+        sign = (draft.kind, draft.note, tuple((part.signature, part.repeat) for part in parts), wires)
     draft.signature = known.setdefault(sign, len(known))
+
+
+def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> tuple[tuple[int, ...], ...]:
+    """Return what each part reads: the positions of parts, or negative numbers for data from outside, by first use.
+
+    Sets what the node itself reads from outside.
+    """
+    places = {id(part): at for at, part in enumerate(parts)}
+    outside: dict[str, int] = {}
+    wires: list[tuple[int, ...]] = []
+    for part in parts:
+        wire: list[int] = []
+        for read in part.reads:
+            maker = homes.get(read)
+            while maker is not None and maker.parent is not draft:
+                maker = maker.parent
+            if maker is None:
+                wire.append(outside.setdefault(read, -1 - len(outside)))
+            else:
+                wire.append(places.get(id(maker), len(parts)))
+        wires.append(tuple(wire))
+    own = (read for read in draft.reads if read not in outside)  # of a loop: its operands
+    draft.reads = (*outside, *own)
+    return tuple(wires)
 
 
 def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -> None:
@@ -225,7 +262,8 @@ def _fold_run(
     if group is None:
         part = f"repeat:{first[0].key.rpartition('/')[2]}"
         group = draft.child(part, round_name(first), "repeat", draft.block)
-        group.repeat, group.order, group.shape = count, first[0].order, first[-1].shape
+        group.repeat, group.order = count, first[0].order
+        group.shape, group.dtype = first[-1].shape, first[-1].dtype
         found[part] = sources, group
     parts = {child.key: part for part, child in draft.children.items()}
     group.add_counts(run)
@@ -311,6 +349,6 @@ def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tupl
         del draft.children[inner]
     group.add_counts(child for _, child in found)
     group.order = min(child.order for _, child in found)
-    group.shape = found[-1][1].shape
+    group.shape, group.dtype = found[-1][1].shape, found[-1][1].dtype
     draft.children[part] = group
     sort_children(draft)

@@ -55,6 +55,7 @@ class GraphNode:
         repeat: Number of equal nodes that are folded into it.
         members: Keys of these nodes, its own among them, where they are nodes.
         note: Further information: `"10 rounds"`, `"unknown number of rounds"`.
+        dtype: The dtype of the largest array of its result, or `""`.
     """
 
     key: str
@@ -69,6 +70,7 @@ class GraphNode:
     repeat: int = 1
     members: tuple[str, ...] = field(default=(), repr=False)
     note: str = ""
+    dtype: str = ""
 
 
 @dataclass(frozen=True)
@@ -364,6 +366,17 @@ def short_shape(spec: TensorSpec) -> str:
 def size_of_shape(spec: TensorSpec) -> tuple[int, str]:
     """Return a key that sorts specs by their number of elements."""
     return prod(dim for dim in spec.shape if isinstance(dim, int)), str(spec)
+
+
+def dtype_of(specs: Iterable[TensorSpec]) -> str:
+    """Return the dtype of the largest of some specs; `""` without specs.
+
+    Examples:
+        >>> dtype_of([TensorSpec((2,), "int32"), TensorSpec(("n + 1", 4), "bfloat16")])
+        'bfloat16'
+    """
+    largest = max(specs, key=size_of_shape, default=None)
+    return "" if largest is None else str(largest.dtype)
 
 
 def shapes_text(specs: Iterable[TensorSpec]) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
 from mithril_nb.stages.graph.gradients import passed_gradients
-from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, Flow, GraphNode, StageGraph, shapes_text
+from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, Flow, GraphNode, StageGraph
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
 from mithril_nb.stages.once import paused_collector
@@ -22,6 +22,8 @@ _ARGUMENT = re.compile(r"[.\[]")
 _BRANCH = re.compile(r"\.b(\d+)(?=\.|$)")
 _FEW_INPUTS = 3
 # Ops without a counterpart in other stages, which compute nothing.
+_PLACES = frozenset({"start_indices", "limit_indices", "slice", "index"})
+"""Attributes that choose a part of an array."""
 _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
 
 
@@ -167,13 +169,25 @@ def _planted(
             home = place.child(f"={one.id}", one.opcode, "instruction", block)
             taken = (by_id[operand].shapes if operand in by_id else () for operand in one.operands)
             home.takes = tuple(shapes[0] if shapes else None for shapes in taken)
-            home.shapes, home.shape = one.shapes, shapes_text(one.shapes)
+            home.shapes, home.options = one.shapes, _options(one)
+            home.set_result(one.shapes)
         home.ids.append(one.id)
+        home.reads = one.operands
         home.order = home.order or order
         home.role, home.opcode = one.role, one.opcode
         home.source = one.source[0] if one.source else ""
         homes[one.id] = home
     return homes
+
+
+def _options(one: Instruction) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of an instruction in which equal instructions of equal blocks are equal.
+
+    Blocks may read different parts of one array of all parameters, and call copies of one function.
+    """
+    if one.opcode == "get-tuple-element":
+        return ()
+    return tuple(pair for pair in one.attributes if pair[0] not in _PLACES and not pair[1].startswith(("%", "@")))
 
 
 def _name_calls(root: Draft) -> None:
@@ -280,16 +294,17 @@ def _measure(
         ancestors = {id(one) for target in outside for one in _line(homes[target])}
         while place is not None and outside and id(place) not in ancestors:
             if place.kind not in ("instruction", "input"):
-                place.shape = shapes_text(instruction.shapes)
+                place.set_result(instruction.shapes)
             place = place.parent
     for draft in reversed(drafts):
         # Inputs of a block, such as its parameters, are not results of the block.
         made = [id for id in draft.ids if draft.kind == "input" or by_id[id].opcode != "parameter"]
         if not draft.shape and made:
-            draft.shape = shapes_text(by_id[made[-1]].shapes)
+            draft.set_result(by_id[made[-1]].shapes)
         elif not draft.shape:  # The end of the program: its result has no user.
-            given = [child.shape for child in draft.children.values() if child.shape and child.counts[0]]
-            draft.shape = given[-1] if given else ""
+            given = [child for child in draft.children.values() if child.shape and child.counts[0]]
+            if given:
+                draft.shape, draft.dtype = given[-1].shape, given[-1].dtype
 
 
 def _line(draft: Draft) -> Iterable[Draft]:
@@ -316,6 +331,7 @@ def _freeze(draft: Draft, nodes: dict[str, GraphNode]) -> None:
             one.repeat,
             tuple(member.key for member in one.members),
             one.note,
+            one.dtype,
         )
         stack.extend(reversed([*one.children.values(), *one.members[1:]]))
 

@@ -216,20 +216,7 @@ def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
 
 def dtypes_of_stage(graph: StageGraph) -> dict[str, str]:
     """Return the dtype of the largest result of each node of a stage's graph, where its shape is known."""
-    return {key: dtype for key, node in graph.nodes.items() if (dtype := _dtype_in(node.shape))}
-
-
-def _dtype_in(shape: str) -> str:
-    """Return the dtype in the text of `short_shape`, which omits float32.
-
-    Examples:
-        >>> _dtype_in("32×64"), _dtype_in("2 int32"), _dtype_in("3×4 bfloat16 +1"), _dtype_in("3 arrays"), _dtype_in("")
-        ('float32', 'int32', 'bfloat16', '', '')
-    """
-    parts = [part for part in shape.split(" ") if not part.startswith("+")]
-    if not shape or parts[-1] == "arrays":
-        return ""
-    return parts[1] if len(parts) > 1 else "float32"
+    return {key: node.dtype for key, node in graph.nodes.items() if node.dtype}
 
 
 def dtypes_of_model(specs: Mapping[str, BlockSpecs]) -> dict[str, str]:
