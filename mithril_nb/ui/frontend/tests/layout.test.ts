@@ -24,3 +24,14 @@ describe("a graph is laid out as in Python", () => {
     expect(scene.edges.map((edge) => [edge.source, edge.target, edge.points, edge.shape, edge.is_backward, edge.returns, edge.is_end])).toEqual(one.scene.edges);
   });
 });
+
+it("gives each piece of a wire its own id, also across frames", () => {
+  let crossing = 0;
+  for (const { graph: packed } of CASES) {
+    const graph = new NestedGraph(packed);
+    const { edges } = layout(graph, new Set(graph.boxes.filter((box) => box.is_group).map(({ key }) => key)));
+    expect(new Set(edges.map(({ id }) => id)).size).toBe(edges.length);
+    crossing += edges.filter(({ is_end }) => !is_end).length;
+  }
+  expect(crossing).toBeGreaterThan(0);
+});

@@ -29,6 +29,28 @@ test("paths, circles, transforms and opacity", () => {
   expect(paths[1]!.getAttribute("d")).toBe("M7 5A2 2 0 1 1 3 5A2 2 0 1 1 7 5Z");
 });
 
+test("hostile texts are valid XML, and the legend has rows for all its parts and notes", () => {
+  const hostile = `\u202e<b>&\0\x1b\uffff\ud800\n${"x".repeat(5000)}`;
+  const painter = new Painter();
+  painter.show(new SceneIndex({ title: "", width: 100, height: 80, nodes: [node(hostile, 0)], edges: [], is_model: true, roles: [] }));
+  const categories = Array.from({ length: 12 }, (_, at) => `category ${at} ${hostile}`);
+  const overlay = new GraphOverlay({ name: "x", title: hostile, unit: "", total: null, categories, values: [0, "?"], bounds: [], texts: {}, notes: ["a note", hostile] }, [hostile, "b"]);
+  const text = painter.toSvg(readColours(document.body), { ...PLAIN, overlay: overlay.marks, legend: overlay }, hostile);
+  const found = parse(text);
+  expect(found.querySelector("parsererror")).toBeNull();
+  expect(text).not.toMatch(/[\0-\x08\x0b-\x1f\u202e\uffff]/);
+  const root = found.documentElement;
+  const [width, height] = ["width", "height"].map((name) => Number(root.getAttribute(name)));
+  const texts = [...found.querySelectorAll("text")];
+  expect(texts.filter((one) => one.textContent!.startsWith("category"))).toHaveLength(12 + 1);
+  expect(texts.map((one) => one.textContent)).toContain("a note");
+  for (const one of texts) {
+    const [x, y, size] = ["x", "y", "font-size"].map((name) => Number(one.getAttribute(name)));
+    expect(y!).toBeLessThan(height!);
+    if (one.getAttribute("text-anchor") === "start") expect(x! + one.textContent!.length * 0.6 * size!).toBeLessThanOrEqual(width! + 1);
+  }
+});
+
 test("a graph with an overlay and hostile names stays data", () => {
   const hostile = `<script>alert("x")</script>&'`;
   const painter = new Painter();

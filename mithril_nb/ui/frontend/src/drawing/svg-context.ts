@@ -1,8 +1,11 @@
 /** A drawing context that writes SVG: the part of `CanvasRenderingContext2D` with which graphs are drawn. */
 
+import { oneLine } from "./lettering";
+
 type Matrix = [number, number, number, number, number, number];
 
-const escaped = (text: string): string => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
+/** Return a text as one line of data: XML has no place for control characters, and marks of direction turn other texts. */
+const escaped = (text: string): string => oneLine(text).replace(/[\ufffe\uffff]/g, "\ufffd").replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 const round = (value: number): number => Math.round(value * 100) / 100;
 
 export class SvgContext {

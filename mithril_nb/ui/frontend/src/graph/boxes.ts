@@ -45,6 +45,8 @@ const TINT = 0.18;
 export const DIM = 0.22;
 /** Opacity of values of an earlier model. */
 export const OLD = 0.4;
+/** The legend in px: length of a bar, height of a row, and most room for a text, as in `viz/diagrams/overlays.py`. */
+const LEGEND = { bar: 44, row: 18, text: 180 };
 const DASHED = new Set(["loop", "cond", "branch", "repeat"]);
 
 export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
@@ -267,16 +269,33 @@ function asValue({ c, isOld }: Brush, draw: () => void): void {
   c.restore();
 }
 
-/** Draw the legend of an overlay: its heading, then its ends or categories. */
-export function drawLegend(brush: Brush, { heading, legend }: { heading: string; legend: readonly Overlay[] }, x: number, y: number): void {
+/** What an exported picture explains below the graph: the heading, the ends or categories, and notes. */
+export interface Legend {
+  readonly heading: string;
+  readonly legend: readonly Overlay[];
+  readonly notes: readonly string[];
+}
+
+/** Draw the legend of an overlay in rows of a width, and return its height. Without `draws`, only measure it. */
+export function drawLegend(brush: Brush, { heading, legend, notes }: Legend, x: number, y: number, width: number, draws = true): number {
   const { lettering } = brush;
-  write(brush, x, y + 12, heading, SMALL, "ink", true);
-  let left = x;
+  if (draws) write(brush, x, y + 12, lettering.fit(heading, SMALL, width, true), SMALL, "ink", true);
+  let [left, top] = [x, y + 24];
   for (const one of legend) {
-    drawValue(brush, left, y + 24, 44, one);
-    write(brush, left + 50, y + 30, one.text, SMALL, "muted");
-    left += 68 + lettering.width(one.text, SMALL);
+    const text = lettering.fit(one.text, SMALL, Math.min(LEGEND.text, width - LEGEND.bar - 6));
+    const needed = LEGEND.bar + 6 + lettering.width(text, SMALL);
+    if (left > x && left + needed > x + width) [left, top] = [x, top + LEGEND.row];
+    if (draws) {
+      drawValue(brush, left, top, LEGEND.bar, one);
+      write(brush, left + LEGEND.bar + 6, top + 6, text, SMALL, "muted");
+    }
+    left += needed + 18;
   }
+  for (const note of notes) {
+    top += LEGEND.row;
+    if (draws) write(brush, x, top + 6, lettering.fit(note, SMALL, width), SMALL, "muted");
+  }
+  return top + LEGEND.row - y;
 }
 
 function hatch({ c, colours }: Brush, x: number, y: number, w: number, h: number): void {

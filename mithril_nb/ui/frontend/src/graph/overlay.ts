@@ -30,6 +30,7 @@ export class GraphOverlay {
   readonly heading: string;
   /** What the legend explains: the ends of the scale or the categories, and unknown. */
   readonly legend: Overlay[];
+  readonly notes: readonly string[];
   private readonly details = new Map<string, string>();
 
   constructor(
@@ -54,6 +55,7 @@ export class GraphOverlay {
       const detail = value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text;
       this.details.set(key, `${title}: ${detail}`);
     });
+    this.notes = data.notes;
     this.heading = total === null ? title : `${title}: ${this.format(total)} in total`;
     const ends = numbers.length ? [...new Set([least, most])].map(markOf) : [];
     this.legend = [...(isNumber ? ends : categories.map((_, at) => markOf(at))), ...(values.includes(UNKNOWN) ? [{ text: "unknown" }] : [])];

@@ -6,7 +6,7 @@ import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
-import { type Brush, DIM, OLD, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
+import { type Brush, DIM, type Legend, OLD, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
@@ -28,7 +28,7 @@ export interface PaintState {
   matches: ReadonlyMap<string, number>;
   overlay: ReadonlyMap<string, Overlay>;
   /** What exported pictures explain below the graph. */
-  legend: { readonly heading: string; readonly legend: readonly Overlay[] } | null;
+  legend: Legend | null;
   /** Whether the values and shares are those of an earlier model; they are drawn faintly. */
   isOld: boolean;
   hoveredEdge: string | null;
@@ -59,7 +59,8 @@ const DISTANT_ZOOM = 0.12;
 const LONG = 3;
 const MOST_MATCHES = 2_000;
 const SVG_MOST = 20_000;
-const LEGEND = { height: 44, least: 480 };
+/** Least width of a picture with a legend. */
+const LEAST_WITH_LEGEND = 480;
 const PNG = { margin: 14, side: 16_000, area: 100e6 };
 
 export class Painter {
@@ -138,12 +139,12 @@ export class Painter {
 
   /** Draw the whole scene as PNG, with the legend of the overlay. */
   toPng(colours: Colours, state: PaintState, scale: number): Promise<Blob> {
-    const { width, height } = this.sheet(state);
-    const k = Math.min(scale, PNG.side / Math.max(width, height), Math.sqrt(PNG.area / (width * height)));
     const canvas = document.createElement("canvas");
-    Object.assign(canvas, { width: Math.ceil(width * k), height: Math.ceil(height * k) });
     const c = canvas.getContext("2d");
     if (!c) return Promise.reject(new Error("This browser cannot draw pictures."));
+    const { width, height } = this.sheet(c, colours, state);
+    const k = Math.min(scale, PNG.side / Math.max(width, height), Math.sqrt(PNG.area / (width * height)));
+    Object.assign(canvas, { width: Math.ceil(width * k), height: Math.ceil(height * k) });
     this.drawSheet(c, colours, state, k, canvas);
     c.globalCompositeOperation = "destination-over";
     c.setTransform(1, 0, 0, 1, 0, 0);
@@ -157,25 +158,35 @@ export class Painter {
   toSvg(colours: Colours, state: PaintState, title: string): string {
     const { nodes } = this.index.scene;
     if (nodes.length > SVG_MOST) throw new Error(`An SVG of ${nodes.length.toLocaleString("en-US")} nodes is too large. Export PNG, or close groups.`);
-    const { width, height } = this.sheet(state);
     const c = new SvgContext(document.createElement("canvas").getContext("2d"));
-    this.drawSheet(c as unknown as CanvasRenderingContext2D, colours, state, 1, { width, height });
-    return c.toText(width, height, colours.ground, title);
+    const size = this.sheet(c as unknown as CanvasRenderingContext2D, colours, state);
+    this.drawSheet(c as unknown as CanvasRenderingContext2D, colours, state, 1, size);
+    return c.toText(size.width, size.height, colours.ground, title);
   }
 
-  private sheet({ legend }: PaintState): { width: number; height: number } {
-    return { width: Math.max(this.bounds.w, legend ? LEGEND.least : 0) + 2 * PNG.margin, height: this.bounds.h + 2 * PNG.margin + (legend ? LEGEND.height : 0) };
+  private sheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState): { width: number; height: number } {
+    const width = Math.max(this.bounds.w, state.legend ? LEAST_WITH_LEGEND : 0) + 2 * PNG.margin;
+    const below = this.drawLegend(c, colours, state, 1, false);
+    return { width, height: this.bounds.h + 2 * PNG.margin + below };
   }
 
   private drawSheet(c: CanvasRenderingContext2D, colours: Colours, state: PaintState, k: number, size: { width: number; height: number }): void {
-    const { x, y, h } = this.bounds;
+    const { x, y } = this.bounds;
     const plain = { ...state, hovered: PLAIN.hovered, hoveredEdge: null, wire: null };
     this.lettering = null; // it measures with the context that it draws to
     this.isExported = true;
     this.draw(c, { x: (PNG.margin - x) * k, y: (PNG.margin - y) * k, k }, { width: size.width, height: size.height, ratio: 1 }, colours, plain, STILL);
     this.isExported = false;
-    if (state.legend) drawLegend({ c, colours, lettering: this.lettering!, k, isModel: true, hasRoles: false, isOld: state.isOld }, state.legend, x, y + h + PNG.margin);
+    this.drawLegend(c, colours, state, k, true);
     this.lettering = null;
+  }
+
+  /** Draw the legend below the graph, and return its height; 0 without an overlay. */
+  private drawLegend(c: CanvasRenderingContext2D, colours: Colours, { legend, isOld }: PaintState, k: number, draws: boolean): number {
+    if (!legend) return 0;
+    const { x, y, w, h } = this.bounds;
+    const brush: Brush = { c, colours, lettering: new Lettering(c, colours.family), k, isModel: true, hasRoles: false, isOld };
+    return drawLegend(brush, legend, x, y + h + PNG.margin, Math.max(w, LEAST_WITH_LEGEND), draws);
   }
 
   /** Return the share of the scene that a part contains. */

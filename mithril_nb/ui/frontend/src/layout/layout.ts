@@ -96,7 +96,7 @@ class Plan {
         const end: Point = head.part ? at(head.part, 0, items.get(head.part)!.part.ins.get(head.port)) : [level.w, points.at(-1)![1]];
         points = bend(...start, ...end).points;
       }
-      level.edges.push(this.edge(net.wires[i]!, head.part || key, points, isCurve));
+      level.edges.push(this.edge(key, net.wires[i]!, head.part || key, points, isCurve));
       level.borders.push([!net.tail, !head.part]);
     }));
     for (const { inner } of items.values()) if (inner) for (const edge of inner.edges) level.edges.push(edge);
@@ -137,12 +137,13 @@ class Plan {
     return found;
   }
 
-  private edge(wires: readonly Piece[], end: string, points: readonly Point[], isCurve: boolean): SceneEdge {
+  /** Return an edge of a level. A wire that crosses the frame of a group has one on each side, so ids name the level. */
+  private edge(level: string, wires: readonly Piece[], end: string, points: readonly Point[], isCurve: boolean): SceneEdge {
     const first = wires[0]!.bundle;
     const source = endId(first.source, first.out);
     const target = wires.length === 1 ? endId(first.target, first.into) : end;
     return {
-      id: `${source} -> ${target}${first.loop ? NEXT_ROUND : ""}`, source, target, shape: this.graph.shapeText(first.shapes), points, curve: isCurve, problem: first.problem,
+      id: `${source} -> ${target}${first.loop ? NEXT_ROUND : ""}${level && ` in ${level}`}`, source, target, shape: this.graph.shapeText(first.shapes), points, curve: isCurve, problem: first.problem,
       is_backward: !wires.some(({ bundle }) => bundle.roles.includes(0) || bundle.roles.length === 0),
       returns: wires.some(({ bundle }) => this.returned.has(wireId(bundle.source, bundle.target, bundle.loop))),
       is_end: end === first.target, is_carried: first.loop !== "",
