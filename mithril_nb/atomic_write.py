@@ -75,6 +75,45 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextmanager
+def new_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary folder to fill; at the end of the `with` block, it replaces the folder at `path`.
+
+    If the `with` block raises, nothing is written, and a folder at `path` stays.
+
+    Args:
+        path: The folder to write. Its parent exists.
+
+    Raises:
+        OSError: The folder cannot be written.
+
+    Examples:
+        >>> with tempfile.TemporaryDirectory() as parent:
+        ...     with new_folder(f"{parent}/notes") as part:
+        ...         _ = (part / "one.txt").write_text("whole")
+        ...     os.listdir(parent), os.listdir(f"{parent}/notes")
+        (['notes'], ['one.txt'])
+    """
+    target = Path(os.path.realpath(path))
+    remove_leftovers(target.parent)
+    folder, held = locked_folder(target.parent)
+    try:
+        part, old = folder / "new", folder / "old"
+        part.mkdir()
+        yield part
+        if target.exists():
+            os.replace(target, old)
+        try:
+            os.replace(part, target)
+        except OSError:
+            if old.exists():
+                os.replace(old, target)
+            raise
+    finally:
+        held.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def write_text(path: str | os.PathLike[str], text: str, errors: str = "strict") -> None:
     r"""Write a text file atomically, in UTF-8, with `"\n"` at the end of its lines on every platform.
 

@@ -47,6 +47,8 @@ MISSPELT = {'optimiser="adam"': "optimizer"}
 
 INSTEAD = {
     "mithril-nb find": "mithril-nb find model.json kind:linear",
+    "mithril-nb export model.json --to c -o folder": "mithril-nb export model.json --shape input=2,64 --to c -o folder",
+    'ml.export(model, "folder", to="c")': 'ml.export(pm, "folder", to="c")',
     "pm.source()": 'ml.compile(ml.models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]}).source()',
     "pm.convert_params(params, other)": "pm.convert_params(params, ml.NumpyBackend())",
     'backend.operations()["relu"]': 'ml.NumpyBackend().operations()["relu"]',

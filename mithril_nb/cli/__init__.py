@@ -1,4 +1,4 @@
-"""The command line: `show`, `find`, `report` and `compare` print or write what the workbench shows; `launch` trains."""
+"""The command line: `show`, `find`, `report`, `compare` and `export` print or write programs; `launch` trains."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from mithril_nb.atomic_write import write_text
+from mithril_nb.cli import export
 from mithril_nb.cli.app import open_app
 from mithril_nb.cli.compare import FORMATS, compare_targets
 from mithril_nb.cli.find import find_matches
@@ -134,6 +135,9 @@ def _parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
     )
+    _add_export(
+        commands.add_parser("export", help="write a folder with a program that runs without mithril_nb", **written)
+    )
     _add_launch(
         commands.add_parser("launch", help="run a training script on several processes, on one or more machines")
     )
@@ -205,6 +209,16 @@ def _add_compare(parser: argparse.ArgumentParser) -> None:
     add("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
     add("-o", "--output", metavar="FILE", help="where to (default: the terminal)")
     parser.set_defaults(command=compare_targets)
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    _add_target(parser, "forward")
+    add("--to", required=True, metavar="FORMAT", help=f"format of the program: {', '.join(export.FORMATS)}")
+    add("-o", "--output", required=True, metavar="FOLDER", help="folder to write")
+    add("--params", metavar="FILE", help="parameters that ml.save_params wrote (default: initial ones)")
+    add("--overwrite", action="store_true", help="replace a folder that this command wrote")
+    parser.set_defaults(command=export.export_target)
 
 
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:

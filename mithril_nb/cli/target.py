@@ -107,10 +107,20 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
     """
     from mithril_nb import targets
 
+    args, given = call_of(target, options)
+    return targets.inspect(target.value, *args, **given)
+
+
+def call_of(target: Target, options: argparse.Namespace) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments and options of `ml.inspect` for a target on the command line.
+
+    Raises:
+        MithrilError: Shapes or arguments are missing, or do not fit.
+    """
     shapes, (args, named) = shapes_of(options.shape), _arguments(options.arg)
     chosen = options.program or (options.default_program if target.graph is not None else None)
     program = None if chosen is None else PROGRAMS[chosen]
-    args = args or target.args
+    args = tuple(args or target.args)
     if isinstance(target.value, Path):
         _check_options_of_file(target, options)
     if target.graph is None:
@@ -118,12 +128,11 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
             raise UnknownOptionError(f"--shape is for models, but {target.text!r} is not a model.", (), _EXAMPLE)
         _check_static(options.static)
         _check_arguments(target, args, named, options.arg)
-        static = options.static or None
-        return targets.inspect(target.value, *args, kwargs=named, program=program, static_argnames=static)
+        return args, {"kwargs": named, "program": program, "static_argnames": options.static or None}
     if not args and not named:
         for problem in _open_inputs(target.graph, shapes):
             raise MithrilError(problem)
-    return targets.inspect(target.value, *args, kwargs=named, shapes=shapes, program=program)
+    return args, {"kwargs": named, "shapes": shapes, "program": program}
 
 
 def _check_options_of_file(target: Target, options: argparse.Namespace) -> None:

@@ -240,7 +240,7 @@ class EmittedModel:
 
 
 def _signature(value: Any) -> Hashable:
-    """Return what the source of a program depends on: shapes and dtypes, read without converting them (each call does)."""
+    """Return what the source of a program depends on: shapes and dtypes, read without a conversion at each call."""
     if isinstance(value, Mapping):
         return tuple([(name, _signature(one)) for name, one in value.items()])
     return value if value is None else (tuple(value.shape), value.dtype)

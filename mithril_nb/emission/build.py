@@ -33,6 +33,31 @@ def build(program: traced.Program, reserved: Iterable[str] = ()) -> Program:
     Raises:
         StageUnavailableError: It has named sizes without numbers, and source needs numbers.
     """
+    main, constants = flat_program(program)
+    are_params = [one.is_param for one in program.inputs]
+    params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
+    divided = divide(main, constants, params)
+    trace = program.trace
+    return _Namer(main, divided, constants, params, trace.outputs, reserved).program(trace.name, trace.inputs)
+
+
+def flat_program(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
+    """Return a traced program as one function with the statements of every block, and its constants.
+
+    Raises:
+        StageUnavailableError: It has named sizes without numbers.
+    """
+    check_sizes(program)
+    main, constants = read(program)
+    return clean(narrow(clean(main))), constants
+
+
+def check_sizes(program: traced.Program) -> None:
+    """Raise if a program has named sizes without numbers, which source needs.
+
+    Raises:
+        StageUnavailableError: It has.
+    """
     sizes = program.trace.sizes_without_numbers
     if sizes:
         raise StageUnavailableError(
@@ -40,13 +65,6 @@ def build(program: traced.Program, reserved: Iterable[str] = ()) -> Program:
             (("no number", ", ".join(sizes)),),
             with_numbers(sizes),
         )
-    main, constants = read(program)
-    main = clean(narrow(clean(main)))
-    are_params = [one.is_param for one in program.inputs]
-    params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
-    divided = divide(main, constants, params)
-    trace = program.trace
-    return _Namer(main, divided, constants, params, trace.outputs, reserved).program(trace.name, trace.inputs)
 
 
 class _Namer:

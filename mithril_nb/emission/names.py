@@ -39,6 +39,16 @@ def identifier(text: str) -> str:
     return f"{name}_" if name in RESERVED else name
 
 
+def comment(text: str) -> str:
+    r"""Return a name as text that ends no comment and no docstring, and continues none on the next line.
+
+    Examples:
+        >>> comment('a "b"\nc')
+        'a ?b??c'
+    """
+    return re.sub(r"[^ -~\u00a0-\u2027\u202a-\ud7ff\ue000-\U0010ffff]|[\"\\\\]", "?", text)
+
+
 class Names:
     """Unique names within a scope.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from mithril_nb.emission.names import comment
 from mithril_nb.emission.program import Function, Program, Value
 from mithril_nb.emission.source import Source
 
@@ -83,7 +84,7 @@ def title_of(function: Function) -> str:
         role += "; that of its input is not needed"
     elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
         role += "; d_input_so_far comes from other uses of its input"
-    return f"{blocks.replace(chr(92), '?').replace(chr(34), '?')}{f': {role}' if role else ''}."
+    return f"{comment(blocks)}{f': {role}' if role else ''}."
 
 
 def load(source: Source) -> Callable[..., Any]:

@@ -16,6 +16,8 @@ _ADVICE = {
     "shard_map": "inspect the program of one device.",
 }
 
+_EVERY = "which runs every primitive."
+
 
 def unsupported(statement: Statement, backend: str, reason: str = "") -> UnsupportedPrimitiveError:
     """Return the error for a statement that a backend cannot express.
@@ -34,13 +36,14 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
             Try: JaxBackend, which runs every primitive.
     """
     name, block = statement.primitive, statement.block
+    advice = f'ml.export(..., to="stablehlo"), {_EVERY}' if backend in ("onnx", "jax") else f"JaxBackend, {_EVERY}"
     facts = [("line", format_source(statement.source))] if statement.source else []
     if reason:
         facts.insert(0, ("missing", reason))
     error = UnsupportedPrimitiveError(
         f"backend {backend!r} has no source for primitive {name!r}{f' (block {block!r})' if block else ''}.",
         tuple(facts),
-        _ADVICE.get(name, "JaxBackend, which runs every primitive."),
+        _ADVICE.get(name, advice),
         block=block,
     )
     error.primitive, error.backend, error.source = name, backend, statement.source

@@ -44,7 +44,7 @@ CASES = {
         cli("show model.json --shape input=2,4 --pass 99999")
         # Try: cli("show model.json --shape input=2,4 {{}}")
         """,
-    "cli/target.py:inspection_of": """
+    "cli/target.py:call_of": """
         cli("show jax.nn:gelu --shape x=2,4")
         # Try: cli('show jax.nn:gelu {}')
         """,

@@ -6,7 +6,7 @@ import pytest
 from advice import check
 
 CASES = {
-    "emission/build.py:build": """
+    "emission/build.py:check_sizes": """
         from mithril_nb.emission.build import build
         rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("B"), "float32")
         inspection = ml.inspect(jnp.sin, rows)

@@ -47,20 +47,20 @@ def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
         axes = f"({[int(axis) for axis in left_over]}, {[int(axis) for axis in right_over]})"
         name = "dims" if to.library == "torch" else "axes"
         return f"{to.module}.tensordot({left}, {right}, {name}={axes})"
-    return f"{to.module}.einsum({_equation(one)!r}, {left}, {right})"
+    return f"{to.module}.einsum({equation(one)!r}, {left}, {right})"
 
 
 def _swapped(to: Context, text: str, rank: int) -> str:
     return f"{text}.T" if rank == 2 else f"{text}.swapaxes(-1, -2)"
 
 
-def _equation(one: Statement) -> str:
+def equation(one: Statement) -> str:
     """Return the equation of `einsum` for a product of two arrays.
 
     Examples:
         >>> from mithril_nb.emission.program import Value
         >>> arrays = Value("x", (2, 3), "float32"), Value("y", (2, 3), "float32")
-        >>> _equation(Statement("dot_general", arrays, (), {"dimension_numbers": (((1,), (1,)), ((0,), (0,)))}))
+        >>> equation(Statement("dot_general", arrays, (), {"dimension_numbers": (((1,), (1,)), ((0,), (0,)))}))
         'ab,ab->a'
     """
     (left_over, right_over), (left_batch, right_batch) = one.params["dimension_numbers"]

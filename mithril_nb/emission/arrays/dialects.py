@@ -1,4 +1,4 @@
-"""How NumPy, PyTorch and MLX spell the same operations."""
+"""How NumPy, PyTorch, MLX and JAX spell the same operations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from mithril_nb.emission.program import Number
 
-Library = Literal["numpy", "torch", "mlx"]
+Library = Literal["numpy", "torch", "mlx", "jax"]
 
 INFIX = {
     "add": "+", "add_any": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
@@ -81,8 +81,8 @@ class Dialect:
 
     def typed(self, one: Number) -> str:
         """Return a number as an array of its dtype."""
-        if self.name == "numpy":
-            return f"np.{self.dtypes[one.dtype]}({self.number(one)})"
+        if self.name in ("numpy", "jax"):
+            return f"{self.module}.{self.dtypes[one.dtype]}({self.number(one)})"
         if self.name == "torch":
             return f"torch.tensor({self.number(one)}, dtype={self.dtype(one.dtype)})"
         return f"mx.array({self.number(one)}, {self.dtype(one.dtype)})"
@@ -107,6 +107,14 @@ DIALECTS: dict[Library, Dialect] = {
     "mlx": Dialect(
         "mlx", "MLX", "mx", ("import mlx.core as mx",), _MLX, "axis", "keepdims", "transpose", "astype",
         {**_FLOATS, **_SIGNED, **_UNSIGNED, "bfloat16": "bfloat16", "bool": "bool_", "float0": "bool_"},
+    ),
+    "jax": Dialect(
+        "jax", "JAX", "jnp", ("import jax", "import jax.numpy as jnp"), _NUMPY, "axis", "keepdims", "transpose",
+        "astype",
+        {
+            **_FLOATS, **_SIGNED, **_UNSIGNED, "complex128": "complex128", "bfloat16": "bfloat16", "bool": "bool_",
+            "float0": "bool_",
+        },
     ),
 }  # fmt: skip
 """The libraries, by the name of their backend."""

@@ -174,7 +174,7 @@ def infix(to: Context, one: Statement) -> str:
 def _sign(to: Context, one: Statement) -> str:
     text = to.array(one.inputs[0])
     # The sign of NaN is NaN in JAX and NumPy, and 0 in PyTorch and MLX.
-    return to.function("sign", text) if to.library == "numpy" else to.helper("sign", text)
+    return to.function("sign", text) if to.library in ("numpy", "jax") else to.helper("sign", text)
 
 
 @rule("lt_to", "le_to", "eq_to")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,12 @@ import numpy as np
 
 from mithril_nb.emission.arrays import contractions, elementwise, indexing, shapes
 from mithril_nb.emission.arrays.dialects import DIALECTS, INFIX, Dialect, Library
+from mithril_nb.emission.arrays.lax import LAX, LAX_NAMES, LaxControl
 from mithril_nb.emission.arrays.results import tree_of
-from mithril_nb.emission.arrays.rules import RULES, Context
+from mithril_nb.emission.arrays.rules import RULES, Context, Rule
 from mithril_nb.emission.build import build
 from mithril_nb.emission.meanings import constant_note
+from mithril_nb.emission.names import comment
 from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
 from mithril_nb.emission.python_text import (
     Helpers,
@@ -44,14 +46,15 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 
     Args:
         program: The traced program.
-        library: `"numpy"`, `"torch"` or `"mlx"`.
+        library: `"numpy"`, `"torch"`, `"mlx"` or `"jax"`.
 
     Raises:
         UnsupportedPrimitiveError: The library cannot express a primitive.
         StageUnavailableError: A named size has no number.
     """
     dialect = DIALECTS[library]
-    return _Emitter(dialect).source(build(program, reserved_names(library, program.trace.arguments)))
+    emitter = _JaxEmitter if library == "jax" else _Emitter
+    return emitter(dialect).source(build(program, reserved_names(library, program.trace.arguments)))
 
 
 @cache
@@ -62,7 +65,8 @@ def helper_sources(library: Library) -> Helpers:
 
 def reserved_names(library: Library, arguments: Iterable[str]) -> set[str]:
     """Return the names that a file uses besides those of the program."""
-    return {*helper_sources(library), "functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded"}
+    own = {"functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded", *LAX_NAMES}
+    return own | helper_sources(library).keys()
 
 
 class _Emitter(Context):
@@ -88,7 +92,7 @@ class _Emitter(Context):
         """Raise for the first statement that the library cannot express."""
         for function in program.functions:
             for one in function.walk():
-                known = one.primitive in _CONTROL or one.primitive in RULES or one.primitive in INFIX
+                known = one.primitive in _CONTROL or one.primitive in self.rules or one.primitive in INFIX
                 if not known and one.primitive not in self.dialect.functions:
                     raise self.unsupported(one)
                 for value in one.outputs:
@@ -103,7 +107,7 @@ class _Emitter(Context):
     def _header(self, program: Program) -> None:
         out = self._out
         used = used_helpers(helper_sources(self.library), self.helpers)
-        title = f"{program.name!r} in {self.dialect.title}, written by mithril_nb from its jaxpr."
+        title = f"'{comment(program.name)}' in {self.dialect.title}, written by mithril_nb from its jaxpr."
         for line in (
             '"""' + title,
             "",
@@ -135,7 +139,7 @@ class _Emitter(Context):
     def _constant(self, value: Value, array: Any) -> None:
         array = np.asarray(array)
         dtype = self.dtype_or_none(value.dtype)
-        creator = {"numpy": "np.array", "torch": "torch.tensor", "mlx": "mx.array"}[self.library]
+        creator = f"{self.module}.{'tensor' if self.library == 'torch' else 'array'}"
         if value.dtype == "float0":
             self._out.add(f"{value.name} = {self.module}.zeros({value.shape}, dtype={dtype})")
         elif array.size <= _SMALL and array.dtype.kind != "V":
@@ -155,8 +159,8 @@ class _Emitter(Context):
                     if array.dtype == np.uint32
                     else f"torch.tensor({decoded}.copy())"
                 )
-            elif self.library == "mlx":
-                decoded = f"mx.array({decoded})"
+            elif self.library != "numpy":
+                decoded = f"{self.module}.array({decoded})"
             self._out.add(f"{value.name} = {decoded}")
 
     # Functions
@@ -212,8 +216,8 @@ class _Emitter(Context):
 
     def _expression(self, one: Statement) -> str:
         name = one.primitive
-        if name in RULES:
-            return RULES[name](self, one)
+        if name in self.rules:
+            return self.rules[name](self, one)
         if name in INFIX:
             return elementwise.infix(self, one)
         return self.function(name, *self.operands(one))
@@ -293,3 +297,20 @@ class _Emitter(Context):
                 self._carry(one, one.outputs, branch.outputs)
                 if not branch.statements and len(out.lines) == before:
                     out.add("pass", one)
+
+
+class _JaxEmitter(LaxControl, _Emitter):
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        return {**RULES, **LAX}
+
+    def _constant(self, value: Value, array: Any) -> None:
+        super()._constant(value, array)
+        if value.dtype.startswith("key<"):
+            self._out.add(f"{value.name} = jax.random.wrap_key_data({value.name})")
+
+    def _expression(self, one: Statement) -> str:
+        text = super()._expression(one)
+        if self.helpers:  # a rule of NumPy that JAX has no function for
+            raise self.unsupported(one)
+        return text

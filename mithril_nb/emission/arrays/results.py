@@ -1,4 +1,4 @@
-"""The structure of the results of a program, as Python."""
+"""The structure of the results or arguments of a program, as Python."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.(\w
 
 
 def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool) -> str:
-    """Return the results of a program as an expression of tuples and dicts.
+    """Return the results of a program, or an argument, as an expression of tuples and dicts.
 
     Args:
-        leaves: The results.
-        text: Returns the expression of a result.
+        leaves: The results, or the leaves of one argument. An object with attributes is a dict among the results, and
+            a `SimpleNamespace` in an argument.
+        text: Returns the expression of a leaf.
         is_short: Whether to show only the first levels, for a sentence.
 
     Examples:
@@ -25,20 +26,25 @@ def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool)
         >>> leaves = [Leaf("result[0]['output']", "result", spec), Leaf("result[1]['w']", "result", spec)]
         >>> tree_of(leaves, lambda leaf: "x", False)
         "({'output': x}, {'w': x})"
+        >>> tree_of([Leaf("state.step", "state", spec)], lambda leaf: "x", False)
+        'SimpleNamespace(step=x)'
     """
     root: dict[Any, Any] = {}
     for leaf in leaves:
-        place, steps = root, [("", ""), *_steps(leaf.name.removeprefix("result"))]
+        place, steps = root, [("", ""), *_steps(leaf)]
         for step in steps[:-1]:
             place = place.setdefault(step, {})
         place[steps[-1]] = leaf
     return _written(root[("", "")], text, is_short) if root else "()"
 
 
-def _steps(path: str) -> list[tuple[str, str]]:
+def _steps(leaf: Leaf) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
-    for index, key, attribute in _STEP.findall(path):
-        found.append(("index", index) if index else ("key", key or repr(attribute)))
+    for index, key, attribute in _STEP.findall(leaf.name.removeprefix(leaf.argument)):
+        if attribute and leaf.argument != "result":
+            found.append(("attribute", attribute))
+        else:
+            found.append(("index", index) if index else ("key", key or repr(attribute)))
     return found
 
 
@@ -55,6 +61,8 @@ def _written(tree: Any, text: Callable[[Leaf], str], is_short: bool) -> str:
         return f"{kind}{inner}"
     if parts[0][0] == "index":
         return f"({', '.join(value for _, _, value in parts)}{',' if len(parts) == 1 else ''})"
+    if parts[0][0] == "attribute":
+        return f"SimpleNamespace({', '.join(f'{name}={value}' for _, name, value in parts)})"
     items = [f"{key}: {value}" for _, key, value in parts]
     whole = "{" + ", ".join(items) + "}"
     return whole if len(whole) < 100 else "{\n    " + ",\n    ".join(items) + ",\n}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.emission.arrays.dialects import INFIX, Dialect, Library
@@ -24,6 +24,11 @@ class Context:
     def __init__(self, dialect: Dialect):
         self.dialect = dialect
         self.helpers: set[str] = set()
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """The rules of the library, by primitive."""
+        return RULES
 
     @property
     def library(self) -> Library:
@@ -90,6 +95,10 @@ class Context:
             return f"({text}) & 0xFFFFFFFF"
         return text
 
+    def full_shape(self, one: Operand) -> tuple[int, ...]:
+        """Return the shape of an operand in the source, where a random key is two numbers, except in JAX."""
+        return (*one.shape, 2) if one.dtype.startswith("key<") and self.library != "jax" else one.shape
+
     def unsupported(self, statement: Statement, reason: str = "") -> UnsupportedPrimitiveError:
         """Return the error for a statement that the library cannot express."""
         return unsupported(statement, self.library, reason)
@@ -108,11 +117,6 @@ def rule(*primitives: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
-
-
-def full_shape(one: Operand) -> tuple[int, ...]:
-    """Return the shape of an operand in the source, where a random key is two numbers."""
-    return (*one.shape, 2) if one.dtype.startswith("key<") else one.shape
 
 
 def sizes(shape: Sequence[Any]) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mithril_nb.emission.arrays.elementwise import is_float
-from mithril_nb.emission.arrays.rules import Context, full_shape, rule, sizes
+from mithril_nb.emission.arrays.rules import Context, rule, sizes
 from mithril_nb.emission.program import KEEPDIMS, Number, Statement, Value
 
 
 @rule("reshape", "squeeze", "expand_dims")
 def _reshape(to: Context, one: Statement) -> str:
-    given, shape = one.inputs[0], full_shape(one.outputs[0])
+    given, shape = one.inputs[0], to.full_shape(one.outputs[0])
     text = to.array(given)
     if isinstance(given, Value) and shape == (*given.shape, 1):
         return f"{text}[..., None]"
@@ -21,16 +21,16 @@ def _reshape(to: Context, one: Statement) -> str:
 @rule("broadcast_in_dim")
 def _broadcast(to: Context, one: Statement) -> str:
     given, (output,) = one.inputs[0], one.outputs
-    shape = sizes(full_shape(output))
+    shape = sizes(to.full_shape(output))
     if isinstance(given, Number):
         return filled(to, output, given)
-    expanded = [1] * len(full_shape(output))
+    expanded = [1] * len(to.full_shape(output))
     for axis, size in zip(one.params["broadcast_dimensions"], given.shape, strict=True):
         expanded[axis] = size
     if len(expanded) > len(output.shape):
         expanded[-1] = 2
     text = given.name
-    if expanded[len(expanded) - len(full_shape(given)) :] != list(full_shape(given)):
+    if expanded[len(expanded) - len(to.full_shape(given)) :] != list(to.full_shape(given)):
         text = f"{text}.reshape({sizes(expanded)})"
     return f"{to.module}.broadcast_to({text}, {shape})"
 
@@ -49,7 +49,7 @@ def filled(to: Context, output: Value, number: Number) -> str:
 def _transpose(to: Context, one: Statement) -> str:
     (given,) = one.inputs
     order = one.params["permutation"]
-    if len(full_shape(given)) > len(given.shape):
+    if len(to.full_shape(given)) > len(given.shape):
         order = (*order, len(order))
     if tuple(order) == (1, 0):
         return f"{to.array(given)}.T"
@@ -160,7 +160,7 @@ def _reduce(to: Context, one: Statement) -> str:
     (given,) = one.inputs
     axes = [int(axis) for axis in one.params["axes"]]
     output = one.outputs[0]
-    name = _REDUCTIONS[one.primitive][("numpy", "torch", "mlx").index(to.library)]
+    name = _REDUCTIONS[one.primitive][{"torch": 1, "mlx": 2}.get(to.library, 0)]
     if to.library == "torch" and name in ("prod", "all", "any"):
         return to.helper(f"reduce_{name}", to.array(given), sizes(axes), repr(bool(one.params.get(KEEPDIMS))))
     if name in ("all", "any") and output.dtype != "bool":

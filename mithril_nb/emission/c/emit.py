@@ -26,6 +26,7 @@ from mithril_nb.emission.c.primitives import (
 from mithril_nb.emission.c.rules import RULES
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, subscripts
 from mithril_nb.emission.c.writing import LOOP_VARIABLES, Body, Form, Stored, with_offsets
+from mithril_nb.emission.names import comment
 from mithril_nb.emission.program import Function, Number, Operand, Program, Statement, Value
 from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_supported, unsupported
@@ -137,7 +138,7 @@ def _function(
 
 def _head(function: Function, parameters: list[str], is_main: bool, arena: int) -> Iterator[Line]:
     blocks = function.blocks or ((function.block,) if function.block else ())
-    title = f"{', '.join(blocks)}: {function.role or 'program'}" if blocks else "The whole program."
+    title = f"{comment(', '.join(blocks))}: {function.role or 'program'}" if blocks else "The whole program."
     yield Line(f"// {title}", block=function.block, role=function.role)
     start = "void" if is_main else "static void"
     memory = ["char *arena"] if arena or is_main else []

@@ -1,4 +1,4 @@
-"""The files of a folder with a C program: source, header, weights, stored inputs, and a `main` that checks results."""
+"""C: source, header, Makefile, and a `main` that checks the results; it runs without Python."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.emission.c.compiling import STANDARD
-from mithril_nb.emission.c.emit import CFile
+from mithril_nb.emission.c.emit import CFile, emit
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, is_float, pointer_type
 from mithril_nb.emission.program import Number, Operand, Value
+from mithril_nb.exporting.formats import TESTED, Contents, export_format
+from mithril_nb.exporting.stored import StoredProgram
 
 _MAGIC = b"MNBARRAY"
 _READER = """// Read one array: the length of its name, its name, its bytes, and its items.
@@ -65,41 +67,37 @@ static int differs_KIND(const char *name, const KIND *found, const KIND *expecte
 }"""
 
 
-def folder_files(
-    file: CFile, arrays: Sequence[Any], expected: Sequence[Any], params: Sequence[bool]
-) -> dict[str, bytes]:
-    """Return the files of a folder that runs without Python.
+@export_format("c")
+def c_folder(program: StoredProgram) -> Contents:
+    """Return a folder with the program in C11: source, header, Makefile, and a `main` that checks its results."""
+    file = emit(program.traced)
+    is_param = [one.file == "weights" for one in program.inputs]
+    named = list(zip(file.inputs, program.inputs, strict=True))
+    results = {f"result_{place}": one.array for place, one in enumerate(program.outputs)}
+    text = file.source.text.replace("#include <math.h>", '#include "model.h"\n\n#include <math.h>', 1)
+    return Contents(
+        f"{program.name} in C",
+        {
+            "model.c": text,
+            "model.h": _header(file),
+            "main.c": _main(file, is_param),
+            "Makefile": _MAKEFILE,
+            "weights.bin": _packed({value.name: one.array for value, one in named if one.file == "weights"}),
+            "inputs.bin": _packed({value.name: one.array for value, one in named if one.file == "inputs"}),
+            "expected.bin": _packed(results),
+        },
+        {
+            "model.c": f"the program, one function per block, and `{file.name}`, the whole; it needs only libm",
+            "model.h": "its declaration",
+            "main.c": "reads the arrays, calls the program, compares the results",
+            "weights.bin, inputs.bin, expected.bin": "the arrays in a simple format, which `main.c` reads",
+        },
+        (("make", "compiles model.c and main.c"), ("make test", TESTED)),
+        f"""The program needs {file.arena:,} bytes of temporary memory.
 
-    Args:
-        file: The emitted file.
-        arrays: An array for each input.
-        expected: The results for these arrays.
-        params: Whether each input is a parameter: parameters are the weights.
-
-    Returns:
-        The content of each file by its name. `make test` in the folder compares the results with the expected ones.
-    """
-    name = file.name
-    weights = {
-        value.name: array for value, array, is_param in zip(file.inputs, arrays, params, strict=True) if is_param
-    }
-    inputs = {
-        value.name: array for value, array, is_param in zip(file.inputs, arrays, params, strict=True) if not is_param
-    }
-    results = {f"result_{place}": array for place, array in enumerate(expected)}
-    texts = {
-        f"{name}.c": file.source.text.replace("#include <math.h>", f'#include "{name}.h"\n\n#include <math.h>', 1),
-        f"{name}.h": _header(file),
-        "main.c": _main(file, params),
-        "Makefile": _makefile(name),
-        "README.md": _readme(file),
-    }
-    return {
-        **{path: text.encode() for path, text in texts.items()},
-        "weights.bin": _packed(weights),
-        "inputs.bin": _packed(inputs),
-        "expected.bin": _packed(results),
-    }
+A `.bin` file starts with `MNBARRAY`. An array is the length of its name (uint32), its name, the number of its bytes
+(uint64) and its items.""",
+    )
 
 
 def _packed(arrays: Mapping[str, Any]) -> bytes:
@@ -119,9 +117,8 @@ def _declaration(file: CFile) -> str:
 
 
 def _header(file: CFile) -> str:
-    guard = f"{file.name.upper()}_H"
-    return f"""#ifndef {guard}
-#define {guard}
+    return f"""#ifndef MODEL_H
+#define MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -137,7 +134,7 @@ enum {{ {file.name.upper()}_ARENA_BYTES = {file.arena} }};
 
 def _main(file: CFile, params: Sequence[bool]) -> str:
     kinds = sorted({C_TYPES[value.dtype] for value in file.outputs})
-    lines = [f'#include "{file.name}.h"', ""]
+    lines = ['#include "model.h"', ""]
     lines += [f"#include <{each}>" for each in ("math.h", "stdio.h", "stdlib.h", "string.h")]
     lines += ["", _READER, *("\n" + _CHECKER.replace("KIND", kind) for kind in kinds), "", "int main(void)", "{"]
     arguments: list[str] = []
@@ -189,42 +186,17 @@ def _bytes(value: Operand) -> str:
     return f"{_count(value)} * sizeof({C_TYPES[value.dtype]})"
 
 
-def _makefile(name: str) -> str:
-    return f"""CFLAGS ?= -O3 -march=native -Wall -Wextra
+_MAKEFILE = f"""CFLAGS ?= -O3 -march=native -Wall -Wextra
 override CFLAGS += {" ".join(STANDARD)}
 
-{name}: {name}.c main.c {name}.h
-\t$(CC) $(CFLAGS) -o $@ {name}.c main.c -lm
+model: model.c main.c model.h
+\t$(CC) $(CFLAGS) -o $@ model.c main.c -lm
 
-test: {name}
-\t./{name}
+test: model
+\t./model
 
 clean:
-\trm -f {name}
+\trm -f model
 
 .PHONY: test clean
-"""
-
-
-def _readme(file: CFile) -> str:
-    return f"""# {file.name}
-
-One C11 file without dependencies but libm, written by mithril_nb from the program that JAX traced. It needs
-{file.arena:,} bytes of temporary memory.
-
-```sh
-make        # compiles {file.name}.c and main.c
-make test   # runs it with the stored inputs, and compares its results with JAX's
-```
-
-| file | contents |
-|---|---|
-| `{file.name}.c`, `{file.name}.h` | the program: one function per block |
-| `main.c` | reads the arrays, calls the program, compares the results |
-| `weights.bin`, `inputs.bin`, `expected.bin` | arrays: see below |
-
-A file of arrays starts with `MNBARRAY`. An array is the length of its name (uint32), its name, the number of its bytes
-(uint64) and its items.
-
-The code in this folder is yours: use it under any license.
 """

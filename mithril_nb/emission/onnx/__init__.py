@@ -1,0 +1,1 @@
+"""Traced programs as ONNX graphs."""

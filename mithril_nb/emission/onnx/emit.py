@@ -1,0 +1,71 @@
+"""Emit a program as an ONNX model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.emission.build import flat_program
+from mithril_nb.emission.onnx import contractions, control, elementwise, shapes
+from mithril_nb.emission.onnx.graph import DTYPES, Graph, Node
+from mithril_nb.stages.trace import traced
+
+RULE_FILES = (contractions, control, elementwise, shapes)
+"""The modules that register the rules."""
+OPSET = 18
+"""Version of the operators: the first in which every reduction takes its axes as an input."""
+_IR = 9
+
+
+def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence[str], outputs: Sequence[str]) -> bytes:
+    """Return a traced program as a serialized ONNX model.
+
+    Args:
+        program: The program.
+        weights: Arrays of the inputs that are constants of the model, by place.
+        inputs: Names of all inputs, in the order of the program.
+        outputs: Names of the results.
+
+    Raises:
+        ImportError: The package `onnx` is not installed.
+        UnsupportedPrimitiveError: ONNX cannot express a primitive.
+        StageUnavailableError: A named size has no number.
+    """
+    from onnx import checker, helper, numpy_helper
+
+    main, constants = flat_program(program)
+    graph = Graph()
+    for value, name in zip(main.inputs, inputs, strict=True):
+        graph.tensors[value] = graph.new_name(name)
+    for value, array in constants.items():
+        graph.tensors[value] = graph.constant(array)
+    names = [graph.new_name(name) for name in outputs]
+    graph.write(main)
+    for name, value in zip(names, main.outputs, strict=True):
+        graph.add("Identity", graph.tensor(value), outputs=[name])
+
+    kinds = {dtype: helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for dtype in DTYPES}
+
+    def info(name: str, value: Any) -> Any:
+        return helper.make_tensor_value_info(name, kinds[value.dtype], value.shape)
+
+    def node(one: Node) -> Any:
+        options: dict[str, Any] = {key: kinds[each] if key == "to" else each for key, each in one.attributes.items()}
+        return helper.make_node(one.op, one.inputs, one.outputs, one.name, one.source or None, **options)
+
+    used = {name for one in graph.nodes for name in one.inputs}
+    constants = {name: array for name, array in graph.constants.items() if name in used}
+    tensors = {graph.tensors[main.inputs[place]]: np.asarray(array) for place, array in weights.items()}
+    whole = helper.make_graph(
+        [node(one) for one in graph.nodes],
+        program.trace.name,
+        [info(graph.tensors[value], value) for place, value in enumerate(main.inputs) if place not in weights],
+        [info(name, value) for name, value in zip(names, main.outputs, strict=True)],
+        [numpy_helper.from_array(array, name) for name, array in {**tensors, **constants}.items()],
+    )
+    model = helper.make_model(whole, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=_IR)
+    model.producer_name = "mithril_nb"
+    checker.check_model(model, full_check=False)
+    return model.SerializeToString()

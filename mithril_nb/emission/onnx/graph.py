@@ -1,0 +1,165 @@
+"""An ONNX graph while it is written: nodes, constants, and the tensor of each value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
+from mithril_nb.emission.unsupported import unsupported
+from mithril_nb.errors import UnsupportedPrimitiveError
+
+DTYPES = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+)  # fmt: skip
+"""Dtypes that a graph may have."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operation.
+
+    Attributes:
+        op: Name of the operator of ONNX.
+        inputs: Names of the tensors that it reads.
+        outputs: Names of the tensors that it computes.
+        attributes: Its attributes.
+        name: Its name: the path of the block, and a number.
+        source: The user's line of Python, as `"file.py:12"`, or `""`.
+    """
+
+    op: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+    name: str
+    source: str = ""
+
+
+@dataclass
+class Graph:
+    """The nodes and constants so far.
+
+    Attributes:
+        tensors: The name of the tensor of each value.
+        nodes: The nodes, in the order of execution.
+        constants: Arrays by the names of their tensors.
+    """
+
+    tensors: dict[Value, str] = field(default_factory=dict[Value, str])
+    nodes: list[Node] = field(default_factory=list[Node])
+    constants: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    _taken: set[str] = field(default_factory=set[str])
+    _known: dict[Any, str] = field(default_factory=dict[Any, str])
+    _at: Statement | None = None
+
+    # Names
+
+    def new_name(self, wanted: str) -> str:
+        """Return an unused name of a tensor or a node, and take it."""
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+    def tensor(self, one: Operand) -> str:
+        """Return the tensor of an operand; numbers become constants."""
+        if isinstance(one, Value):
+            return self.tensors[one]
+        return self.constant(np.asarray(one.value, one.dtype))
+
+    def constant(self, array: Any, dtype: Any = None) -> str:
+        """Return a tensor with these numbers; equal ones share it."""
+        array = np.asarray(array, dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._known:
+            shown = str(array.item()) if array.size == 1 else "x".join(map(str, array.shape)) or "empty"
+            name = self.new_name(f"constant_{array.dtype}_{shown}")
+            self.constants[name] = array
+            self._known[key] = name
+        return self._known[key]
+
+    def integers(self, items: Iterable[Any]) -> str:
+        """Return a tensor of int64: sizes or axes."""
+        return self.constant([int(one) for one in items], np.int64)
+
+    # Nodes
+
+    def add(self, op: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
+        """Add a node, and return its first output; an unnamed output gets a name."""
+        block = self._at.block if self._at is not None else ""
+        prefix = f"{block}/{op}" if block else op
+        name = self.new_name(prefix)
+        made = tuple(outputs) or (self.new_name(f"{name}_output"),)
+        source = self._at.source if self._at is not None else ""
+        self.nodes.append(Node(op, inputs, made, attributes, name, source))
+        return made[0]
+
+    def add_all(self, op: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Add a node with several outputs, and return them."""
+        names = [self.new_name(f"{op}_output") for _ in range(count)]
+        self.add(op, *inputs, outputs=names, **attributes)
+        return names
+
+    def reshape(self, name: str, shape: Iterable[int]) -> str:
+        """Return a tensor with another shape."""
+        return self.add("Reshape", name, self.integers(shape), allowzero=1)
+
+    def cast(self, name: str, dtype: str) -> str:
+        """Return a tensor with another dtype."""
+        return self.add("Cast", name, to=dtype)
+
+    def unsupported(self, one: Statement, reason: str = "") -> UnsupportedPrimitiveError:
+        """Return the error for a statement that ONNX cannot express."""
+        return unsupported(one, "onnx", reason)
+
+    # Statements
+
+    def write(self, function: Function) -> None:
+        """Add the nodes of a function's statements."""
+        for one in function.statements:
+            self.write_statement(one)
+
+    def write_statement(self, one: Statement) -> None:
+        """Add the nodes of a statement.
+
+        Raises:
+            UnsupportedPrimitiveError: ONNX cannot express it.
+        """
+        before, self._at = self._at, one
+        if one.primitive not in RULES:
+            raise self.unsupported(one)
+        for value in one.outputs:
+            if value.dtype not in DTYPES:
+                raise self.unsupported(one, f"dtype {value.dtype}")
+        if one.outputs and not any(value.size for value in one.outputs):  # operators differ about empty arrays
+            names = [self.constant(np.zeros(value.shape), value.dtype) for value in one.outputs]
+        else:
+            names = RULES[one.primitive](self, one)
+        self.tensors.update(zip(one.outputs, [names] if isinstance(names, str) else names, strict=True))
+        self._at = before
+
+
+Rule = Callable[[Graph, Statement], str | list[str]]
+RULES: dict[str, Rule] = {}
+"""Functions that add the nodes of a statement and return its tensors, by primitive."""
+
+
+def rule(*primitives: str) -> Callable[[Rule], Rule]:
+    """Register the function that writes some primitives."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(primitives, function))
+        return function
+
+    return register
+
+
+def number_of(one: Operand) -> Any:
+    """Return the value of a number, or `None` for an array."""
+    return one.value if isinstance(one, Number) else None

@@ -1,0 +1,178 @@
+"""StableHLO, ONNX and IREE: a model file of another tool, and a short runner of it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+from jax import export
+
+from mithril_nb.emission.names import identifier
+from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
+from mithril_nb.errors import UnavailableBackendError
+from mithril_nb.exporting.formats import Contents, export_format
+from mithril_nb.exporting.python_folder import Loading, python_contents
+from mithril_nb.exporting.stored import StoredProgram, x64_of
+
+_LOADING = {
+    "imports": ("from safetensors.numpy import load_file",),
+    "load": "load_file(path)",
+}
+_WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
+
+
+@export_format("stablehlo")
+def stablehlo_folder(program: StoredProgram) -> Contents:
+    """Return a folder with the program as StableHLO: text, bytecode, and what `jax.export` loads."""
+    _check_installed("stablehlo", "flatbuffers", "flatbuffers")  # jax.export serializes with it
+    exported = _exported(program)
+    files = {
+        "model.mlir": (exported.mlir_module(), "the program as StableHLO; its inputs are in the order of `model.py`"),
+        "model.mlirbc": (exported.mlir_module_serialized, "the same as portable bytecode"),
+        "model.jax": (bytes(exported.serialize()), "the same for `jax.export.deserialize`"),
+    }
+    imports = f"{_WIDE if program.is_wide else ''}from jax import export"
+    load = 'program = export.deserialize(bytearray((FOLDER / "model.jax").read_bytes()))'
+    return _runner(program, "StableHLO", "jax flatbuffers", files, imports, load, "program.call")
+
+
+@export_format("iree")
+def iree_folder(program: StoredProgram) -> Contents:
+    """Return a folder with the program compiled by IREE for the CPU of this machine."""
+    _check_installed("iree", "iree.compiler", "mithril-nb[iree]")
+    from iree import compiler  # pyright: ignore
+
+    text = _exported(program).mlir_module()
+    options = {"input_type": "stablehlo", "target_backends": ["llvm-cpu"]}
+    compiled = compiler.compile_str(text, **options, extra_args=["--iree-llvmcpu-target-cpu=host"])
+    files = {
+        "model.vmfb": (bytes(compiled), "the program, compiled by IREE"),
+        "model.mlir": (text, "the StableHLO that IREE compiled"),
+    }
+    load = 'program = runtime.load_vm_flatbuffer_file(str(FOLDER / "model.vmfb"), driver="local-task")'
+    return _runner(program, "IREE", "iree-base-runtime", files, "from iree import runtime", load, "_results", _IREE)
+
+
+@export_format("onnx")
+def onnx_folder(program: StoredProgram) -> Contents:
+    """Return a folder with the program as an ONNX model, whose initializers are the weights."""
+    _check_installed("onnx", "onnx", "mithril-nb[onnx]")
+    weights = {place: one.array for place, one in enumerate(program.inputs) if one.file == "weights"}
+    names = [one.name for one in program.inputs]
+    model = emit_onnx(program.traced, weights, names, [one.name for one in program.outputs])
+    files = {"model.onnx": (model, f"the program with its weights: ONNX, opset {OPSET}")}
+    text = _ONNX.format(function=identifier(program.name))
+    return python_contents(
+        program, text, identifier(program.name), Loading("ONNX", "onnxruntime numpy safetensors", **_LOADING), files,
+        call=f"{identifier(program.name)}(inputs)", about="the runner: `{function}` runs model.onnx with onnxruntime",
+    )  # fmt: skip
+
+
+def _runner(
+    program: StoredProgram,
+    title: str,
+    package: str,
+    files: Mapping[str, tuple[str | bytes, str]],
+    imports: str,
+    load: str,
+    run: str,
+    more: str = "",
+) -> Contents:
+    """Return a folder whose `model.py` passes the weights and inputs, in the order of the program, to a model file."""
+    function = identifier(program.name)
+    text = _RUNNER.format(
+        title=title,
+        imports=imports,
+        load=load,
+        more=more,
+        function=function,
+        run=run,
+        inputs="\n".join(f"    ({one.file!r}, {one.name!r}),  # {one.leaf.spec}" for one in program.inputs),
+        outputs="\n".join(f"    {one.name!r},  # {one.leaf.spec}" for one in program.outputs),
+    )
+    loading = Loading(title, f"{package} numpy safetensors", **_LOADING)
+    about = "the runner: `{function}` passes arrays to the program"
+    return python_contents(program, text, function, loading, files, call=f"{function}(weights, inputs)", about=about)
+
+
+def _exported(program: StoredProgram) -> export.Exported:
+    """Return the program as `jax.export` does, as a function of its arrays in order; keys are their numbers."""
+    trace = program.traced.trace
+    are_keys = [one.leaf.spec.dtype.startswith("key<") for one in program.inputs]
+    run = trace.call(trace.closed)
+
+    def main(*arrays: Any) -> Any:
+        given = [jax.random.wrap_key_data(one) if is_key else one for one, is_key in zip(arrays, are_keys, strict=True)]
+        return [
+            jax.random.key_data(one) if jax.numpy.issubdtype(one.dtype, jax.dtypes.prng_key) else one
+            for one in jax.tree.leaves(run(*given))
+        ]
+
+    with x64_of(trace.inputs):
+        specs = [jax.ShapeDtypeStruct(one.array.shape, one.array.dtype) for one in program.inputs]
+        return export.export(jax.jit(main))(*specs)
+
+
+def _check_installed(name: str, module: str, package: str) -> None:
+    """Raise if a package is missing that a format needs.
+
+    Raises:
+        UnavailableBackendError: It is missing.
+    """
+    try:
+        is_there = importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a parent package is missing, or a module that a user has set to None
+        is_there = False
+    if not is_there:
+        raise UnavailableBackendError(
+            f"ml.export(to={name!r}) needs the package {module!r}, which is not installed.",
+            advice=f'pip install "{package}"',
+        )
+
+
+_RUNNER = '''\
+"""Run the {title} program of this folder."""
+
+from pathlib import Path
+
+{imports}
+
+FOLDER = Path(__file__).parent
+INPUTS = (  # file and name of each input, in the order of the program
+{inputs}
+)
+OUTPUTS = (
+{outputs}
+)
+{load}
+{more}
+
+def {function}(weights, inputs):
+    """Return the results by name, for the weights and inputs by name."""
+    arrays = {{"weights": weights, "inputs": inputs}}
+    return dict(zip(OUTPUTS, {run}(*(arrays[file][name] for file, name in INPUTS))))
+'''
+_IREE = """
+
+def _results(*arrays):
+    found = program.main(*arrays)
+    return [each.to_host() for each in (found if isinstance(found, (list, tuple)) else [found])]
+"""
+_ONNX = '''\
+"""Run model.onnx with onnxruntime."""
+
+from pathlib import Path
+
+import onnxruntime
+
+session = onnxruntime.InferenceSession(Path(__file__).parent / "model.onnx")
+
+
+def {function}(inputs):
+    """Return the results by name, for the inputs by name."""
+    names = [one.name for one in session.get_outputs()]
+    wanted = [one.name for one in session.get_inputs()]
+    return dict(zip(names, session.run(names, {{name: inputs[name] for name in wanted}})))
+'''

@@ -1,0 +1,200 @@
+"""`export`: from a model or a program to a folder that runs without mithril_nb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from mithril_nb.compilation.emitted import EmittedModel
+from mithril_nb.emission.build import check_sizes
+from mithril_nb.errors import MissingParameterError, StageUnavailableError, UnknownOptionError, listed
+from mithril_nb.exporting import array_source, c_source, compiled, jax_source  # noqa: F401 - they register their formats
+from mithril_nb.exporting.folder import check_folder, write_folder
+from mithril_nb.exporting.formats import format_of
+from mithril_nb.exporting.stored import by_name, fill, stored
+from mithril_nb.inspection import Inspection
+from mithril_nb.models.saving.serialization import check_path
+from mithril_nb.stages.trace import traced
+from mithril_nb.targets import inspect
+from mithril_nb.targets.inspection import as_plain_call
+from mithril_nb.targets.mithril_models import compiled_for, given_specs, is_mithril_model
+
+_EXAMPLE = 'ml.export(model, "exported", to="numpy")'
+
+
+def export(
+    target: Any,
+    folder: str | os.PathLike[str],
+    *args: Any,
+    to: str,
+    params: Any = None,
+    inputs: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+    **options: Any,
+) -> Path:
+    """Write a folder with a program as source, its weights, and a test; the folder runs without mithril_nb.
+
+    The test runs the program with stored inputs, and compares its results with those of JAX. The folder's README has
+    the two commands to install or compile it, and to run the test.
+
+    Args:
+        target: What `ml.inspect` takes: a model, compiled or not, or a function; or an inspection.
+        folder: The folder to write. It does not exist or is empty.
+        *args: Arguments of the call, as in `ml.inspect`. Arrays among them are the stored inputs.
+        to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`, `"iree"`, or
+            a format that `mithril_nb.exporting.export_format` registered.
+        params: Parameters by name, dotted or nested. Default: for a model, its initial parameters for seed 0;
+            otherwise placeholders.
+        inputs: Arrays by the name of a model's input, or of a function's argument. Default: random
+            placeholders, the same at each export.
+        overwrite: Whether to replace a folder that `ml.export` wrote.
+        **options: Options of `ml.inspect`: `program="forward+backward"`, `shapes={"input": [32, 784]}`.
+
+    Returns:
+        The path of the folder.
+
+    Raises:
+        UnknownOptionError: The format or an option does not exist.
+        UnsupportedPrimitiveError: The format cannot express a primitive; nothing is written.
+        ShapeError: Shapes are unknown, or arrays have other shapes.
+        MissingParameterError, UnexpectedInputError: Names are missing or unknown.
+        ModelFileError: The folder exists, or cannot be written; nothing is written.
+        UnavailableBackendError: The format needs a package that is not installed.
+
+    Examples:
+        >>> import tempfile
+        >>> import mithril_nb as ml
+        >>> model = ml.models.MLP(4, [3], 2)
+        >>> with tempfile.TemporaryDirectory() as parent:
+        ...     folder = ml.export(model, f"{parent}/classifier", to="numpy", shapes={"input": [8, 4]})
+        ...     sorted(path.name for path in folder.iterdir() if path.suffix == ".py")
+        ['model.py', 'test.py']
+    """
+    check_path(folder, "export to", _EXAMPLE)
+    write = format_of(to)
+    check_folder(folder, overwrite)
+    program, values = _program(target, args, options, params is not None)
+    fill_from(program, values, params, inputs)
+    whole = stored(program, values)
+    return write_folder(folder, write(whole), whole)
+
+
+def fill_from(program: traced.Program, values: list[Any], params: Any, inputs: Any) -> None:
+    """Write the user's parameters and inputs to the values of a program; see `fill`."""
+    own = [(place, leaf) for place, leaf in enumerate(program.trace.inputs)]
+    if params is not None:
+        fill(
+            values,
+            [(place, _name(leaf)) for place, leaf in own if program.inputs[place].is_param],
+            params,
+            "params",
+            True,
+        )
+    if inputs is not None:
+        rest = [(place, leaf) for place, leaf in own if not program.inputs[place].is_param]
+        is_model = any(leaf.argument == "inputs" and leaf.keys for _, leaf in rest)
+        chosen = [(place, leaf) for place, leaf in rest if not is_model or leaf.argument == "inputs"]
+        names = [(place, _name(leaf) if is_model else ".".join((leaf.argument, *leaf.keys))) for place, leaf in chosen]
+        fill(values, names, inputs, "inputs", False)
+
+
+def _name(leaf: Any) -> str:
+    return ".".join(leaf.keys) or leaf.argument
+
+
+def _program(
+    target: Any, args: tuple[Any, ...], options: dict[str, Any], has_params: bool
+) -> tuple[traced.Program, list[Any]]:
+    """Return the traced program, and a value for each of its inputs; `None` for an unknown one."""
+    if isinstance(target, Inspection):
+        _refuse_options(args, options)
+        return _valued(target, {})
+    if isinstance(target, EmittedModel):
+        program = options.pop("program", "forward")
+        _refuse_options(args, options)
+        initial = {} if has_params else _numpy(target, target.randomize_params(0))
+        return _valued(target.inspect(program), {"params": initial, "state": _numpy(target, target.initial_state())})
+    if not is_mithril_model(target):
+        program = _traced(inspect(target, *args, **options))
+        leaves = jax.tree.leaves(as_plain_call(target, args, options)[1])
+        if len(leaves) != len(program.inputs):
+            return program, _values_of_module(program, target, args, options, has_params)
+        return program, list(map(_concrete, leaves))
+    named = {name: value for name, value in options.items() if hasattr(value, "dtype")} | (
+        options.pop("kwargs", None) or {}
+    )
+    shapes = options.pop("shapes", None)
+    rest = {name: value for name, value in options.items() if name not in named}
+    model = compiled_for(target, *given_specs(target, args, named, shapes))
+    values: dict[str, Any] = {"inputs": {**dict(zip(model.input_names, args, strict=False)), **named}}
+    values["params"] = {} if has_params else model.randomize_params(0)
+    values["state"] = model.initial_state()
+    if not rest or rest == {"program": "forward"}:
+        return _valued(model.inspect("forward"), values)  # it takes a random key if the model draws numbers
+    return _valued(inspect(model, **rest), values)
+
+
+def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> tuple[traced.Program, list[Any]]:
+    """Return the traced program, with values by argument and name."""
+    program = _traced(inspection)
+    found = [values.get(leaf.argument, {}).get(".".join(leaf.keys)) for leaf in program.trace.inputs]
+    return program, list(map(_concrete, found))
+
+
+def _values_of_module(
+    program: traced.Program, module: Any, args: tuple[Any, ...], options: Mapping[str, Any], has_params: bool
+) -> list[Any]:
+    """Return a value for each input of a module of Flax, Equinox or Haiku: its own parameters, and the arguments."""
+    variables = options.get("variables")
+    own = by_name(variables.get("params", variables) if isinstance(variables, Mapping) else module)
+    leaves, are_params = program.trace.inputs, [one.is_param for one in program.inputs]
+    missing = [
+        leaf.name for leaf, is_param in zip(leaves, are_params, strict=True) if is_param and _name(leaf) not in own
+    ]
+    if missing and not has_params:
+        raise MissingParameterError(
+            "ml.export does not find the parameters of the module.",
+            (("missing", listed(missing)),),
+            "params=the parameters by name, as in this list.",
+        )
+    given = jax.tree.leaves(args)
+    data = iter(given if len(given) == are_params.count(False) else [None] * len(leaves))
+    return [
+        own.get(_name(leaf)) if is_param else _concrete(next(data))
+        for leaf, is_param in zip(leaves, are_params, strict=True)
+    ]
+
+
+def _concrete(value: Any) -> Any:
+    """Return a value, or `None` if it is only a shape."""
+    return None if isinstance(value, jax.ShapeDtypeStruct) else value
+
+
+def _traced(inspection: Inspection) -> traced.Program:
+    if inspection.given is not None:
+        raise StageUnavailableError(
+            f"cannot export {inspection.name!r}: it begins at a later stage than Python.",
+            (("needs", "a jaxpr"),),
+            "ml.export of the function that it was compiled from.",
+        )
+    program = inspection.traced_program
+    check_sizes(program)
+    return program
+
+
+def _numpy(model: EmittedModel, params: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: model.backend.to_numpy(one) for name, one in params.items()}
+
+
+def _refuse_options(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
+    if args or options:
+        first = next(iter(options), "an argument")
+        raise UnknownOptionError(
+            f"ml.export takes no {first!r} for a program that is compiled or inspected already.",
+            (("takes", "to, params, inputs, overwrite"),),
+            _EXAMPLE,
+        )

@@ -1,0 +1,89 @@
+"""Write an exported program: its files, its arrays and a README, all of them or none."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from mithril_nb.atomic_write import new_folder
+from mithril_nb.errors import ModelFileError
+from mithril_nb.exporting.formats import Contents
+from mithril_nb.exporting.stored import FILES, StoredProgram
+from mithril_nb.interop import save_params
+
+_LICENSE = "The code in this folder is yours: use it under any license."
+_MARK = "written by mithril_nb"
+_ARRAYS = {"weights": "the parameters", "inputs": "the stored inputs", "expected": "the results of JAX for them"}
+
+
+def check_folder(path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Raise if a folder may not be written; called before the work, which may take long.
+
+    Raises:
+        ModelFileError: It exists and may not be replaced, or the folder around it does not exist.
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        is_ours = target.is_dir() and _MARK in _text(target / "README.md")
+        if is_ours and overwrite:
+            return
+        why = "it is a file" if not target.is_dir() else "it contains files"
+        raise ModelFileError(
+            f"cannot export to {str(path)!r}.",
+            (("because", why if is_ours or not target.is_dir() else f"{why} that ml.export did not write"),),
+            "overwrite=True" if is_ours else repr(f"{path}_exported"),
+        )
+    if not target.parent.is_dir():
+        raise _cannot_export(path, os.strerror(errno.ENOENT))
+
+
+def _cannot_export(path: str | os.PathLike[str], why: str) -> ModelFileError:
+    return ModelFileError(
+        f"cannot export to {str(path)!r}.", (("because", why),), 'ml.export(model, "exported", to="numpy")'
+    )
+
+
+def write_folder(path: str | os.PathLike[str], contents: Contents, program: StoredProgram) -> Path:
+    """Write the folder of a program, and return its path.
+
+    Raises:
+        ModelFileError: The folder cannot be written.
+        DataError: Safetensors files cannot contain a dtype.
+    """
+    texts = {"README.md": _readme(contents, program), **contents.files}
+    try:
+        with new_folder(path) as part:
+            for name, content in texts.items():
+                (part / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+            for file in FILES:
+                save_params(program.arrays[file], part / f"{file}.safetensors")
+    except OSError as error:
+        raise _cannot_export(path, error.strerror or str(error)) from error
+    return Path(path)
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def _readme(contents: Contents, program: StoredProgram) -> str:
+    width = max(len(command) for command, _ in contents.commands)
+    commands = "\n".join(f"{command:<{width}}  # {comment}" for command, comment in contents.commands)
+    about = {**contents.about, **{f"{file}.safetensors": _ARRAYS[file] for file in FILES}}
+    rows = "\n".join(f"| `{name}` | {text} |" for name, text in about.items())
+    notes = f"\n{contents.notes.strip()}\n" if contents.notes else ""
+    return f"""# {contents.title}
+
+This folder needs nothing of mithril_nb. It was {_MARK} from the program that JAX traced.
+
+```sh
+{commands}
+```
+
+| file | contents |
+|---|---|
+{rows}
+{notes}
+{_LICENSE}
+"""

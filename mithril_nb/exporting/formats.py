@@ -1,0 +1,72 @@
+"""The registry of formats: each writes a program as the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.exporting.stored import StoredProgram
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files of a format; weights, stored arrays and the README are written for every format.
+
+    Attributes:
+        title: The program, for the README: `"forward as NumPy"`.
+        files: The content of each file, by name.
+        about: One line about each file, for the README.
+        commands: The two commands of the README, each with a comment: install or compile, then test.
+        notes: A further paragraph of the README, in Markdown.
+    """
+
+    title: str
+    files: Mapping[str, str | bytes]
+    about: Mapping[str, str]
+    commands: tuple[tuple[str, str], tuple[str, str]]
+    notes: str = ""
+
+
+Format = Callable[[StoredProgram], Contents]
+FORMATS: dict[str, Format] = {}
+"""The function of each format, by name."""
+TESTED = "compares its results for the stored inputs with those of JAX"
+"""The comment of the second command."""
+
+
+def export_format(name: str) -> Callable[[Format], Format]:
+    """Register a format of `ml.export`.
+
+    Args:
+        name: Its name, the value of `to=`. A second function for the same name replaces the first.
+
+    Examples:
+        >>> @export_format("lines")
+        ... def lines(program):
+        ...     count = len(program.traced.equations)
+        ...     return Contents("lines", {"count.txt": f"{count}"}, {}, (("cat count.txt", ""), ("true", "")))
+        >>> _ = FORMATS.pop("lines")
+    """
+
+    def register(function: Format) -> Format:
+        FORMATS[name] = function
+        return function
+
+    return register
+
+
+def format_of(name: str) -> Format:
+    """Return the function of a format.
+
+    Raises:
+        UnknownOptionError: It does not exist.
+    """
+    if name not in FORMATS:
+        near = nearest(name, FORMATS) or "numpy"
+        raise UnknownOptionError(
+            f"ml.export has no format {short_repr(name)}.",
+            (("known", ", ".join(sorted(FORMATS))),),
+            f"to={near!r}",
+        )
+    return FORMATS[name]

@@ -1,0 +1,165 @@
+"""A folder whose program is a Python file: `model.py`, and `test.py`, which runs it with the stored inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mithril_nb.emission.arrays.results import tree_of
+from mithril_nb.exporting.formats import TESTED, Contents
+from mithril_nb.exporting.stored import Stored, StoredProgram
+
+
+@dataclass(frozen=True)
+class Loading:
+    """How a library reads arrays.
+
+    Attributes:
+        title: Name of the library.
+        package: What pip installs.
+        imports: Import lines of the test.
+        load: Expression of the arrays of `path` by name.
+        plain: Expression of the array `found` as a NumPy array.
+        key: Expression of a random key, with `{}` for its numbers.
+    """
+
+    title: str
+    package: str
+    imports: tuple[str, ...]
+    load: str
+    plain: str = "np.asarray(found)"
+    key: str = "{}"
+
+
+def python_contents(
+    program: StoredProgram,
+    text: str,
+    function: str,
+    loading: Loading,
+    more: Mapping[str, tuple[str | bytes, str]] | None = None,
+    notes: str = "",
+    call: str = "",
+    about: str = "the program: one function per block, and `{function}`, the whole",
+) -> Contents:
+    """Return the files of a folder with a Python program.
+
+    Args:
+        program: The program.
+        text: The source of `model.py`.
+        function: Its function that runs the whole program.
+        loading: How the library reads arrays.
+        more: Text and description of further files, by name.
+        notes: A further paragraph of the README.
+        call: Python that runs the program; by default, the function with the arguments of the program.
+        about: Description of `model.py`.
+    """
+    call = call or f"{function}({', '.join(arguments(program, loading.key))})"
+    files: dict[str, str | bytes] = {"model.py": text, "test.py": _test(call, function, loading)}
+    lines = {"model.py": about.format(function=function), "test.py": "runs the program with the stored inputs"}
+    for name, (content, line) in (more or {}).items():
+        files[name], lines[name] = content, line
+    return Contents(
+        f"{program.name} in {loading.title}",
+        files,
+        lines,
+        ((f"pip install {loading.package}", "once"), ("python test.py", TESTED)),
+        notes,
+    )
+
+
+def arguments(program: StoredProgram, key: str = "{}") -> list[str]:
+    """Return the arguments of the program's call, from the arrays `weights` and `inputs` by name.
+
+    Args:
+        program: The program.
+        key: Expression of a random key, with `{}` for its numbers.
+    """
+    names = dict.fromkeys(one.leaf.argument for one in program.inputs)
+    leaves = {name: [one for one in program.inputs if one.leaf.argument == name] for name in names}
+    return [_argument(name, own, program, key) for name, own in leaves.items()]
+
+
+def _argument(name: str, own: Sequence[Stored], program: StoredProgram, key: str) -> str:
+    texts = {
+        one.leaf: (key if one.leaf.spec.dtype.startswith("key<") else "{}").format(f"{one.file}[{one.name!r}]")
+        for one in own
+    }
+    is_flat = all(len(one.leaf.keys) == 1 and one.leaf.name == f"{name}[{one.name!r}]" for one in own)
+    file = own[0].file
+    if is_flat and len(own) == len(program.arrays[file]):
+        text = file
+    else:
+        text = tree_of([one.leaf for one in own], texts.__getitem__, False)
+    return f"{name}={text}" if name.isidentifier() else text
+
+
+def _test(call: str, function: str, loading: Loading) -> str:
+    standard = [
+        "import sys",
+        "from pathlib import Path",
+        *(["from types import SimpleNamespace"] * ("SimpleN" in call)),
+    ]
+    libraries = sorted({*loading.imports, "import numpy as np"}, key=lambda line: line.split()[1])
+    return _TEST.format(
+        standard="\n".join(standard),
+        libraries="\n".join(libraries),
+        function=function,
+        load=re.sub(r"\bpath\b", 'FOLDER / f"{name}.safetensors"', loading.load),
+        plain=loading.plain,
+        call=call,
+    )
+
+
+_TEST = '''\
+"""Run model.py with the stored inputs, and compare its results with those that JAX computed."""
+
+{standard}
+
+{libraries}
+
+from model import {function}
+
+FOLDER = Path(__file__).parent
+TOLERANCES = {{"float64": 1e-12, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}}
+
+
+def load(name):
+    """Return the arrays of a file by name."""
+    return {load}
+
+
+def flat(tree, path=()):
+    """Return the arrays of nested dicts and tuples by their path."""
+    if not isinstance(tree, (dict, tuple, list)):
+        return {{".".join(path) or "result": tree}}
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    return {{name: one for key, inner in items for name, one in flat(inner, (*path, str(key))).items()}}
+
+
+def plain(found):
+    """Return an array as a NumPy array."""
+    return {plain}
+
+
+def relative_error(found, wanted):
+    """Return max|a - b| / max|b|; infinite if one has NaN or an infinity where the other has none."""
+    found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
+    is_finite = np.isfinite(wanted)
+    if found.shape != wanted.shape or not np.array_equal(found[~is_finite], wanted[~is_finite], equal_nan=True):
+        return np.inf
+    difference = np.abs(found - wanted)[is_finite].max(initial=0)
+    return difference / max(np.abs(wanted[is_finite]).max(initial=0), 1e-30) if difference > 0 else difference
+
+
+weights, inputs, expected = load("weights"), load("inputs"), load("expected")
+results = flat({call})
+wrong = 0
+for name, found in results.items():
+    wanted = expected[name]
+    error = relative_error(plain(found), plain(wanted))
+    is_ok = error <= TOLERANCES.get(str(wanted.dtype).rpartition(".")[2], 0)
+    wrong += not is_ok
+    print(f"{{name:40}} {{error:9.2g}}  {{'ok' if is_ok else 'differs'}}")
+sys.exit(wrong > 0 or len(results) != len(expected))
+'''

@@ -1,0 +1,220 @@
+"""A traced program with an array for each input, and the results that JAX computes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from mithril_nb.errors import MissingParameterError, ShapeError, UnexpectedInputError, listed, similar
+from mithril_nb.stages.trace import traced
+from mithril_nb.stages.trace.tracing import Leaf
+
+FILES = ("weights", "inputs", "expected")
+"""Names of the files with arrays: parameters, other inputs, results."""
+_KEY = "key<"
+_DATA = ("inputs", "batch", "output_gradients")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An input or a result of a program.
+
+    Attributes:
+        leaf: Its place among the arguments or results.
+        array: Its value; of a random key, its numbers.
+        file: The file that contains it, without a suffix: one of `FILES`.
+        name: Its name in the file.
+    """
+
+    leaf: Leaf
+    array: np.ndarray
+    file: str
+    name: str
+
+
+@dataclass(frozen=True)
+class StoredProgram:
+    """What a format exports.
+
+    Attributes:
+        traced: The program.
+        inputs: Its inputs, in the order of the program.
+        outputs: Its results, in the order of the program.
+    """
+
+    traced: traced.Program
+    inputs: tuple[Stored, ...]
+    outputs: tuple[Stored, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the program."""
+        return self.traced.trace.name
+
+    @cached_property
+    def arrays(self) -> Mapping[str, Mapping[str, np.ndarray]]:
+        """The arrays of each file, by file and name."""
+        every = (*self.inputs, *self.outputs)
+        return {file: {one.name: one.array for one in every if one.file == file} for file in FILES}
+
+    @property
+    def is_wide(self) -> bool:
+        """Return whether it has arrays of 64 bits, which JAX has only in its x64 mode."""
+        return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
+
+
+def stored(program: traced.Program, values: Sequence[Any]) -> StoredProgram:
+    """Run a program, and return it with its inputs and results.
+
+    Args:
+        program: The program.
+        values: A value for each input; `None` for a placeholder, the same at each export.
+    """
+    trace = program.trace
+    random = np.random.default_rng(0)
+    with x64_of(trace.inputs):
+        given = [
+            _placeholder(leaf, random) if value is None else _typed(leaf, value)
+            for leaf, value in zip(trace.inputs, values, strict=True)
+        ]
+        results = jax.tree.leaves(jax.jit(trace.call(trace.closed))(*given))
+        inputs = [_numbers(one) for one in given]
+        outputs = [_numbers(one) for one in results]
+    files = ["weights" if one.is_param else "inputs" for one in program.inputs]
+    every = [(leaf, file) for leaf, file in zip(trace.inputs, files, strict=True)]
+    every += [(leaf, "expected") for leaf in trace.outputs]
+    found = [
+        Stored(leaf, array, file, name)
+        for (leaf, file), array, name in zip(every, [*inputs, *outputs], _names(every), strict=True)
+    ]
+    return StoredProgram(program, tuple(found[: len(inputs)]), tuple(found[len(inputs) :]))
+
+
+def x64_of(leaves: Sequence[Leaf]) -> AbstractContextManager[Any]:
+    """Return the context in which JAX has arrays of 64 bits, if a leaf has 64 bits."""
+    return jax.enable_x64(True) if any(leaf.spec.dtype.endswith("64") for leaf in leaves) else nullcontext()
+
+
+def _placeholder(leaf: Leaf, random: np.random.Generator) -> Any:
+    """Return normal numbers for the data of a model, else numbers from 0 to 1, which have logarithms and square roots.
+
+    Integers are 0 or 1.
+    """
+    shape: Any = leaf.spec.shape
+    dtype = leaf.spec.dtype
+    if dtype.startswith(_KEY):
+        keys = jax.random.split(jax.random.key(0), max(int(np.prod(shape)), 1))
+        return keys.reshape(shape)
+    if dtype.startswith(("float", "bfloat", "complex")):
+        drawn = random.normal(size=shape) if leaf.argument in _DATA else random.random(shape)
+        return jax.numpy.asarray(drawn, dtype)
+    return jax.numpy.asarray(random.integers(0, 2, shape), dtype)
+
+
+def _typed(leaf: Leaf, value: Any) -> Any:
+    """Return a value as an array of the leaf's dtype.
+
+    Raises:
+        ShapeError: It has another shape, or is no array.
+    """
+    shape, dtype = leaf.spec.shape, leaf.spec.dtype
+    if dtype.startswith(_KEY):
+        is_key = jax.numpy.issubdtype(getattr(value, "dtype", np.dtype("float32")), jax.dtypes.prng_key)
+        return value if is_key else jax.random.wrap_key_data(jax.numpy.asarray(value, "uint32"))
+    try:
+        array = np.asarray(value)
+        is_number = array.dtype.kind in "biufcV"
+    except (TypeError, ValueError):
+        array, is_number = np.asarray(None), False
+    if not is_number or array.shape != shape:
+        raise ShapeError(
+            f"{leaf.name} does not have the shape of the program's input.",
+            (
+                ("needs", str(leaf.spec)),
+                ("receives", f"{array.shape} {array.dtype}" if is_number else repr(value)[:80]),
+            ),
+            "an array of this shape.",
+        )
+    return jax.numpy.asarray(array, dtype)
+
+
+def _numbers(value: Any) -> np.ndarray:
+    is_key = jax.numpy.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(value) if is_key else value)
+
+
+def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
+    """Return a name for each leaf, unique in its file; with the argument if the file has leaves of several."""
+    arguments: dict[str, set[str]] = {}
+    for leaf, file in leaves:
+        arguments.setdefault(file, set()).add(leaf.argument if leaf.keys else "")
+    taken: dict[str, set[str]] = {file: set() for file in FILES}
+    found: list[str] = []
+    for leaf, file in leaves:
+        is_short = len(arguments[file]) == 1 or file == "expected"
+        name = path_name(leaf.keys if is_short and leaf.keys else (leaf.argument, *leaf.keys))
+        while name in taken[file]:
+            name += "_"
+        taken[file].add(name)
+        found.append(name)
+    return found
+
+
+def path_name(keys: Sequence[str]) -> str:
+    r"""Return the name of a path as UTF-8 can encode it.
+
+    Examples:
+        >>> path_name(["0", "linear.weight"]), path_name(["\udc80"])
+        ('0.linear.weight', '\\udc80')
+    """
+    return ".".join(keys).encode(errors="backslashreplace").decode()
+
+
+def by_name(tree: Any) -> dict[str, Any]:
+    """Return the leaves of a pytree by the name of their path, without functions."""
+    return {
+        jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): leaf  # of variables of Flax nnx
+        for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
+        if not callable(leaf)
+    }
+
+
+def fill(values: list[Any], leaves: Sequence[tuple[int, str]], given: Any, what: str, is_whole: bool) -> None:
+    """Write given arrays to the places of the leaves with their names.
+
+    Args:
+        values: A value for each input of the program.
+        leaves: Place and name of each leaf that may be given.
+        given: The arrays, a pytree.
+        what: Name of the option, for messages.
+        is_whole: Whether every leaf must be given.
+
+    Raises:
+        UnexpectedInputError: A name is unknown.
+        MissingParameterError: A leaf is missing.
+    """
+    arrays, places = by_name(given), {name: place for place, name in leaves}
+    if what == "inputs" and [*arrays] == ["input"] and len(places) == 1:
+        arrays = dict(zip(places, arrays.values(), strict=True))
+    for name, array in arrays.items():
+        if name not in places:
+            near = similar(name, places)
+            raise UnexpectedInputError(
+                f"ml.export: the program has no array {name!r} among its {what}.",
+                (("has", listed(map(repr, places))),),
+                f"{what}={{{near[0] if near else next(iter(places), 'x')!r}: ...}}",
+            )
+        values[places[name]] = array
+    missing = [name for name in places if name not in arrays]
+    if is_whole and missing:
+        raise MissingParameterError(
+            f"ml.export: {what} has no {missing[0]!r}.",
+            (("missing", listed(map(repr, missing))), ("receives", listed(map(repr, arrays)))),
+            f"all {what}, such as pm.randomize_params() returns.",
+        )

@@ -1,0 +1,275 @@
+"""Exported folders run their own tests where mithril_nb cannot be imported; nothing half-written remains."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb import models
+from mithril_nb.errors import (
+    MissingParameterError,
+    ModelFileError,
+    ShapeError,
+    StageUnavailableError,
+    UnavailableBackendError,
+    UnexpectedInputError,
+    UnknownOptionError,
+    UnsupportedPrimitiveError,
+)
+from mithril_nb.exporting.formats import FORMATS, Contents, export_format
+from tests.emission import test_program
+
+
+class State(NamedTuple):
+    step: Any
+    total: Any
+
+
+def with_state(state: State, *more: Any) -> Any:
+    return State(state.step + 1, state.total * more[0]), {"sum": more[1].sum()}
+
+
+def odd_names() -> Any:
+    odd = 'double "quoted" */ // é\n'
+    model = ml.Model() | models.Linear(3, name="for")(input="lambda", output="int")
+    return model | models.Linear(2, name=odd)(input="int", output="return")
+
+
+MLP = models.MLP(4, [3], 2)
+PROGRAMS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "mlp": lambda: (MLP, {"shapes": {"input": [8, 4]}, "program": "train step"}),
+    "state": lambda: (ml.inspect(with_state, State(jnp.int32(3), jnp.ones(2)), 2.0, jnp.ones((2, 3))), {}),
+    "names": lambda: (odd_names(), {"shapes": {"lambda": [2, 4]}}),
+    "dropout": lambda: (
+        ml.Model() + models.Linear(3) + models.Dropout(0.5)(training=True), {"shapes": {"input": [2, 4]}}
+    ),
+    "cnn": lambda: (models.CNN([4], 3), {"shapes": {"input": [2, 1, 8, 8]}}),
+    "lstm": lambda: (models.LSTM(6), {"shapes": {"input": [2, 3, 4]}}),
+    "gpt": lambda: (
+        models.GPT(vocabulary=11, context=6, layers=2, width=8, heads=2), {"shapes": {"input": [2, 6]}}
+    ),
+    "loops": lambda: (test_program.PROGRAMS["loops"](), {}),
+}  # fmt: skip
+RUNS = {
+    "numpy": ("mlp", "state", "names", "dropout", "cnn"),
+    "torch": ("names", "dropout"),
+    "mlx": ("mlp", "names", "dropout"),
+    "c": ("mlp", "state", "names", "dropout"),
+    "jax": ("mlp", "state", "names", "dropout", "loops"),
+    "stablehlo": ("names", "dropout"),
+    "onnx": ("names", "cnn", "lstm", "gpt"),
+    "iree": ("names",),
+}
+NEEDED = {"torch": "torch", "mlx": "mlx", "onnx": "onnxruntime", "iree": "iree.compiler"}
+"""Packages that a format needs, which may be missing."""
+WITHOUT = {
+    "numpy": "mithril_nb jax torch mlx", "torch": "mithril_nb jax mlx", "mlx": "mithril_nb jax torch",
+    "onnx": "mithril_nb jax torch mlx onnx",
+}  # fmt: skip
+"""Packages that a folder must not import."""
+
+
+def is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # its parent
+        return False
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str], subprocess.CompletedProcess[str]]:
+    """Return a function that runs the test of a folder, where some packages cannot be imported."""
+
+    def run(folder: Path, to: str) -> subprocess.CompletedProcess[str]:
+        hidden = tmp_path_factory.mktemp("hidden")
+        for name in WITHOUT.get(to, "mithril_nb").split():
+            (hidden / f"{name}.py").write_text(f"raise ImportError({name!r})")
+        command = ["make", "test"] if to == "c" else [sys.executable, "test.py"]
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
+        environment = {**kept, "PYTHONPATH": str(hidden), "CFLAGS": "-O1 -Wall -Wextra -Werror"}
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+    return run
+
+
+@pytest.mark.parametrize(("to", "name"), [(to, name) for to, names in RUNS.items() for name in names])
+def test_a_folder_runs_its_test(to: str, name: str, tmp_path: Path, run_folder: Any) -> None:
+    if not is_installed(NEEDED.get(to, "numpy")):
+        pytest.skip(f"{NEEDED[to]} is not installed")
+    target, options = PROGRAMS[name]()
+    folder = ml.export(target, tmp_path / "folder", to=to, **options)
+    done = run_folder(folder, to)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " ok\n" in done.stdout
+    readme = (folder / "README.md").read_text()
+    assert all(path.name in readme for path in folder.iterdir() if path.suffix in (".py", ".c", ".bin", ".safetensors"))
+    assert "use it under any license" in readme
+
+
+def test_a_missing_package_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for to, package in (("onnx", "onnx"), ("iree", "iree"), ("stablehlo", "flatbuffers")):
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(UnavailableBackendError, match=f"needs the package '{package}.*\n.*pip install"):
+            ml.export(MLP, tmp_path / "folder", to=to, shapes={"input": [8, 4]})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_jax_script_trains(tmp_path: Path, run_folder: Any) -> None:
+    folder = ml.export(MLP, tmp_path / "folder", to="jax", shapes={"input": [8, 4]})
+    (folder / "test.py").write_text((folder / "train.py").read_text())
+    done = run_folder(folder, "jax")
+    losses = [float(line.rpartition(" ")[2]) for line in done.stdout.splitlines()]
+    assert losses[-1] < losses[0], done.stderr
+    assert ml.load_params(folder / "weights.safetensors").keys() == {
+        f"linear_{place}.{name}" for place in (0, 1) for name in ("bias", "weight")
+    }
+
+
+def test_a_wrong_weight_fails(tmp_path: Path, run_folder: Any) -> None:
+    pm = ml.compile(MLP, shapes={"input": [8, 4]})
+    folder = ml.export(pm, tmp_path / "folder", to="numpy")
+    params = ml.load_params(folder / "weights.safetensors")
+    ml.save_params({name: one + 1 for name, one in params.items()}, folder / "weights.safetensors")
+    done = run_folder(folder, "numpy")
+    assert done.returncode == 1
+    assert "differs" in done.stdout
+
+
+def test_given_arrays_are_stored(tmp_path: Path) -> None:
+    pm = ml.compile(MLP, shapes={"input": [8, 4]})
+    params, x = pm.randomize_params(7), np.full((8, 4), 2.0, "float32")
+    folder = ml.export(pm, tmp_path / "a", to="numpy", params=params, inputs={"input": x})
+    found = ml.load_params(folder / "weights.safetensors")
+    assert {name: one.tolist() for name, one in found.items()} == {name: one.tolist() for name, one in params.items()}
+    expected = pm.evaluate(params, {"input": x})["output"]
+    np.testing.assert_allclose(ml.load_params(folder / "expected.safetensors")["output"], expected, rtol=1e-6)
+    nested = {"linear_0": {"weight": params["linear_0.weight"], "bias": params["linear_0.bias"]}}
+    nested |= {"linear_1": {"weight": params["linear_1.weight"], "bias": params["linear_1.bias"]}}
+    again = ml.export(pm.inspect(), tmp_path / "b", to="numpy", params=nested, inputs={"input": x})
+    np.testing.assert_allclose(ml.load_params(again / "expected.safetensors")["output"], expected, rtol=1e-6)
+    called = ml.export(jnp.multiply, tmp_path / "c", jnp.arange(3.0), jnp.full(3, 2.0), to="numpy")
+    assert ml.load_params(called / "expected.safetensors")["result"].tolist() == [0, 2, 4]
+    named = ml.export(
+        lambda x, y: x * y, tmp_path / "d", jnp.ones(3), jnp.ones(3), to="numpy", inputs={"x": jnp.zeros(3)}
+    )
+    assert not ml.load_params(named / "expected.safetensors")["result"].any()
+
+
+def test_modules_of_libraries_keep_their_parameters(tmp_path: Path) -> None:
+    equinox, nnx = pytest.importorskip("equinox"), pytest.importorskip("flax.nnx")
+    linen = pytest.importorskip("flax.linen")
+    x = jnp.ones((8, 4))
+    one = equinox.nn.MLP(4, 2, 3, 1, key=jax.random.key(0))
+    other = nnx.Linear(4, 2, rngs=nnx.Rngs(0))
+    variables = linen.Dense(2).init(jax.random.key(1), x)
+    for name, expected, arguments, options in (
+        ("equinox", jax.vmap(one)(x), (jax.vmap(one), x), {"params": one}),
+        ("nnx", other(x), (other, x), {}),
+        ("linen", linen.Dense(2).apply(variables, x), (linen.Dense(2), x), {"variables": variables}),
+    ):
+        target, *rest = arguments
+        folder = ml.export(target, tmp_path / name, *rest, to="numpy", **options)
+        (found,) = ml.load_params(folder / "expected.safetensors").values()
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_model_of_another_backend_is_exported(tmp_path: Path, run_folder: Any) -> None:
+    pm = ml.compile(MLP, ml.NumpyBackend(dtype="float64"), shapes={"input": [8, 4]})
+    folder = ml.export(pm, tmp_path / "folder", to="c", program="forward+backward")
+    assert "double" in (folder / "model.c").read_text()
+    done = run_folder(folder, "c")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"to": "tensorrt"}, UnknownOptionError, "ml.export has no format 'tensorrt'"),
+        ({"to": "numpy", "params": {}}, MissingParameterError, "params has no 'linear_0.bias'"),
+        ({"to": "numpy", "inputs": {"x": 1, "y": 2}}, UnexpectedInputError, "no array 'x' among its inputs"),
+        ({"to": "numpy", "inputs": {"input": np.ones((2, 4))}}, ShapeError, "does not have the shape"),
+        ({"to": "numpy", "inputs": {"input": "text"}}, ShapeError, "does not have the shape"),
+        ({"to": "numpy", "program": "inference"}, UnknownOptionError, "'inference'"),
+        ({"to": "numpy", "shapes": {}}, ShapeError, "the shape of input 'input' is unknown"),
+    ],
+)
+def test_bad_options_write_nothing(options: dict[str, Any], error: type, text: str, tmp_path: Path) -> None:
+    with pytest.raises(error, match=text.replace(".", r"\.")):
+        ml.export(MLP, tmp_path / "folder", **{"shapes": {"input": [8, 4]}, **options})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_folder_stays(tmp_path: Path) -> None:
+    options = {"to": "numpy", "shapes": {"input": [8, 4]}}
+    (tmp_path / "notes.txt").write_text("mine")
+    for target in (tmp_path, tmp_path / "notes.txt"):
+        for overwrite in (False, True):
+            with pytest.raises(ModelFileError, match="cannot export to"):
+                ml.export(MLP, target, overwrite=overwrite, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    for folder in (tmp_path / "missing" / "folder", tmp_path / "notes.txt" / "folder"):
+        with pytest.raises(ModelFileError, match="No such file or directory"):
+            ml.export(MLP, folder, **options)
+    (tmp_path / "empty").mkdir()
+    folder = ml.export(MLP, tmp_path / "empty", **options)
+    with pytest.raises(ModelFileError, match="it contains files"):
+        ml.export(MLP, folder, **options)
+    ml.export(MLP, folder, overwrite=True, **(options | {"to": "c"}))
+    assert (folder / "model.c").exists()
+    assert not (folder / "model.py").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "notes.txt"]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"to": "numpy", "shapes": {"input": [8, 4]}}
+    folder = ml.export(MLP, tmp_path / "folder", **options)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    def fail(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("mithril_nb.exporting.folder.save_params", fail)
+    for overwrite, target in ((True, folder), (False, tmp_path / "new")):
+        with pytest.raises(ModelFileError, match="No space left on device"):
+            ml.export(MLP, target, overwrite=overwrite, **options)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_primitive_without_source_writes_nothing(tmp_path: Path) -> None:
+    for to in ("c", "torch"):
+        with pytest.raises(UnsupportedPrimitiveError, match="pure_callback"):
+            ml.export(
+                lambda x: jax.pure_callback(np.sin, x, x), tmp_path / "folder", jax.ShapeDtypeStruct((3,), "float32"),
+                to=to, inputs={"x": np.ones(3)},
+            )  # fmt: skip
+    with pytest.raises(ShapeError, match="'batch'"):
+        ml.export(MLP, tmp_path / "folder", to="numpy", shapes={"input": ["batch", 4]})
+    rows = jax.ShapeDtypeStruct(jax.export.symbolic_shape("rows"), "float32")
+    with pytest.raises(StageUnavailableError, match="rows"):
+        ml.export(jnp.sin, tmp_path / "folder", rows, to="numpy", inputs={"x": np.ones(3)})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_formats_are_a_registry(tmp_path: Path) -> None:
+    @export_format("names")
+    def names(program: Any) -> Contents:
+        text = "\n".join(one.name for one in program.inputs)
+        return Contents("names", {"names.txt": text}, {"names.txt": "names"}, (("cat names.txt", ""), ("true", "")))
+
+    try:
+        folder = ml.export(MLP, tmp_path / "folder", to="names", shapes={"input": [8, 4]})
+    finally:
+        del FORMATS["names"]
+    assert (folder / "names.txt").read_text().splitlines()[0] == "linear_0.bias"
