@@ -4,7 +4,8 @@ import { Folds } from "../code/folds";
 import { h, keyed } from "../dom/dom";
 import { type Look, walkByKeys } from "./selection";
 
-const AHEAD = 8;
+/** Rows drawn above and below the visible ones: scrolling within them changes no element. */
+const AHEAD = 12;
 
 export abstract class ScrolledRows {
   /** The row that the keys have reached; rows count from 1, and 0 is none. */
@@ -14,17 +15,21 @@ export abstract class ScrolledRows {
   /** The folded lines; each folded part is one row. */
   protected folds = Folds.NONE;
   protected readonly drawn = new Map<number, HTMLElement>();
+  /** The first visible row. It is read before rows change, because afterwards the browser would lay them out for it. */
+  protected top = 1;
+  private first = 1;
+  private last = 0;
   private over = 0;
 
-  /** `frame` scrolls, and `list` holds the rows; `top` is the height above the rows that stays when they scroll. */
+  /** `frame` scrolls, and `list` holds the rows; `head` is the height above the rows that stays when they scroll. */
   protected constructor(
     protected readonly frame: HTMLElement,
     private readonly list: HTMLElement,
     readonly lineCount: number,
     private readonly height: number,
-    private readonly top = 0,
+    private readonly head = 0,
   ) {
-    frame.addEventListener("scroll", () => this.draw());
+    frame.addEventListener("scroll", () => this.scrolled());
     new ResizeObserver(() => this.draw()).observe(frame);
     frame.addEventListener("mouseover", (event) => this.hoverOver(this.lineAt(event)));
     frame.addEventListener("mouseleave", () => this.hoverOver(0));
@@ -67,18 +72,36 @@ export abstract class ScrolledRows {
     if (line > this.lineCount) return;
     this.here = line;
     const top = (this.folds.rowOf(line) - 1) * this.height;
-    const seen = this.frame.clientHeight - this.top;
+    const seen = this.frame.clientHeight - this.head;
     if (top < this.frame.scrollTop) this.frame.scrollTop = top;
     else if (top > this.frame.scrollTop + seen - 2 * this.height) this.frame.scrollTop = top - seen + 2 * this.height;
     this.draw();
     this.hover(line);
   }
 
+  /** Draw other rows if some visible ones are missing. */
+  private scrolled(): void {
+    const end = this.readTop();
+    if (this.top < this.first || Math.min(end, this.folds.rowCount(this.lineCount)) > this.last) this.draw();
+    this.moved();
+  }
+
+  /** Read the first visible row, and return the last one. */
+  private readTop(): number {
+    this.top = Math.floor(this.frame.scrollTop / this.height) + 1;
+    return this.top + Math.ceil(this.frame.clientHeight / this.height);
+  }
+
+  /** Called when the rows have scrolled. */
+  protected moved(): void {}
+
   /** Draw the visible rows; rows that stay visible are kept. */
   draw(): void {
     const count = this.folds.rowCount(this.lineCount);
-    const first = Math.min(Math.max(1, Math.floor(this.frame.scrollTop / this.height) + 1 - AHEAD), Math.max(1, count));
-    const last = Math.min(count, first + Math.ceil(this.frame.clientHeight / this.height) + 2 * AHEAD);
+    const end = this.readTop();
+    const first = Math.min(Math.max(1, this.top - AHEAD), Math.max(1, count));
+    const last = Math.min(count, end + AHEAD);
+    [this.first, this.last] = [first, last];
     const lines = Array.from({ length: last - first + 1 }, (_, at) => this.folds.lineOf(first + at));
     const create = (line: number): HTMLElement => {
       const row = this.row(line);
@@ -104,7 +127,7 @@ export abstract class ScrolledRows {
     const places = new Set(found.map((line) => Math.round(((rowOf(line) - 1) / this.folds.rowCount(this.lineCount)) * 200)));
     this.ticks.replaceChildren(...[...places].map((place) => h("i", { style: `top:${place / 2}%` })));
     const top = this.frame.scrollTop / this.height + 1;
-    const end = top + (this.frame.clientHeight - this.top) / this.height - 1;
+    const end = top + (this.frame.clientHeight - this.head) / this.height - 1;
     if (!mayScroll || !found.length || found.some((line) => rowOf(line) >= top && rowOf(line) < end)) return;
     // A folded signature is rarely of interest.
     const open = found.filter((line) => !this.folds.hiddenAt(line));

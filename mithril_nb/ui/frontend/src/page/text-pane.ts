@@ -13,6 +13,7 @@ import { type Look, type Selection, hasSelectedText } from "./selection";
 
 const ROW = 18;
 const MOST_CHARACTERS = 2000;
+const NAMING_MS = 100;
 /** CSS class of each coloured token, as in viz/highlight.py. */
 const CLASSES: Record<string, string> = { op: "f", meta: "k", type: "t", number: "m", string: "s", comment: "c" };
 const ORIGINS: Record<string, string> = { inferred: " i", kernel: " k" };
@@ -28,6 +29,7 @@ export class TextPane extends ScrolledRows {
   private readonly sight: HTMLElement;
   private readonly tall: HTMLElement;
   private readonly folded: FoldedPane;
+  private naming = 0;
   /** The numbers and stripes of the drawn lines: one sticky element, because one for each line takes too long to paint. */
   private readonly edge = h("div", { class: "edge", "aria-hidden": "true" });
   /** The bars of each array of shares, which thousands of lines of a kernel have in common. */
@@ -67,6 +69,7 @@ export class TextPane extends ScrolledRows {
       this.lineCount ? code : null,
       this.lineCount ? this.ticks : null,
     );
+    this.name();
     code.addEventListener("click", (event) => {
       const line = this.lineAt(event);
       if (!line || hasSelectedText()) return;
@@ -100,7 +103,18 @@ export class TextPane extends ScrolledRows {
     super.draw();
     const signOf = (line: number): string => this.folded.signOf(line);
     keyed(this.edge, [...this.drawn.keys()].sort((a, b) => a - b), (line) => `${line}${signOf(line)}`, (line) => this.margin(line, signOf(line)), () => {});
-    this.folded.follow(this.folds.lineOf(Math.floor(this.frame.scrollTop / ROW) + 1));
+  }
+
+  /** Name the block of the first visible line, ten times a second at most: a new name lays out the header. */
+  protected override moved(): void {
+    this.naming ||= window.setTimeout(() => {
+      this.naming = 0;
+      this.name();
+    }, NAMING_MS);
+  }
+
+  private name(): void {
+    this.folded.follow(this.folds.lineOf(this.top));
   }
 
   protected override keyOf(line: number): string {
@@ -119,6 +133,7 @@ export class TextPane extends ScrolledRows {
     this.tall.style.height = `${this.folds.rowCount(this.lineCount) * ROW}px`;
     this.frame.scrollTop = (this.folds.rowOf(first) - 1) * ROW + rest;
     this.draw();
+    this.name();
     this.follow(false);
   }
 
