@@ -1,4 +1,4 @@
-"""A folder whose program is a Python file: `model.py`, and `test.py`, which runs it with the stored inputs."""
+"""A folder whose program is a Python file, model.py; test.py runs it with the stored inputs."""
 
 from __future__ import annotations
 
