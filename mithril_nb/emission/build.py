@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from mithril_nb.emission.blocks import Divided, divide
-from mithril_nb.emission.cleanup import clean, narrow
+from mithril_nb.emission.cleanup import clean
 from mithril_nb.emission.meanings import gradients, meanings
 from mithril_nb.emission.names import Names, identifier
+from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.errors import StageUnavailableError

@@ -12,8 +12,9 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
-from mithril_nb.emission.cleanup import clean, narrow
+from mithril_nb.emission.cleanup import clean
 from mithril_nb.emission.meanings import gradients
+from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import Program, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.emission.unsupported import check_supported

@@ -1,0 +1,56 @@
+"""A pass that lets broadcasts only insert axes, where each use broadcasts by itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
+
+
+def narrow(function: Function) -> Function:
+    """Return a function whose broadcasts only insert axes, where each use is elementwise and broadcasts by itself."""
+    uses: dict[Value, list[Statement | None]] = defaultdict(list)
+    for statement in function.statements:
+        for one in statement.reads:
+            uses[one].append(statement)
+    for one in function.outputs:
+        if isinstance(one, Value):
+            uses[one].append(None)
+    instead: dict[Operand, Operand] = {}
+    found: list[Statement] = []
+    broadcasts = {one.outputs[0] for one in function.statements if one.primitive == "broadcast_in_dim"}
+    for statement in function.statements:
+        inputs = tuple([instead.get(one, one) for one in statement.inputs])
+        statement = replace(statement, inputs=inputs, bodies=tuple(map(narrow, statement.bodies)))
+        small = _narrowed(statement, uses, broadcasts)
+        if small is not None:
+            instead[statement.outputs[0]] = small.outputs[0]
+            statement = small
+        found.append(statement)
+    return replace(function, statements=tuple(found))
+
+
+def _narrowed(
+    statement: Statement, uses: dict[Value, list[Statement | None]], broadcasts: set[Value]
+) -> Statement | None:
+    if statement.primitive != "broadcast_in_dim" or isinstance(statement.inputs[0], Number):
+        return None
+    (source,), (output,) = statement.inputs, statement.outputs
+    dimensions = statement.params["broadcast_dimensions"]
+    shape = [1] * len(output.shape)
+    for axis, size in zip(dimensions, source.shape, strict=True):
+        shape[axis] = size
+    small = Value(output.name, tuple(shape), output.dtype)
+    if small.shape == output.shape:
+        return None
+    for use in uses[output]:
+        if use is None or use.primitive not in ELEMENTWISE:
+            return None
+        # Another operand must have the whole shape, and no broadcast may be narrowed as well.
+        others = [one for one in use.inputs if one not in broadcasts]
+        if not any(one.shape == use.outputs[0].shape for one in others):
+            return None
+    return replace(
+        statement, primitive="reshape", outputs=(small,), params={"new_sizes": small.shape, "dimensions": None}
+    )
