@@ -144,6 +144,7 @@ class DesignEditor(Publisher):
         self._is_edited_by_user = False
         self._history = History(design)
         self._view = ViewState(folded=frozenset(repeat_keys(design.graph)))
+        self._left: dict[int, ViewState] = {}  # the view of each design when it was left, by its number of edits
         self._version = 1
         self._shares: dict[str, float] = {}
 
@@ -234,16 +235,22 @@ class DesignEditor(Publisher):
     def undo(self) -> None:
         """Undo one change."""
         with self._lock:
-            change = self._history.undo
-            back = change.renamed[::-1] if change and change.renamed else None
-            self._set_history(self._history.undone(), self._view.renamed(*back) if back else self._view)
+            renamed = self._history.undo.renamed if self._history.undo else None
+            self._return_to(self._history.undone(), (renamed[1], renamed[0]) if renamed else None)
 
     @command(is_edit=True)
     def redo(self) -> None:
         """Redo one change."""
         with self._lock:
-            again = self._history.redo.renamed if self._history.redo else None
-            self._set_history(self._history.redone(), self._view.renamed(*again) if again else self._view)
+            self._return_to(self._history.redone(), self._history.redo.renamed if self._history.redo else None)
+
+    def _return_to(self, history: History, renamed: tuple[str, str] | None) -> None:
+        paths = tuple(path for path, _ in self.design.graph.walk())
+        view = self._view
+        if renamed:
+            view, paths = view.renamed(*renamed), ViewState(paths).renamed(*renamed).selection
+        was = self._left.get(history.edits)
+        self._set_history(history, view.returned(was, set(paths)) if was else view)
 
     def set_design(self, design: Design, label: str = "set from Python") -> None:
         """Replace the design. Undo restores the previous one."""
@@ -332,6 +339,7 @@ class DesignEditor(Publisher):
         view = view.only({path for path, _ in history.present.graph.walk()})
         graph, described = graph_of(analysis, view, self._shares), description_of(analysis)
         # Assign only now: everything above may raise.
+        self._left[self._history.edits] = self._view
         self._history, self._version, self._analysis = history, self._version + 1, analysis
         self._graph, self._described = graph, described
         self._view, self._notice = view, None

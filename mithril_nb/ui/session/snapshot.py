@@ -58,6 +58,19 @@ class ViewState:
             self.folded & keys,
         )
 
+    def returned(self, was: ViewState, known: Set[str]) -> ViewState:
+        """Return the view after undo or redo: parts that come back are open, folded and in the place that they had.
+
+        Args:
+            was: The view when the design was left.
+            known: Paths of the blocks of the design until now; their groups stay as they are.
+        """
+        keys = known | {repeat_key(path) for path in known}
+        back = {path: place for path, place in was.moved.items() if path not in known}
+        return ViewState(
+            self.selection, self.expanded | (was.expanded - keys), {**self.moved, **back}, self.folded | was.folded
+        )
+
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
         """Return the view with a block at a position. Without coordinates, the layout chooses the position.
 

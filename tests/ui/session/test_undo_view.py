@@ -1,0 +1,91 @@
+"""Undo and redo keep the view: untouched groups stay as they are, and groups that come back are open as they were."""
+
+from __future__ import annotations
+
+import mithril_nb as ml
+from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.ui.session import Session, design_of
+
+
+def session_of(model):
+    return Session(design_of(model, {"input": [8, 32]}), ml.JaxBackend())
+
+
+def opened(session):
+    return set(session.snapshot()["graph"]["opened"])
+
+
+def drawn(session):
+    return [node.key for node in session.diagram.nodes]
+
+
+def two_groups():
+    return Model() + MLP(activations=[Relu()], dimensions=[8]) + Linear(4) + MLP(activations=[Relu()], dimensions=[4])
+
+
+def test_a_removed_group_comes_back_open_and_in_its_place():
+    session = session_of(two_groups())
+    session.do("expand", path="mlp_0")
+    session.do("move", path="mlp_0", x=40, y=120)
+    session.do("remove", paths=["mlp_0"])
+    assert opened(session) == set()
+    session.do("undo")
+    assert opened(session) == {"mlp_0"}
+    assert session.snapshot()["graph"]["moved"] == {"mlp_0": (40.0, 120.0)}
+    session.do("redo")
+    assert opened(session) == set()
+    session.do("undo")
+    assert opened(session) == {"mlp_0"}
+    session.end()
+
+
+def test_groups_that_an_edit_does_not_touch_stay_as_they_are():
+    session = session_of(two_groups())
+    session.do("expand", path="mlp_0")
+    session.do("set_attribute", path="linear_0", name="dimension", value=16)
+    session.do("collapse", path="mlp_0")
+    session.do("expand", path="mlp_1")
+    session.do("undo")
+    assert opened(session) == {"mlp_1"}
+    session.do("redo")
+    assert opened(session) == {"mlp_1"}
+    session.end()
+
+
+def test_a_new_block_with_the_name_of_a_removed_one_is_closed():
+    session = session_of(two_groups())
+    session.do("expand", path="mlp_1")
+    session.do("remove", paths=["mlp_1"])
+    session.do("add_block", kind="MLP")
+    assert "mlp_1" in session.snapshot()["blocks"]
+    assert opened(session) == set()
+    session.do("undo")
+    session.do("undo")
+    assert opened(session) == {"mlp_1"}
+    session.end()
+
+
+def test_a_group_that_was_renamed_stays_open():
+    session = session_of(two_groups())
+    session.do("expand", path="mlp_0")
+    session.do("rename", path="mlp_0", name="body")
+    assert opened(session) == {"body"}
+    session.do("undo")
+    assert opened(session) == {"mlp_0"}
+    session.do("redo")
+    assert opened(session) == {"body"}
+    session.end()
+
+
+def test_a_replaced_model_comes_back_folded():
+    model = Model()
+    for _ in range(20):
+        model += Linear(32)
+        model += Relu()
+    session = session_of(model)
+    before = drawn(session)
+    assert before == ["input:input", "repeat:linear_0", "output:output"]
+    session.set_design(design_of(two_groups(), {"input": [8, 32]}))
+    session.do("undo")
+    assert drawn(session) == before
+    session.end()
