@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../src/graph/overlay";
 import type { PaintState } from "../src/graph/painter";
+import { EMPTY, type Scene, type SceneEdge, type SceneNode } from "../src/graph/scene";
 
 const data: OverlayData = { name: "flops", title: "FLOPs, with inner blocks", unit: "FLOP", total: 4000, categories: [], values: [2000, 500, "?", null, "?"], bounds: [1], texts: { 4: "Σ 3 FLOP" }, notes: ["a note"] };
 const keys = ["a", "b", "c", "input", "d"];
@@ -37,6 +38,24 @@ test("the legend keeps hostile texts as data", () => {
   expect(layer.describe("a", { name: "block a", tip: ["a"] })).toEqual({ name: "block a, <img src=x>: <script>", tip: ["a", "<img src=x>: <script>"] });
   layer.show(null);
   expect([layer.legend.hidden, states.at(-1)!.overlay!.size]).toEqual([true, 0]);
+});
+
+test("without values, the legend explains the roles and the returning gradient", () => {
+  const states: Partial<PaintState>[] = [];
+  const layer = new OverlayLayer({ root: document.createElement("div"), paint: (state) => states.push(state) });
+  const node = (...counts: number[]) => ({ counts }) as unknown as SceneNode;
+  const scene = (...nodes: SceneNode[]): Scene => ({ ...EMPTY, is_model: false, roles: ["forward", "backward", "<b>"], nodes, edges: [{ returns: true } as SceneEdge] });
+  layer.explain(scene(node(1, 0, 0)));
+  expect(layer.legend.hidden).toBe(true);
+  layer.explain(scene(node(1, 0, 0), node(0, 2, 0), node(0, 0, 1)));
+  const texts = (): (string | null)[] => [...layer.legend.children].map((part) => part.textContent);
+  expect(texts()).toEqual(["bars: instructions", "forward", "backward", "<b>", "gradient flows back"]);
+  expect(states.at(-1)!.legend!.legend.map(({ role }) => role)).toEqual([0, 1, 2, "returns"]);
+  layer.show(new GraphOverlay({ ...data, notes: [] }, keys));
+  layer.explain(scene(node(1, 1, 0)));
+  expect(texts()[0]).toBe("FLOPs, with inner blocks: 4.00 kFLOP in total");
+  layer.show(null);
+  expect(texts()).toEqual(["bars: instructions", "forward", "backward", "gradient flows back"]);
 });
 
 test("the menus send the overlay and the convention, and remember both", () => {

@@ -46,6 +46,20 @@ export function drawCells(c: CanvasRenderingContext2D, colours: Colours, x: numb
   }
 }
 
+/** Draw a wire whose gradient flows back: an open arrow at its start. */
+export function drawReturn(c: CanvasRenderingContext2D, colours: Colours, x: number, y: number, w: number): void {
+  c.strokeStyle = colours.wire;
+  c.lineWidth = 1.5;
+  c.beginPath();
+  c.moveTo(x + w, y);
+  c.lineTo(x + 8, y);
+  c.lineTo(x + 8, y - 4);
+  c.lineTo(x + 1, y);
+  c.lineTo(x + 8, y + 4);
+  c.lineTo(x + 8, y);
+  c.stroke();
+}
+
 /** Draw the sign of a problem: a disc with an exclamation mark, so that it does not depend on colour alone. */
 export function drawSign(c: CanvasRenderingContext2D, colours: Colours, x: number, y: number, scale = 1): void {
   c.save();

@@ -1,10 +1,10 @@
 /** Draws the nodes of a scene, with as much detail as their size on the screen allows. */
 
 import { percent } from "../dom/format";
-import { type Colours, hueOf } from "../drawing/colours";
+import { type Colours, HUES, hueOf } from "../drawing/colours";
 import { type Lettering, times } from "../drawing/lettering";
 import type { Rect } from "../drawing/lines";
-import { drawCells, drawChevron, drawRole, drawSign } from "../drawing/signs";
+import { drawCells, drawChevron, drawReturn, drawRole, drawSign } from "../drawing/signs";
 import { type SceneNode, isPill } from "./scene";
 
 /** All texts; the name only; a coloured rectangle; a rectangle too small for a border. */
@@ -15,6 +15,8 @@ export interface Overlay {
   text: string;
   level?: number;
   hue?: number;
+  /** In a legend: the role whose pattern is explained, or the sign of a gradient that flows back. */
+  role?: number | "returns";
 }
 
 export interface Brush {
@@ -286,7 +288,9 @@ export function drawLegend(brush: Brush, { heading, legend, notes }: Legend, x: 
     const needed = LEGEND.bar + 6 + lettering.width(text, SMALL);
     if (left > x && left + needed > x + width) [left, top] = [x, top + LEGEND.row];
     if (draws) {
-      drawValue(brush, left, top, LEGEND.bar, one);
+      if (one.role === undefined) drawValue(brush, left, top, LEGEND.bar, one);
+      else if (one.role !== "returns") drawRole(brush.c, brush.colours, left, top - 1, LEGEND.bar, one.role, HUES - 1);
+      else drawReturn(brush.c, brush.colours, left, top + 2.5, LEGEND.bar);
       write(brush, left + LEGEND.bar + 6, top + 6, text, SMALL, "muted");
     }
     left += needed + 18;

@@ -5,6 +5,7 @@ import { attr, h, svg } from "../dom/dom";
 import type { Overlay } from "./boxes";
 import type { Description } from "./items";
 import type { PaintState } from "./painter";
+import type { Scene } from "./scene";
 
 /** A value is a number, the index of a category, "?" if unknown, or null for a node without one. */
 export interface OverlayData {
@@ -75,13 +76,21 @@ export class GraphOverlay {
   }
 }
 
-/** The overlay of a view, with its legend in the lower left corner. */
+/** Return the legend of the patterns in the boxes of a program: as in viz/diagrams/svg.py. Null for a single role. */
+export function legendOfRoles({ nodes, edges, roles }: Scene): PaintState["legend"] {
+  const used = roles.flatMap((text, role) => (nodes.some((node) => node.counts?.[role]) ? [{ text, role }] : []));
+  const back = edges.some((edge) => edge.returns) ? [{ text: "gradient flows back", role: "returns" as const }] : [];
+  return used.length > 1 ? { heading: "bars: instructions", legend: [...used, ...back], notes: [] } : null;
+}
+
+/** The overlay of a view, with its legend in the lower left corner; without one, the legend of the roles. */
 export class OverlayLayer {
   readonly legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
   private now: GraphOverlay | null = null;
   /** Why there is no overlay, and why it is drawn faintly. */
   private failure = "";
   private old = "";
+  private roles: PaintState["legend"] = null;
 
   constructor(private readonly view: { root: HTMLElement; paint(state: Partial<PaintState>): void }) {
     view.root.append(this.legend);
@@ -95,7 +104,15 @@ export class OverlayLayer {
   show(overlay: GraphOverlay | null, failure = ""): void {
     [this.now, this.failure] = [overlay, failure];
     this.fill();
-    this.view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay });
+    this.view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay ?? this.roles });
+  }
+
+  /** Explain the roles of a new scene while there is no overlay. */
+  explain(scene: Scene): void {
+    const roles = legendOfRoles(scene);
+    if (JSON.stringify(roles) === JSON.stringify(this.roles)) return;
+    this.roles = roles;
+    if (!this.now) this.show(null, this.failure);
   }
 
   /** Show why there is no overlay. */
@@ -118,19 +135,23 @@ export class OverlayLayer {
   }
 
   private fill(): void {
-    const { now } = this;
-    this.legend.hidden = !now && !this.failure && !this.old;
+    const { now, roles } = this;
+    const shown = now ?? (this.failure ? null : roles);
+    this.legend.hidden = !shown && !this.failure && !this.old;
     const part = (mark: Overlay): HTMLElement => h("span", { class: "mnb-legend-part" }, swatch(mark), h("span", {}, mark.text));
-    const explained = now ? [h("b", {}, now.heading), ...now.legend.map(part), ...now.data.notes.map((note) => h("span", { class: "mnb-muted" }, note))] : [];
+    const heading = shown && h(now ? "b" : "span", now ? {} : { class: "mnb-muted" }, shown.heading);
+    const explained = shown ? [heading!, ...shown.legend.map(part), ...shown.notes.map((note) => h("span", { class: "mnb-muted" }, note))] : [];
     this.legend.replaceChildren(...explained, this.failure, ...(this.old ? [h("span", { class: "mnb-badge", role: "status" }, this.old)] : []));
   }
 }
 
-function swatch({ level, hue }: Overlay): SVGSVGElement {
+function swatch({ level, hue, role }: Overlay): SVGSVGElement {
   const bar = (width: number, name: string): SVGElement => svg("rect", { x: 0, y: 3, width, height: 6, rx: 2, class: name });
   const lines = Array.from({ length: 8 }, (_, at) => `M${at * 5} 9l6-6`).join("");
-  const filled = hue !== undefined ? [bar(40, `mnb-swatch-hue mnb-hue-${hue}`)] : level === undefined ? [svg("path", { d: lines, class: "mnb-swatch-hatch" })] : [bar(40 * level, "mnb-swatch-level")];
-  return svg("svg", { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" }, bar(40, "mnb-swatch-track"), ...filled);
+  const roles = [bar(40, "mnb-swatch-role"), svg("path", { d: lines, class: "mnb-swatch-hatch" }), svg("path", { d: "M3 6H40", class: "mnb-swatch-dots" })];
+  const own = role === "returns" ? [svg("path", { d: "M40 6H8V2L1 6l7 4V6", class: "mnb-swatch-hatch" })] : role !== undefined ? [roles[role] ?? roles[2]!] : null;
+  const filled = own ?? (hue !== undefined ? [bar(40, `mnb-swatch-hue mnb-hue-${hue}`)] : level === undefined ? [roles[1]!] : [bar(40 * level, "mnb-swatch-level")]);
+  return svg("svg", { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" }, role === "returns" ? null : bar(40, "mnb-swatch-track"), ...filled);
 }
 
 /** The choices of an overlay: name and title; and whether numbers leave out inner blocks. */

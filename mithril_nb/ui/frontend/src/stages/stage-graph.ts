@@ -122,6 +122,7 @@ export class StageGraph {
   private draw(anchor?: string): void {
     if (!this.graph) return;
     this.view.show(layout(this.graph, this.opened), { anchor });
+    this.overlay.layer.explain(this.view.scene);
     attr(this.root, "data-mnb-nodes", this.view.scene.nodes.length);
     this.update();
     this.paintLinks();
