@@ -24,7 +24,7 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
     snapshot.cost = null;
     for (const stage of stages) Object.assign(stage, { state: "empty", lines: 0 });
     snapshot.source = "model = Model()\n";
-    snapshot.status = { trace_s: null, lower_s: null, compile_s: null, flops: null, bytes: null, attributed: null };
+    snapshot.status = { trace_s: null, lower_s: null, compile_s: null, attributed: null };
     snapshot.run = { ...snapshot.run, state: "none", points: 0, steps: 0 };
   }
   if (name === "problem") {

@@ -3,9 +3,10 @@
 import { FullScreen, fullButton } from "./controls/full-screen";
 import { divider } from "./controls/split";
 import { Tip } from "./controls/tip";
+import { FIGURE_TITLES, figureText } from "./costs/figures";
 import { CostTab } from "./costs/tab";
 import { attr, h, text } from "./dom/dom";
-import { exact, percent, seconds, si } from "./dom/format";
+import { percent, seconds } from "./dom/format";
 import { hideFallback } from "./dom/static-fallback";
 import { styleFor } from "./dom/styles";
 import { followTheme } from "./dom/theme";
@@ -132,7 +133,7 @@ class Header {
   update(): void {
     const { snapshot } = this.store;
     const { status, cost } = snapshot;
-    const formula = cost?.total.formulas?.flops;
+    const [flops, whole] = cost ? figureText(cost.total, "flops") : ["–", "unknown"];
     text(this.name, snapshot.name);
     attr(this.name, "title", snapshot.name);
     text(this.backend, snapshot.backend);
@@ -142,7 +143,7 @@ class Header {
       ["lower", seconds(status.lower_s), "Time to lower the program to StableHLO"],
       ["optimize", seconds(status.optimize_s), "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand."],
       ["compile", seconds(status.compile_s), "Time to compile the program, with code generation. The program is compiled on demand."],
-      ["cost", status.flops === null ? (formula?.[0] ?? "–") : `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, formula?.[1] ?? exact(status.flops, "FLOP")],
+      [FIGURE_TITLES.flops[0], flops, whole],
       ["attributed", percent(status.attributed), "Share of the FLOPs traced back to a block, the loss or the optimizer"],
     ];
     if (this.figures.childElementCount === 0) this.figures.append(...figures.map(([name]) => h("span", { class: "mnb-figure-small", "data-mnb-status": name }, h("small", {}, name), h("span"))));

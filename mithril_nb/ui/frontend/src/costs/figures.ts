@@ -49,6 +49,13 @@ export function atLeast(row: Pick<CostRow, "unknown">, figure: Quantity, value: 
   return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
 }
 
+/** Return a figure of a row as text, rounded and exact: a number with its bound, or a formula. */
+export function figureText(row: CostRow, figure: Quantity): [text: string, exact: string] {
+  const value = figureOf(row, figure);
+  const bound = atLeast(row, figure, value);
+  return (value === null ? row.formulas?.[figure] : undefined) ?? [bound + formatFigure(figure, value), bound + formatExactly(figure, value)];
+}
+
 /** Return the share of a row in the total, and its bound if some costs are unknown. */
 export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: number | null, bound: "" | "≤ " | "≥ "] {
   const [value, whole] = [row[figure], total[figure]];
@@ -169,13 +176,12 @@ function totalLineOf(line: Line): Line {
 
 function column(source: Source, figure: Quantity, key: string, title: string, hint: string): Column {
   const value = (line: Line): number | null => (line.by[source] ? figureOf(line.by[source], figure) : null);
-  const bound = (line: Line): string => (line.by[source] ? atLeast(line.by[source], figure, value(line)) : "");
-  const formula = (line: Line): [string, string] | undefined => (value(line) === null ? line.by[source]?.formulas?.[figure] : undefined);
+  const texts = (line: Line): [string, string] => (line.by[source] ? figureText(line.by[source], figure) : [formatFigure(figure, null), formatExactly(figure, null)]);
   return {
     key, title, hint, figure, value,
-    text: (line) => formula(line)?.[0] ?? bound(line) + formatFigure(figure, value(line)),
-    title_of: (line) => formula(line)?.[1] ?? bound(line) + formatExactly(figure, value(line)),
-    exact: (line) => formula(line)?.[1] ?? String(value(line) ?? ""),
+    text: (line) => texts(line)[0],
+    title_of: (line) => texts(line)[1],
+    exact: (line) => (value(line) === null ? line.by[source]?.formulas?.[figure]?.[1] : undefined) ?? String(value(line) ?? ""),
     bar: (line) => partsOf(line.by[source], figure),
   };
 }

@@ -181,8 +181,6 @@ export interface StatusFigures {
   /** Time to optimise the module without code generation; null if XLA compiled it in full. */
   optimize_s?: number | null;
   compile_s: number | null;
-  flops: number | null;
-  bytes: number | null;
   attributed: number | null;
 }
 

@@ -1,8 +1,9 @@
-/** The status line: stage times, program cost, attributed share, and the result of the last command. */
+/** The status line: stage times, costs of the program and of the selected block, attributed share, and the result of the last command. */
 
 import { together } from "../dom/calls";
 import { attr, h, keyed, text } from "../dom/dom";
-import { exact, percent, seconds, si } from "../dom/format";
+import { FIGURE_TITLES, figureText, shareOf, titled, totalOf } from "../costs/figures";
+import { percent, seconds } from "../dom/format";
 import type { Store } from "../store/store";
 
 export class Status {
@@ -16,6 +17,7 @@ export class Status {
     this.root.append(this.figures, h("span", { class: "mnb-grow" }), this.waiting);
     this.destroy = together(
       store.on("snapshot", () => this.update()),
+      store.on("links", () => this.update()),
       store.on("outcome", () => this.paintWaiting()),
       store.kernel.watch(() => this.paintWaiting()),
       () => {
@@ -35,10 +37,13 @@ export class Status {
     time("lower", status.lower_s);
     time("optimize", status.optimize_s, " for XLA's passes and memory planning, without code generation");
     time("compile", status.compile_s);
-    const formula = cost?.total.formulas?.flops;
-    if (formula) parts.push(["flops", `${formula[0]} FLOP`, formula[1]]);
-    else if (status.flops !== null) parts.push(["flops", `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")]);
-    if (status.bytes !== null) parts.push(["bytes", si(status.bytes, "B"), exact(status.bytes, "bytes")]);
+    for (const figure of ["flops", "bytes_accessed"] as const) {
+      if (!cost) break;
+      const [shown, whole] = figureText(cost.total, figure);
+      parts.push([figure, `${FIGURE_TITLES[figure][0]}: ${shown} in total`, `${FIGURE_TITLES[figure][2]}: ${whole}`]);
+    }
+    const selected = this.selected();
+    if (selected) parts.push(["selected", ...selected]);
     if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the FLOPs traced back to a block, the loss or the optimizer"]);
     if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);
     keyed(this.figures, parts, ([name]) => name, ([name]) => h("span", { "data-mnb-status": name }), (element: HTMLElement, [, value, title]) => {
@@ -46,6 +51,21 @@ export class Status {
       attr(element, "title", title);
     });
     attr(this.root, "title", `model version ${version}`);
+  }
+
+  /** Return the FLOPs of the selected block, by the convention of graph and table, and the exact value. */
+  private selected(): [string, string] | null {
+    const { snapshot: { cost, overlay }, selection } = this.store;
+    const [path] = selection;
+    const row = selection.length === 1 && cost?.rows.find(({ block }) => block === path);
+    if (!cost || !row) return null;
+    const own = overlay?.own === true;
+    const shown = own ? row : totalOf(row);
+    const [title] = FIGURE_TITLES.flops;
+    const name = cost.rows.some((one) => one.total) ? titled(title, own) : title;
+    const [text, whole] = figureText(shown, "flops");
+    const [share, bound] = cost.total.formulas?.flops ? [null, ""] : shareOf(shown, cost.total, "flops");
+    return [`${path}: ${name} ${text}${share === null ? "" : `, ${bound}${percent(share)}`}`, `${name} of ${path}: ${whole}`];
   }
 
   private paintWaiting(): void {
