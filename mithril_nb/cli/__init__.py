@@ -147,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_lab(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("notebook", nargs="?", help=f"notebook to open (default: {NOTEBOOK}, or a new one)")
-    add("--app", metavar="MODEL", help="open only the workbench of this model file, in a page served by Voilà")
+    add("--app", metavar="MODEL", help="open only the workbench of this model file or link, in a page served by Voilà")
     _add_shape(parser)
     add("jupyter", nargs="*", metavar="-- OPTION", help="options for JupyterLab or Voilà, after --")
     add("--debug", action="store_true", help=argparse.SUPPRESS)

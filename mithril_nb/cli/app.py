@@ -17,6 +17,7 @@ from typing import Any
 
 from mithril_nb.cli.target import load_model, shapes_of
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+from mithril_nb.models.saving.links import is_link
 
 TEMPLATE = "mithril_nb"
 _NO_BROWSER = "--no-browser"
@@ -43,7 +44,7 @@ _PAGE = """\
 
 
 def open_app(options: argparse.Namespace) -> int:
-    """Serve the workbench of a model file on loopback, open it in the browser, and wait until the server ends.
+    """Serve the workbench of a model file or link on loopback, open it in the browser, and wait until the server ends.
 
     Voilà runs in this process, so that its kernels end with this process, however it ends.
     """
@@ -59,9 +60,14 @@ def open_app(options: argparse.Namespace) -> int:
             f"--app opens one model, but {given[0]!r} is given as well.", (), f"--app {shlex.quote(options.app)}"
         )
     shapes = shapes_of(options.shape)
-    load_model(options.app)  # report an unreadable file here instead of in the page
-    path = Path(options.app).resolve()
+    model = load_model(options.app)  # report an unreadable file here instead of in the page
     with tempfile.TemporaryDirectory(prefix="mithril-nb-app-") as folder:
+        if is_link(options.app):
+            path = Path(folder) / "model.json"
+            model.save(path)
+            print("The model is in the link. To keep your edits: Export, JSON: model.")
+        else:
+            path = Path(options.app).resolve()
         _write(Path(folder), path, shapes)
         return _serve(Path(folder), path, given)
 

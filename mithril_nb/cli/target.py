@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cli.imported import NAMED, imported, no_target, without_name
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.spec import read_spec
+from mithril_nb.models.saving.links import is_link
 from mithril_nb.plugins import load_plugins
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
@@ -56,7 +57,8 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return the target that is named on the command line.
 
     Args:
-        text: Path of a model file or a program file, or `module:name` or `file.py:name`, which run the module.
+        text: Path of a model file or a program file, a link to a model, or `module:name` or `file.py:name`, which run
+            the module.
         has_args: Whether `--arg` is given; if so, the function is never called for example arguments.
 
     Raises:
@@ -64,6 +66,9 @@ def find_target(text: str, has_args: bool) -> Target:
         UnknownOptionError: The module does not have this name.
     """
     load_plugins()
+    if is_link(text):
+        model = load_model(text)
+        return Target(model.name or "model", model, model.graph, (), text)
     if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
         return Target(Path(text).stem, Path(text), None, (), text)
     if Path(text).suffix == ".py" and not Path(text).is_dir():
@@ -82,7 +87,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
 
 def load_model(path: str) -> Model:
-    """Return the model in a file; if the error advises to load another file, the advice becomes a shell command."""
+    """Return the model in a file or link. Advice to load another file becomes a shell command."""
     from mithril_nb.models import load
 
     try:
@@ -90,7 +95,7 @@ def load_model(path: str) -> Model:
     except ModelFileError as error:
         problem = error.diagnostics[0]
         other = _LOADED.fullmatch(problem.advice)
-        if other is None:
+        if other is None or is_link(path):
             raise
         near = str(ast.literal_eval(other[1]))
         advice = shlex.quote(near) if Path(near).exists() else ""

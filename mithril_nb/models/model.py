@@ -101,10 +101,10 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     @staticmethod
     def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
-        """Load a model from a JSON file. Runs no code from the file.
+        """Load a model from a JSON file, or from a link of `share_link`. Runs no code from the file or link.
 
         Args:
-            path: Path of the file.
+            path: Path of the file, or the link.
             limits: Maximum sizes of the model; by default `LoadLimits()`.
 
         Raises:

@@ -7,7 +7,7 @@ from operator import index
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from mithril_nb.display import columns
+from mithril_nb.display import columns, draw
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.found import Found, Match
 from mithril_nb.graph.paths import join_path, lineage
@@ -48,6 +48,26 @@ class Portable:
             ModelFileError: The file cannot be written.
         """
         save_graph(self.graph, self.name or "", path)
+
+    def share_link(self, page: str = "") -> str:
+        """Return a link that contains the structure, for a small model. A browser sends no part of it to a server.
+
+        The link opens on any page that `Inspection.to_html` saved: it shows the graph of the model, and runs no code
+        of the link. `ml.load(link)` and `mithril-nb lab --app LINK` open the model.
+
+        Args:
+            page: Address of a saved page. Default: the link is only the part to append to such an address.
+
+        Raises:
+            ModelFileError: The link would have more than 8,000 characters, which is enough for about 200 blocks.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> link = (Model() + Linear(3)).share_link("https://example.org/page.html")
+            >>> link[:36], Model.load(link)
+            ('https://example.org/page.html#model=', Model(linear_0))
+        """
+        return draw(self, "link", page=page)
 
     def summary(
         self, shapes: Mapping[str, Sequence[Dim]] | None = None, *, depth: int | None = None, dtype: str = "float32"

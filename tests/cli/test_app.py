@@ -72,6 +72,24 @@ def test_an_app_passes_options_with_values_on(run_cli, model, monkeypatch):
     assert served == [["--port", "8080"]]
 
 
+def test_an_app_opens_a_link(run_cli, monkeypatch):
+    pytest.importorskip("voila")
+    net = MLP(29, [37], 2)
+    served: list[tuple[str, bool]] = []
+
+    def serve(folder: Path, path: Path, options: list[str]) -> int:
+        served.append((path.name, ml.load(path).graph == net.graph))
+        return 0
+
+    monkeypatch.setattr(app, "_serve", serve)
+    code, out, _ = run_cli("lab", "--app", net.share_link("https://example.org/page.html"))
+    assert (code, served) == (0, [("model.json", True)])
+    assert out == "The model is in the link. To keep your edits: Export, JSON: model.\n"
+    code, _, err = run_cli("lab", "--app", "#model=AAAA")
+    assert code == 2
+    assert err.startswith("ModelFileError: cannot read this link to a model.")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 @pytest.mark.parametrize("end", ["SIGINT", "SIGTERM", "SIGHUP"])

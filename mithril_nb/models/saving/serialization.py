@@ -14,6 +14,7 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.boundary import made_edges
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, Note
+from mithril_nb.models.saving.links import data_in, is_link
 from mithril_nb.models.saving.reading import ADVICE, LoadLimits, broken, check_keys, graph_of, part_of
 
 FORMAT, VERSION = "mithril_nb.model", 2
@@ -74,7 +75,7 @@ def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
-    """Load a graph and the name of its model from a JSON file.
+    """Load a graph and the name of its model from a JSON file, or from a link to a model.
 
     Raises:
         UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
@@ -82,6 +83,8 @@ def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGrap
     """
     check_path(path, "load", 'ml.load("model.json")')
     limits = _checked_limits(limits)
+    if is_link(path):
+        return graph_from_dict(part_of(data_in(str(path)), "model", dict), limits)
     try:
         # Do not keep the bytes and the text in memory while the model is built.
         data = json.loads(_bytes_of(path, limits).decode("utf-8"), object_pairs_hook=_object)

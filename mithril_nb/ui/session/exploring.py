@@ -23,6 +23,7 @@ from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.ui.session.commands import Client, Publisher, Reply, check_choice, command, commands_of, notice_of
 from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
+from mithril_nb.ui.session.graphs.exports import ExportRequests, ExportSubject
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests, TransformRequests
 from mithril_nb.ui.session.snapshot import shares_of
@@ -109,6 +110,7 @@ class Exploration(Publisher):
         costs: The requests for costs of further sources and for pictures of costs.
         what_if: The requests for what-if questions.
         overlays: The requests for values on the graph.
+        exports: The requests for files.
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
@@ -131,7 +133,8 @@ class Exploration(Publisher):
         self.costs = CostRequests(self._looked, client, inspection.given, lambda: self.overlays.refresh())
         self.what_if = WhatIfRequests(self._subject, client)
         self.overlays = OverlayRequests(self._overlaid, client)
-        handlers = (self.passes, self.transforms, self.costs, self.what_if, self.overlays)
+        self.exports = ExportRequests(lambda: ExportSubject(lambda: inspection), client)
+        handlers = (self.passes, self.transforms, self.costs, self.what_if, self.overlays, self.exports)
         # Wait for the quick worker again: a compilation submits more work to it.
         self._workers = (self._quick, self._slow, *handlers, self._quick)
 
@@ -188,7 +191,7 @@ class Exploration(Publisher):
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         compares = [self.transforms] if self.transforms.steps is not None else []
-        return commands_of(self, self.passes, *compares, self.costs, self.what_if, self.overlays)
+        return commands_of(self, self.passes, *compares, self.costs, self.what_if, self.overlays, self.exports)
 
     @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:

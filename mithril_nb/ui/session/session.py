@@ -16,6 +16,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost, costs_so_far
 from mithril_nb.display import renderer
 from mithril_nb.inspection import Inspection
+from mithril_nb.models.model import Model
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
 from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of
@@ -23,6 +24,7 @@ from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
 from mithril_nb.ui.session.design import EDITS, Design
 from mithril_nb.ui.session.editor import DesignEditor
+from mithril_nb.ui.session.graphs.exports import ExportRequests, ExportSubject
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
 from mithril_nb.ui.session.passes import PassRequests
 from mithril_nb.ui.session.snapshot import hues_of, shares_of, snapshot_of
@@ -52,6 +54,7 @@ class Session(DesignEditor):
         costs: The requests for costs of further sources and for pictures of costs.
         what_if: The requests for what-if questions.
         overlays: The requests for values on the graph.
+        exports: The requests for files.
     """
 
     def __init__(
@@ -78,7 +81,8 @@ class Session(DesignEditor):
         self.costs = CostRequests(self._looked, client, measured=lambda: self.overlays.refresh())
         self.what_if = WhatIfRequests(self._changeable, client)
         self.overlays = OverlayRequests(self._overlaid, client)
-        self._workers = (self._maker, self.passes, self.costs, self.what_if, self.overlays)
+        self.exports = ExportRequests(self._exported, client)
+        self._workers = (self._maker, self.passes, self.costs, self.what_if, self.overlays, self.exports)
 
     def _training_options(self) -> dict[str, Any]:
         return self.training.options
@@ -168,7 +172,7 @@ class Session(DesignEditor):
 
     def _commands(self) -> dict[str, Callable[..., None]]:
         found = {name: self._published(run) for name, run in commands_of(self.training).items()}
-        found |= commands_of(self.passes, self.costs, self.what_if, self.overlays, self)
+        found |= commands_of(self.passes, self.costs, self.what_if, self.overlays, self.exports, self)
         return dict(sorted({**found, **{name: partial(self.edit, name) for name in EDITS}}.items()))
 
     # Commands
@@ -266,6 +270,10 @@ class Session(DesignEditor):
         state = self._maker.states["jaxpr"]
         is_traced = state.state in ("failed", "unavailable") and state.version == self._version
         return is_traced or not self._analysis.can_run
+
+    def _exported(self) -> ExportSubject:
+        analysis, design = self._analysis, self.design
+        return ExportSubject(lambda: self._maker.inspection_of(analysis), Model.of(design.graph, design.name))
 
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options

@@ -15,6 +15,7 @@ from mithril_nb.viz.diagrams.picture import block_text, picture
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.svg import scene_svg
 from mithril_nb.viz.found import found_html, found_text
+from mithril_nb.viz.pages.link import share_link
 
 
 @renderer(LogicalGraph)
@@ -43,6 +44,9 @@ def _dot(graph: LogicalGraph) -> Digraph:
 @renderer(Model, kind="dot")
 def _dot_of_model(model: Model) -> Digraph:
     return _dot(model.graph)
+
+
+renderer(Model, kind="link")(share_link)
 
 
 @renderer(Found)

@@ -52,8 +52,8 @@ describe("the explorer", () => {
   test("shows the cost as a formula for symbolic sizes", async () => {
     const total = { ...cost!.total, flops: null, formulas: { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] } };
     session.change({ cost: { ...cost!, total }, status: { ...status, flops: null } } as never);
-    await vi.waitFor(() => expect(find('[data-mnb-status="cost"] span').textContent).toBe("24·batch·width² + …"));
-    expect(find('[data-mnb-status="cost"]').title).toBe("24·batch·width² + 9·batch·width");
+    await vi.waitFor(() => expect(find('[data-mnb-status="FLOPs"] span').textContent).toBe("24·batch·width² + …"));
+    expect(find('[data-mnb-status="FLOPs"]').title).toBe("24·batch·width² + 9·batch·width");
   });
   test("offers no source to copy after the kernel is gone", () => {
     session.emit("comm:close");
@@ -67,6 +67,49 @@ describe("the explorer", () => {
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile–");
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: 0.5 } });
     expect(find('[data-mnb-status="compile"]').textContent).toBe("compile500 ms");
+  });
+  test("the kernel makes files on request, and reports why it cannot", async () => {
+    const open = (): HTMLElement[] => {
+      find('[data-mnb-action="graph.export"]').click();
+      return [...el.querySelectorAll<HTMLElement>(".mnb-action")];
+    };
+    expect(open().map((action) => action.textContent)).toEqual(["PNG, twice the size", "SVG", "HTML: page of all stages", "JSON: all stages"]);
+    const files: Blob[] = [];
+    globalThis.URL.createObjectURL = (blob) => `blob:${files.push(blob as Blob)}`;
+    globalThis.URL.revokeObjectURL = () => {};
+    vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
+    expect(sent("request_export")).toEqual([]);
+    session.message({ type: "export", format: "html", problem: "" }, [await gzip('"for another page"')]);
+    open()[2]!.click();
+    expect(sent("request_export")).toEqual([{ format: "html" }]);
+    expect(find('[data-mnb-action="graph.export"]').textContent).toBe("Making HTML …");
+    session.message({ type: "export", format: "html", problem: "" }, [await gzip(JSON.stringify("<p>"))]);
+    await vi.waitFor(() => expect(files).toHaveLength(1));
+    expect([await files[0]!.text(), find('[data-mnb-action="graph.export"]').textContent]).toEqual(["<p>", "Export"]);
+    open()[3]!.click();
+    session.message({ type: "export", format: "json", problem: "cannot trace <b>" }, []);
+    await vi.waitFor(() => expect(find(".mnb-legend").textContent).toBe("cannot trace <b>"));
+    open()[2]!.click();
+    session.emit("comm:close");
+    await vi.waitFor(() => expect(find(".mnb-legend").textContent).toBe("Not connected to the kernel, so the file cannot be made."));
+    vi.restoreAllMocks();
+  });
+  test("the export menu works by keyboard", () => {
+    const button = find('[data-mnb-action="graph.export"]');
+    const [menu, focused] = [find(".mnb-actions"), () => (document.activeElement as HTMLElement).textContent];
+    button.focus();
+    key(button, "ArrowDown");
+    expect([menu.hidden, button.getAttribute("aria-expanded"), focused()]).toEqual([false, "true", "PNG, twice the size"]);
+    key(document.activeElement!, "ArrowUp");
+    expect(focused()).toBe("JSON: all stages");
+    key(document.activeElement!, "Home");
+    key(document.activeElement!, "ArrowDown");
+    expect(focused()).toBe("SVG");
+    key(document.activeElement!, "Escape");
+    expect([menu.hidden, document.activeElement]).toEqual([true, button]);
+    key(button, "ArrowDown");
+    find(".mnb-stage-graph [role=treeitem]").focus();
+    expect(menu.hidden).toBe(true);
   });
   test("t moves from a node to its row in the table of costs", async () => {
     at("linear_0").focus();

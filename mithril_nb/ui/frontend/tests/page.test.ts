@@ -1,6 +1,6 @@
 /** The page and the outputs without a kernel. */
 
-import { afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { columnsOf } from "../dev/fake-model";
 import type { RawInstruction, RawStage } from "../src/kernel/types";
 import { Output } from "../src/page/outputs";
@@ -24,7 +24,18 @@ beforeAll(() => {
     disconnect(): void {}
   };
 });
-afterEach(() => document.body.replaceChildren());
+afterEach(() => {
+  document.body.replaceChildren();
+  vi.restoreAllMocks();
+});
+/** Collect the files that are offered for download. */
+const exported = (): Blob[] => {
+  const found: Blob[] = [];
+  globalThis.URL.createObjectURL = (blob) => `blob:${found.push(blob as Blob)}`;
+  globalThis.URL.revokeObjectURL = () => {};
+  vi.spyOn(HTMLAnchorElement.prototype, "click").mockImplementation(() => {});
+  return found;
+};
 
 describe("an output", () => {
   const row = (id: string, e: string, of: string): string => `<div class="l" id="${id}" data-e="${e}" data-of="${of}"><a class="n" href="#x">1</a><span class="x">${id}</span></div>`;
@@ -171,6 +182,39 @@ describe("a saved page", () => {
     expect(document.querySelector('[data-stage="llvm"] .code')).toBeNull();
     click(tabs[1]!);
     expect(document.querySelector('[data-stage="hlo"]')).toBeNull();
+  });
+
+  test("exports the page as it was saved, and its data", async () => {
+    const before = find(".passes").innerHTML;
+    await mount({ ...saved, name: "x" }, "");
+    const files = exported();
+    const names = [...document.querySelectorAll(".mnb-action")].map((action) => action.textContent);
+    expect(names).toEqual(["PNG, twice the size", "SVG", "HTML: this page", "JSON: all stages", "PDF or paper: print the page"]);
+    for (const name of names.slice(2, 4)) click([...document.querySelectorAll<HTMLElement>(".mnb-action")].find((action) => action.textContent === name)!);
+    await vi.waitFor(() => expect(files).toHaveLength(2));
+    const [html, json] = await Promise.all(files.sort((a, b) => a.type < b.type ? 1 : -1).map((blob) => blob.text()));
+    const page = new DOMParser().parseFromString(html!, "text/html");
+    expect(page.querySelector("main")!.outerHTML).toContain('<div class="picture"><svg></svg></div>');
+    expect([page.querySelectorAll(".mnb-board, .tools").length, page.querySelectorAll("script").length, page.querySelector(".passes")!.textContent]).toEqual([0, 1, "1. first2. second"]);
+    expect(before).not.toBe("");
+    const data = JSON.parse(json!);
+    expect([data.format, data.stages.map((one: { text: string }) => one.text), data.graph.title]).toEqual(["mithril_nb.page", ["a = tanh x\nb = exp a\n", "fusion", ""], "jaxpr"]);
+  });
+
+  test("prints the whole text of the shown stages, up to a limit", async () => {
+    const printed = (stage: string): string[] => [...document.querySelectorAll(`[data-stage="${stage}"] .printed > *`)].map((row) => row.textContent);
+    const event = (type: string): boolean => globalThis.dispatchEvent(new Event(type));
+    event("beforeprint");
+    expect([printed("jaxpr"), printed("hlo"), printed("llvm")]).toEqual([["1a = tanh x", "2b = exp a"], ["1fusion"], []]);
+    event("beforeprint");
+    expect(printed("hlo")).toEqual(["1fusion"]);
+    event("afterprint");
+    expect(printed("jaxpr")).toEqual([]);
+    const text = Array<string>(4000).fill("<b>").join("\n");
+    await mount({ ...saved, stages: [stage("jaxpr", text, []), ...saved.stages.slice(1)] }, "");
+    event("beforeprint");
+    expect([printed("jaxpr").length, printed("jaxpr")[0], printed("jaxpr").at(-1)]).toEqual([3001, "1<b>", "1,000 more rows are not printed."]);
+    event("afterprint");
   });
 
   test("shows the diff of the selected pass", () => {

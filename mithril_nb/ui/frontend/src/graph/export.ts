@@ -1,5 +1,6 @@
-/** Export of a graph's picture, with the legend of its overlay: PNG at twice its size, and SVG. */
+/** The menu that exports a graph: its picture, with the legend of its overlay, and what else the page has. */
 
+import { type MenuAction, MenuButton } from "../controls/menu";
 import { h } from "../dom/dom";
 import type { GraphView } from "./view";
 
@@ -10,23 +11,40 @@ export function download(content: Blob, name: string): void {
   setTimeout(() => URL.revokeObjectURL(url), 1000);
 }
 
-export type ExportChoice = readonly [title: string, act: () => Promise<void> | void];
+export interface ExportChoice {
+  title: string;
+  hint?: string;
+  /** Suffix of the file; "" if the choice saves no file. */
+  suffix: string;
+  /** Return the text of the file, if there is one. */
+  make: () => Promise<Blob | string | void> | string | void;
+  /** What the button shows for a moment afterwards. */
+  done?: string;
+}
+
+const DONE_MS = 1500;
+const TYPES: Readonly<Record<string, string>> = { svg: "image/svg+xml", html: "text/html", json: "application/json" };
 
 /** The menu that exports a graph. `fail` shows an error; `more` are further formats. */
 export function exportMenu(view: GraphView, name: () => string, fail: (why: string) => void, more: readonly ExportChoice[] = []): HTMLElement {
   const file = (suffix: string): string => `${name().replace(/[^\p{L}\p{N}._-]+/gu, "_").slice(0, 80) || "graph"}.${suffix}`;
   const choices: readonly ExportChoice[] = [
-    ["PNG, twice the size", async () => download(await view.toPng(2), file("png"))],
-    ["SVG", () => download(new Blob([view.toSvg(name())], { type: "image/svg+xml" }), file("svg"))],
+    { title: "PNG, twice the size", suffix: "png", make: () => view.toPng(2) },
+    { title: "SVG", suffix: "svg", make: () => view.toSvg(name()) },
     ...more,
   ];
-  const menu = h("select", { class: "mnb-select", "aria-label": "Export the graph", title: "Save the graph as a file", "data-mnb-action": "graph.export" },
-    h("option", { value: "" }, "Export"), ...choices.map(([title], at) => h("option", { value: at }, title)),
-  ) as HTMLSelectElement;
-  menu.addEventListener("change", () => {
-    const chosen = choices[Number(menu.value)];
-    menu.value = "";
-    void (async () => chosen?.[1]())().catch((error: unknown) => fail(error instanceof Error ? error.message : String(error)));
-  });
-  return menu;
+  const save = async ({ title, suffix, make, done = "" }: ExportChoice): Promise<void> => {
+    if (suffix) menu.report(`Making ${title.split(/[,:]/)[0]} …`);
+    try {
+      const made = await make();
+      if (made) download(typeof made === "string" ? new Blob([made], { type: TYPES[suffix] ?? "text/plain" }) : made, file(suffix));
+    } catch (error) {
+      fail(error instanceof Error ? error.message : String(error));
+      done = "";
+    }
+    menu.report(done);
+    if (done) setTimeout(() => menu.report(""), DONE_MS);
+  };
+  const menu = new MenuButton("Export", "Save the graph or the program as a file", "graph.export", choices.map((choice): MenuAction => ({ title: choice.title, ...(choice.hint ? { hint: choice.hint } : {}), act: () => void save(choice) })));
+  return menu.root;
 }

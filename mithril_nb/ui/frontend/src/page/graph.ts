@@ -3,7 +3,7 @@
 import canvas from "../../styles/canvas.css";
 import { Tip } from "../controls/tip";
 import { h } from "../dom/dom";
-import { exportMenu } from "../graph/export";
+import { type ExportChoice, exportMenu } from "../graph/export";
 import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import { GraphView } from "../graph/view";
 import type { PackedGraph } from "../kernel/graph";
@@ -41,6 +41,7 @@ export class PageGraph {
     private readonly selection: Selection,
     search: HTMLElement,
     endSearch: () => boolean,
+    files: readonly ExportChoice[] = [],
   ) {
     this.graph = new NestedGraph(packed);
     this.first = new Set(opened);
@@ -84,7 +85,7 @@ export class PageGraph {
       button("Larger", () => this.view.zoomBy(1.25)),
       ...(overlays.length ? [menu.root] : []),
       search,
-      exportMenu(this.view, () => document.title || "graph", (why) => this.layer.fail(why), [["PDF or paper: print the page", () => globalThis.print()]]),
+      exportMenu(this.view, () => document.title || "graph", (why) => this.layer.fail(why), [...files, { title: "PDF or paper: print the page", suffix: "", make: () => globalThis.print() }]),
       h("span", { class: "quiet" }, "Click a block to pin its lines, double-click to open it"),
     );
     frame.before(tools);
@@ -92,6 +93,7 @@ export class PageGraph {
     const scene = layout(this.graph, this.opened);
     frame.style.height = `${Math.min(MOST, Math.max(LEAST, scene.height + MARGIN))}px`;
     this.view.show(scene);
+    this.layer.explain(scene);
     show(overlay, false);
   }
 
@@ -112,6 +114,7 @@ export class PageGraph {
   private open(opened: Set<string>, anchor?: string): void {
     this.opened = opened;
     this.view.show(layout(this.graph, opened), { anchor });
+    this.layer.explain(this.view.scene);
     if (anchor === undefined) this.view.fit();
     for (const look of ["on", "pin"] as const) this.paint(look);
   }

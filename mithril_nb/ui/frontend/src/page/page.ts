@@ -6,19 +6,22 @@ import { costTexts } from "../stages/fold-costs";
 import { heatOf } from "../costs/line-costs";
 import { type Anchor, type StageText, sameAnchor } from "../store/links";
 import { CostRows } from "./cost-rows";
+import { pageFiles } from "./files";
 import { PageGraph } from "./graph";
 import { showPasses } from "./pass-list";
 import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
+import { MARK, readLink, showShared } from "./shared";
 import { TextPane } from "./text-pane";
 
 const PARTS = "[data-block]";
 
 export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise<void> {
   if (!("DecompressionStream" in globalThis)) return; // the static version of the page stays
+  if (await showLink(page)) return;
   const saved = await decodeSaved(packed.textContent);
-  packed.remove();
   const stages = stagesOf(saved);
+  const files = pageFiles(page, packed);
   const costOf = costTexts(saved.costs ?? null, "flops");
   const texts = new Map<string, StageText>();
   const panes = new Map<string, TextPane>();
@@ -86,13 +89,30 @@ export async function mountPage(page: HTMLElement, packed: HTMLElement): Promise
     },
     goToLine: goTo,
   });
-  if (frame && saved.graph) graph = new PageGraph(frame, saved.graph, selection, search.root, () => search.clear());
+  if (frame && saved.graph) graph = new PageGraph(frame, saved.graph, selection, search.root, () => search.clear(), files);
   else live.before(h("div", { class: "tools" }, search.root));
   parts.gather();
   listen(page, selection, parts);
+  for (const type of ["beforeprint", "afterprint"]) globalThis.addEventListener(type, () => panes.forEach((pane) => pane.print(type === "beforeprint")));
   const list = page.querySelector<HTMLElement>(".passes");
   if (list) showPasses(list, saved, selection);
   page.dataset["ready"] = "";
+}
+
+/** Show the model of the link that opened the page. Returns whether there is one; a broken link is reported above the page. */
+async function showLink(page: HTMLElement): Promise<boolean> {
+  const { hash } = location;
+  const isLink = hash.startsWith(MARK);
+  globalThis.addEventListener("hashchange", () => (isLink || location.hash.startsWith(MARK)) && location.reload());
+  if (!isLink) return false;
+  try {
+    showShared(page, await readLink(hash));
+  } catch (error) {
+    page.prepend(h("p", { class: "gone", role: "alert" }, `Cannot show the model of this link: ${error instanceof Error ? error.message : String(error)}. Copy the whole link again, or load the model from a file.`));
+    return false;
+  }
+  page.dataset["ready"] = "";
+  return true;
 }
 
 /** Rows of the tables. */

@@ -14,6 +14,8 @@ import { type Look, type Selection, hasSelectedText } from "./selection";
 const ROW = 18;
 const MOST_CHARACTERS = 2000;
 const NAMING_MS = 100;
+/** Rows of a pane on paper: about 40 pages. */
+const MOST_PRINTED = 3000;
 /** CSS class of each coloured token, as in viz/highlight.py. */
 const CLASSES: Record<string, string> = { op: "f", meta: "k", type: "t", number: "m", string: "s", comment: "c" };
 const ORIGINS: Record<string, string> = { inferred: " i", kernel: " k" };
@@ -97,6 +99,21 @@ export class TextPane extends ScrolledRows {
   /** Return whether the pinned line, if any, is in this pane. */
   holds(anchors: readonly Anchor[]): boolean {
     return anchors.some((anchor) => anchor.kind === "instruction" && anchor.stage === this.text.stage);
+  }
+
+  /** Add the rows on paper, where nothing scrolls: as they are folded, up to `MOST_PRINTED`; or remove them. */
+  print(isPrinted: boolean): void {
+    this.root.querySelector(".printed")?.remove();
+    if (!isPrinted) return;
+    const count = this.folds.rowCount(this.lineCount);
+    const rows = Array.from({ length: Math.min(count, MOST_PRINTED) }, (_, at) => {
+      const line = this.folds.lineOf(at + 1);
+      const row = this.row(line);
+      row.prepend(h("span", { class: "n" }, line));
+      return row;
+    });
+    const rest = count > MOST_PRINTED ? h("p", { class: "quiet" }, `${(count - MOST_PRINTED).toLocaleString("en")} more rows are not printed.`) : null;
+    this.root.append(h("div", { class: "printed" }, ...rows, rest));
   }
 
   override draw(): void {

@@ -1,10 +1,12 @@
-/** The overlay of a graph that the kernel computes: its menus in the toolbar, and its messages. */
+/** The overlay of a graph that the kernel computes, and its exports: their menus in the toolbar, and their messages. */
 
 import { together } from "../dom/calls";
-import { exportMenu } from "../graph/export";
+import { copyText } from "../dom/clipboard";
+import { type ExportChoice, exportMenu } from "../graph/export";
 import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../graph/overlay";
 import type { GraphView } from "../graph/view";
 import { attempt, decodeJson } from "../kernel/messages";
+import { RequestedFiles } from "../store/requested-files";
 import type { Store } from "../store/store";
 
 interface OverlayMessage {
@@ -18,6 +20,7 @@ interface OverlayMessage {
 
 /** Overlays that need no costs. */
 const WITHOUT_COSTS = new Set(["own values", "dtype"]);
+const LINK_HINT = "Copy a small model as #model=…: append it to the address of any page saved as HTML, or pass it to ml.load or mithril-nb lab --app";
 
 export class KernelOverlay {
   readonly layer: OverlayLayer;
@@ -37,8 +40,10 @@ export class KernelOverlay {
   ) {
     this.layer = new OverlayLayer(view);
     this.menu = new OverlayMenu((name, own) => store.command("show_overlay", { name, own }));
-    this.exports = exportMenu(view, () => store.snapshot.name, (why) => this.layer.fail(why));
+    const files = new RequestedFiles(store);
+    this.exports = exportMenu(view, () => store.snapshot.name, (why) => this.layer.fail(why), choicesOf(files, store.snapshot.palette.length > 0, view.root));
     this.destroy = together(
+      files.destroy,
       store.kernel.on("overlay", (message: OverlayMessage, buffers: DataView[]) => {
         this.received = this.received.then(() => attempt(() => this.receive(message, buffers[0]), (why) => this.layer.fail(why)));
       }),
@@ -72,4 +77,17 @@ export class KernelOverlay {
     else if (is_stale && isNew) this.layer.fail("Costs return once the errors are fixed.");
     this.update();
   }
+}
+
+/** The files that the kernel makes, as choices of the export menu. */
+function choicesOf(files: RequestedFiles, hasModel: boolean, near: HTMLElement): ExportChoice[] {
+  const of = (format: string, suffix: string, title: string, hint: string): ExportChoice => ({ title, hint, suffix, make: () => files.request(format) });
+  const copy = async (): Promise<void> => {
+    if (!(await copyText(await files.request("link"), near))) throw new Error("Copying is not allowed here. model.share_link() in Python returns the link.");
+  };
+  return [
+    of("html", "html", "HTML: page of all stages", "One file that needs no kernel and no network. Compiles the program"),
+    of("json", "json", "JSON: all stages", "The stages as data, without the passes. Compiles the program"),
+    ...(hasModel ? [of("model", "model.json", "JSON: model", "The model without its parameters, for ml.load"), { title: "Copy link", suffix: "", hint: LINK_HINT, make: copy, done: "Copied" }] : []),
+  ];
 }

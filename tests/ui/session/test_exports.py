@@ -1,0 +1,55 @@
+"""Files that a front end requests: the same as in Python, nothing unrequested, and errors as replies."""
+
+from __future__ import annotations
+
+import json
+
+import jax.numpy as jnp
+
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.ui.session import Session, design_of
+from mithril_nb.ui.session.exploring import Exploration
+
+WAIT_S = 300
+
+
+def exported(session, *formats):
+    found = []
+    session.listen(lambda kind, reply: found.append(reply) if kind == "export" else None)
+    for format in formats:
+        assert session.run_command("request_export", {"format": format}) is None
+    assert session.wait(WAIT_S)
+    return {reply.head["format"]: reply for reply in found}
+
+
+def test_an_exploration_makes_the_files_of_python():
+    inspection = ml.inspect(jnp.sin, jnp.zeros(3), name="wave")
+    session = Exploration(inspection)
+    found = exported(session)
+    assert found == {}
+    found = exported(session, "html", "json")
+    assert found["html"].data == inspection.to_html()
+    assert json.loads(found["json"].data)["name"] == "wave"
+    problem = session.run_command("request_export", {"format": "model"})
+    assert problem is not None
+    assert problem.summary == "unknown format 'model'."
+    session.end()
+
+
+def test_a_workbench_also_exports_its_model():
+    session = Session(design_of(Model() + Linear(16) + Relu(), {"input": [8, 32]}), ml.JaxBackend())
+    session.do("set_attribute", path="linear_0", name="dimension", value=24)
+    found = exported(session, "model")
+    model = Model.from_dict(json.loads(found["model"].data))
+    assert model.graph == session.model.graph
+    session.end()
+
+
+def test_a_model_that_cannot_run_has_no_page():
+    session = Session(design_of(Model() + Linear(16), {}), ml.JaxBackend())
+    found = exported(session, "html", "model")
+    assert found["html"].data is None
+    assert found["html"].head["problem"] != ""
+    assert json.loads(found["model"].data)["graph"]["nodes"][0]["name"] == "linear_0"
+    session.end()
