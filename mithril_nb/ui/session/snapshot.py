@@ -59,11 +59,11 @@ class ViewState:
         )
 
     def returned(self, was: ViewState, known: Set[str]) -> ViewState:
-        """Return the view after undo or redo: parts that come back are open, folded and in the place that they had.
+        """Return the view after undo or redo: returning parts are open, folded and in the place that they had.
 
         Args:
             was: The view when the design was left.
-            known: Paths of the blocks of the design until now; their groups stay as they are.
+            known: Paths of the blocks of the design until now; their groups stay unchanged.
         """
         keys = known | {repeat_key(path) for path in known}
         back = {path: place for path, place in was.moved.items() if path not in known}

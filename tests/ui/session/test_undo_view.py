@@ -1,4 +1,4 @@
-"""Undo and redo keep the view: untouched groups stay as they are, and groups that come back are open as they were."""
+"""Undo and redo keep the view: untouched groups stay unchanged, and returning groups are open as before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def two_groups():
     return Model() + MLP(activations=[Relu()], dimensions=[8]) + Linear(4) + MLP(activations=[Relu()], dimensions=[4])
 
 
-def test_a_removed_group_comes_back_open_and_in_its_place():
+def test_a_removed_group_returns_open_and_in_its_place():
     session = session_of(two_groups())
     session.do("expand", path="mlp_0")
     session.do("move", path="mlp_0", x=40, y=120)
@@ -77,7 +77,7 @@ def test_a_group_that_was_renamed_stays_open():
     session.end()
 
 
-def test_a_replaced_model_comes_back_folded():
+def test_a_replaced_model_returns_folded():
     model = Model()
     for _ in range(20):
         model += Linear(32)
