@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
@@ -29,6 +29,15 @@ _PLAIN = (
     "subtract tanh where"
 ).split()
 """Functions of the same name in every library."""
+
+
+_NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
+"""Dtypes of 64 bits, and those that a model in float32 uses instead, as in JAX."""
+
+
+Arrays = Mapping[str, Any]
+GRADS = ("autograd", "jax")
+"""Who derives gradients: the library, or JAX."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +77,8 @@ class EmittedBackend(Backend):
     module_name: ClassVar[str]
     install: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+    grads = "jax"
+    """Who derives the gradients of `evaluate`: `"jax"`, whose gradients are emitted too, or `"autograd"`."""
 
     def __init__(self, dtype: Any = None, *, device: str | None = None, seed: int = 0, **unknown: Any):
         refuse_unknown(type(self).__name__, unknown, type(self).__init__)
@@ -84,17 +95,22 @@ class EmittedBackend(Backend):
                 f"ml.{type(self).__name__}(dtype={self.dtypes[0]!r})",
             )
         self._library: ModuleType = importlib.import_module(self.module_name)
-        self.device = device
+        self.device: str | None = None
+        self._set_device(device)
+        self.set_seed(seed)
+
+    def _set_device(self, device: str | None) -> None:
+        before, self.device = self.device, device
         try:
             with self.on_device():
-                self.zeros(1)
+                self.copied(self.zeros(1))
         except (RuntimeError, ValueError, AssertionError, AttributeError) as error:
+            self.device = before
             raise DeviceNotFoundError(
                 f"device {device!r} not found on backend {self.name!r}.",
                 ((self.title, str(error).splitlines()[0]),),
                 f'ml.{type(self).__name__}(device="cpu")',
             ) from None
-        self.set_seed(seed)
 
     def on_device(self) -> AbstractContextManager[object]:
         """Return a context in which the library creates its arrays on the device of the backend.
@@ -123,9 +139,17 @@ class EmittedBackend(Backend):
 
     def tensor(self, data: Any, dtype: Any = None) -> Any:
         """Return data as an array. Floats get the dtype of the backend unless a dtype is given."""
-        array = np.asarray(self.to_numpy(data) if hasattr(data, "__array__") or hasattr(data, "shape") else data)
-        wanted = self.default_dtype if dtype is None and array.dtype.kind == "f" else dtype
-        return self._from_numpy(array if wanted is None else array.astype(str(as_dtype(wanted))))
+        array = self._host(data)
+        is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+        wanted = self.default_dtype if dtype is None and is_float else dtype
+        wanted = str(array.dtype if wanted is None else as_dtype(wanted))
+        if wanted == "bfloat16":  # NumPy does not have it
+            return self._cast(self._from_numpy(array.astype("float32")), wanted)
+        return self._from_numpy(array.astype(wanted))
+
+    def _host(self, data: Any) -> np.ndarray:
+        is_array = hasattr(data, "__array__") or hasattr(data, "shape")
+        return np.asarray(self.to_numpy(data) if is_array else data)
 
     def array(self, data: Any, dtype: Any = None) -> Any:
         """Return data as an array, like `tensor`."""
@@ -133,7 +157,8 @@ class EmittedBackend(Backend):
 
     def from_numpy(self, array: Any) -> Any:
         """Return a NumPy array as an array of the library, with the same dtype."""
-        return self._from_numpy(np.asarray(array))
+        array = np.asarray(array)
+        return self.tensor(array, "bfloat16") if array.dtype.name == "bfloat16" else self._from_numpy(array)
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """Return an array as a NumPy array."""
@@ -141,6 +166,59 @@ class EmittedBackend(Backend):
 
     def _from_numpy(self, array: np.ndarray) -> Any:
         return np.array(array)
+
+    def as_own(self, value: Any) -> Any:
+        """Return an array of the library unchanged, and convert any other value."""
+        if self.is_own(value):
+            return value
+        array = self._host(value)
+        is_narrow = self.default_dtype != "float64" and array.dtype.kind != "f"
+        return self.tensor(array, _NARROW.get(array.dtype.name) if is_narrow else None)
+
+    def is_own(self, value: Any) -> bool:
+        """Return whether a value is an array of the library."""
+        return type(value).__module__.partition(".")[0] == self.module_name.partition(".")[0]
+
+    def narrowed(self, array: Any) -> Any:
+        """Return an array of the library with at most 32 bits per number, if the dtype of the backend is float32."""
+        wanted = _NARROW.get(self.dtype(array)) if self.default_dtype != "float64" else None
+        return array if wanted is None else self._cast(array, wanted)
+
+    def spec_dtype(self, array: Any) -> str:
+        """Return the dtype that JAX traces an array of the library with."""
+        return self.dtype(array).removesuffix("_")
+
+    def copied(self, array: Any) -> Any:
+        """Return a copy of an array of the library."""
+        return self._library.array(array)
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an emitted function, compiled if the backend has that option."""
+        return function
+
+    def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
+        """Return the results of an emitted function.
+
+        Args:
+            arrays: The results, flat.
+            dtypes: Their dtypes in the program that JAX traced.
+        """
+        return arrays
+
+    def differentiate(
+        self, function: Callable[[Arrays], dict[str, Any]], params: Arrays, output_gradients: Arrays
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the outputs of a function, and the gradients of its params, derived by the library.
+
+        Args:
+            function: A function from the params to the outputs, by name.
+            params: The params by name.
+            output_gradients: d(loss)/d(output) by output name. Missing outputs count as zero.
+        """
+        raise NotImplementedError(f"{self.title} derives no gradients")
+
+    def _cast(self, array: Any, dtype: str) -> Any:
+        return array.astype(getattr(self._library, dtype))
 
     def zeros(self, *shape: Any, dtype: Any = None) -> Any:
         """Return an array of zeros; the shape is one tuple or several sizes."""
@@ -152,7 +230,7 @@ class EmittedBackend(Backend):
 
     def full(self, shape: Any, value: float, *, dtype: Any = None) -> Any:
         """Return an array full of a number."""
-        return self.tensor(np.full(shape_of((shape,)), value, str(as_dtype(dtype or self.default_dtype))), dtype)
+        return self.tensor(np.full(shape_of((shape,)), value), dtype or self.default_dtype)
 
     def zeros_like(self, array: Any) -> Any:
         """Return zeros with the shape and dtype of an array."""
@@ -239,6 +317,7 @@ class EmittedBackend(Backend):
             "transpose": lambda x, axes=None: self._permuted(x, axes or tuple(range(len(x.shape)))[::-1]),
             "concat": lambda arrays, axis=0: self._concat(list(arrays), axis),
             "cross_entropy": self._cross_entropy,
+            "cross_entropy_grad": self._cross_entropy_grad,
         }
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -264,6 +343,10 @@ class EmittedBackend(Backend):
         picked = self.one_hot(labels, logits.shape[-1])
         return -self._reduction("sum")(chosen * picked) / math.prod(logits.shape[:-1])
 
+    def _cross_entropy_grad(self, logits: Any, labels: Any) -> Any:
+        """Return the gradient of `cross_entropy` with respect to the logits."""
+        return (self._softmax(logits) - self.one_hot(labels, logits.shape[-1])) / math.prod(logits.shape[:-1])
+
     def one_hot(self, labels: Any, classes: int) -> Any:
         """Return a row of zeros with a one for each label."""
         return self.tensor(np.eye(classes)[self.to_numpy(labels)])
@@ -277,6 +360,20 @@ class EmittedBackend(Backend):
 
     def _concat(self, arrays: list[Any], axis: int) -> Any:
         return self._library.concatenate(arrays, axis=axis)
+
+
+def check_grads(backend: str, grads: Any) -> None:
+    """Check the option `grads` of a backend.
+
+    Raises:
+        UnknownOptionError: It has another value.
+    """
+    if grads not in GRADS:
+        raise UnknownOptionError(
+            f"{backend} has no gradients by {grads!r}.",
+            (("known", ", ".join(map(repr, GRADS))),),
+            f'ml.{backend}(grads="jax")',
+        )
 
 
 def shape_of(given: Any) -> tuple[int, ...]:

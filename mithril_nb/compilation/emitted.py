@@ -2,37 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 import numpy as np
 
 from mithril_nb.backends.backend import convert_params
 from mithril_nb.backends.emitted import EmittedBackend
-from mithril_nb.compilation.inspecting import inspect_program
+from mithril_nb.compilation.emitted_function import EmittedFunction, precision, source_of
+from mithril_nb.compilation.evaluating import EvaluatesAll
+from mithril_nb.compilation.inspecting import PROGRAMS
 from mithril_nb.compilation.model import PhysicalModel
-from mithril_nb.emission.arrays.emitter import emit_arrays
-from mithril_nb.emission.c import compiling
-from mithril_nb.emission.c.emit import CFile, emit
-from mithril_nb.emission.python_text import load
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.compilation.torch_module import as_module
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection
+from mithril_nb.models.naming import by_port
 from mithril_nb.models.shape_inference.infer import Parameter
 
 Arrays = Mapping[str, Any]
-_ARGUMENTS = ("params", "inputs", "output_gradients", "key", "state")
 
 
-class EmittedModel:
+class EmittedModel(EvaluatesAll):
     """A model bound to a backend that runs emitted source.
 
     The source is written and loaded for each new set of shapes, and cached.
 
     Attributes:
-        graph: Its logical graph.
+        traced: The model as JAX traces it.
         backend: The backend that it runs on.
         params: The parameters that calls `pm(x)` use; the first call initializes them.
     """
@@ -40,9 +37,19 @@ class EmittedModel:
     is_immutable = True
 
     def __init__(self, traced: PhysicalModel, backend: EmittedBackend):
-        self._traced, self.backend = traced, backend
-        self._functions: dict[Hashable, Callable[..., Any]] = {}
+        self.traced, self.backend = traced, backend
+        self._programs = {name: self.emitted(traced._evaluate, name, key_argument=3) for name in PROGRAMS}
         self.params: dict[str, Any] = {}
+
+    def emitted(self, function: Callable[..., Any], name: str, *, key_argument: int | None = None) -> EmittedFunction:
+        """Return a function of trees of arrays as a function that runs as emitted source.
+
+        Args:
+            function: A function that JAX can trace.
+            name: Name of the program.
+            key_argument: Position of an argument that is a random key, passed as two `uint32`; `None` without one.
+        """
+        return EmittedFunction(function, name, self.graph, self.backend, key_argument)
 
     def __repr__(self) -> str:
         return f"EmittedModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
@@ -50,26 +57,35 @@ class EmittedModel:
     @property
     def graph(self) -> LogicalGraph:
         """Its logical graph."""
-        return self._traced.graph
+        return self.traced.graph
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
         """Its trainable arrays."""
-        return self._traced.parameters
+        return self.traced.parameters
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of its inputs."""
+        return self.traced.input_names
+
+    def get_layer_names(self) -> tuple[str, ...]:
+        """Return the paths of the blocks that have parameters, in order, with dots."""
+        return self.traced.get_layer_names()
 
     @property
     def input_specs(self) -> Mapping[str, TensorSpec]:
         """Spec of each input."""
-        return self._traced.input_specs
+        return self.traced.input_specs
 
     @property
     def output_specs(self) -> Mapping[str, Spec | None]:
         """Spec of each output; `None` if unknown."""
-        return self._traced.output_specs
+        return self.traced.output_specs
 
     def summary(self, *, depth: int | None = None) -> str:
         """Return a table of the blocks, like `Model.summary`, with the compiled shapes."""
-        return self._traced.summary(depth=depth)
+        return self.traced.summary(depth=depth)
 
     def inspect(self, program: str = "forward") -> Inspection:
         """Return the stages of a program; `pm.inspect().stage("numpy")` is the source with its links.
@@ -78,7 +94,7 @@ class EmittedModel:
             program: `"forward"` or `"forward+backward"`.
         """
         with self._precision():
-            return self._traced.inspect(program)
+            return self.traced.inspect(program)
 
     def source(self, program: str = "forward") -> str:
         """Return the source that runs, for the shapes that the model was compiled with.
@@ -91,15 +107,10 @@ class EmittedModel:
             UnsupportedPrimitiveError: The library cannot express a block.
         """
         with self._precision():
-            traced = self.inspect(program).traced_program
-            return (emit(traced).source if self._library == "c" else emit_arrays(traced, self._library)).text
-
-    @property
-    def _library(self) -> Any:
-        return self.backend.name
+            return source_of(self.inspect(program).traced_program, self.backend).text
 
     def _precision(self) -> Any:
-        return jax.enable_x64(self.backend.default_dtype == "float64")
+        return precision(self.backend)
 
     # Parameters
 
@@ -115,13 +126,13 @@ class EmittedModel:
         """
         seed = self.backend.next_seed() if seed is None else seed
         with self._precision():
-            values = self._traced.randomize_params(seed)
+            values = self.traced.randomize_params(seed)
             return {name: self.backend.from_numpy(np.asarray(value)) for name, value in values.items()}
 
     def initial_state(self) -> dict[str, Any]:
         """Return the state before the first step; empty if the model has none."""
         with self._precision():
-            values = self._traced.initial_state()
+            values = self.traced.initial_state()
             return {name: self.backend.from_numpy(np.asarray(value)) for name, value in values.items()}
 
     def convert_params(self, params: Arrays, other: Any) -> dict[str, Any]:
@@ -138,6 +149,23 @@ class EmittedModel:
             (4, 3)
         """
         return convert_params(params, self.backend, other)
+
+    def as_module(self, params: Arrays | None = None, state: Arrays | None = None) -> Any:
+        """Return the model as a `torch.nn.Module` with named parameters, whose forward is the emitted source.
+
+        It works with `torch.compile`, `torch.autocast`, other devices and the optimizers of PyTorch. Dropout and the
+        state, such as running statistics, which becomes buffers, follow its training mode.
+
+        Args:
+            params: Initial parameters by name; default: random ones.
+            state: Initial state by name; default: the state before training.
+
+        Raises:
+            UnknownOptionError: The model is compiled for another backend; or, when it first runs, an op has a
+                hand-written gradient, which `torch.autograd` does not see.
+        """
+        params = self._arrays(self.randomize_params() if params is None else params)
+        return as_module(self, params, self._arrays(self.initial_state() if state is None else state))
 
     # Running
 
@@ -165,18 +193,24 @@ class EmittedModel:
             ShapeError: Shapes do not match.
             UnsupportedPrimitiveError: The library cannot express a block.
         """
-        given: dict[str, Any] = {
-            "params": self._arrays(params),
-            "inputs": self._arrays(inputs),
-            "output_gradients": None if output_gradients is None else self._arrays(output_gradients),
-        }
-        if self._traced._draws:
-            given["key"] = self.backend.from_numpy(np.array([0, self.backend.next_seed()], np.uint32))
-        if state is not None:
-            given["state"] = self._arrays(state)
-        function = self._loaded(given)
-        with self.backend.on_device():
-            return function(**{name: value for name, value in given.items() if jax.tree.leaves(value)})
+        key = None
+        if self.traced._draws:
+            key = self.backend.from_numpy(np.array([0, self.backend.next_seed()], np.uint32))
+        given = None if output_gradients is None else self._arrays(output_gradients)
+        held = None if state is None else self._arrays(state)
+        params, inputs, forward = self._arrays(params), self._arrays(inputs), self._programs["forward"]
+        if given is None:
+            return forward(params, inputs, None, key, held)
+        both = self._programs["forward+backward"]
+        if self.backend.grads == "jax" or self._has_custom_gradients(params, inputs, None, key, held):
+            return both(params, inputs, given, key, held)
+        both.results(params, inputs, given, key, held)  # checks the arguments
+        names = by_port(given, self.traced.output_names, "output", what="output_gradients")
+        weights = {port: given[name] for port, name in names.items()}
+        return self.backend.differentiate(lambda params: forward(params, inputs, None, key, held), params, weights)
+
+    def _has_custom_gradients(self, *args: Any) -> bool:
+        return self._programs["forward"].loaded(*args).has_custom_gradients
 
     def __call__(self, given: Any = None, /, **named: Any) -> Any:
         """Return the outputs for parameters that the first call initializes randomly."""
@@ -189,12 +223,12 @@ class EmittedModel:
 
     def _first_params(self, inputs: Arrays) -> dict[str, Any]:
         """Return initial parameters, whose shapes may depend on the first inputs."""
-        calls, backend = self._traced._calls, self.backend
+        calls, backend = self.traced._calls, self.backend
         with self._precision():
             arrays = calls.inputs({name: backend.to_numpy(one) for name, one in self._arrays(inputs).items()})
             found = calls.inferred(arrays)
             found.raise_problems()
-            values = self._traced.backend.initial_params(found.parameters, backend.next_seed())
+            values = self.traced.backend.initial_params(found.parameters, backend.next_seed())
             return {name: backend.from_numpy(np.asarray(value)) for name, value in values.items()}
 
     def _arrays(self, arrays: Arrays) -> dict[str, Any]:
@@ -204,53 +238,5 @@ class EmittedModel:
             if isinstance(value, Mapping):
                 found |= {f"{name}.{inner}": one for inner, one in self._arrays(value).items()}
             elif value is not None:
-                found[name] = value if self._is_own(value) else self.backend.tensor(value)
+                found[name] = self.backend.narrowed(self.backend.as_own(value))
         return found
-
-    def _is_own(self, value: Any) -> bool:
-        return type(value).__module__.partition(".")[0] == self.backend.module_name.partition(".")[0]
-
-    def _loaded(self, given: Mapping[str, Any]) -> Callable[..., Any]:
-        key = tuple([(name, _signature(value)) for name, value in given.items()])
-        if key not in self._functions:
-            self._functions[key] = self._load({name: jax.tree.map(self._spec, value) for name, value in given.items()})
-        return self._functions[key]
-
-    def _load(self, specs: Mapping[str, Any]) -> Callable[..., Any]:
-        program = "forward" if specs["output_gradients"] is None else "forward+backward"
-        arguments = [specs.get(name) for name in _ARGUMENTS]
-        while arguments[-1] is None and len(arguments) > 2:
-            arguments.pop()
-        with self._precision(), self.backend.on_device():
-            if "key" in specs:
-                arguments[3] = jax.eval_shape(lambda: jax.random.key(0))
-            evaluate = self._traced._evaluate
-            inspection = inspect_program(self.graph, program, evaluate, tuple(arguments), {})
-            try:
-                traced = inspection.traced_program
-            except StageUnavailableError:
-                jax.eval_shape(evaluate, *arguments)  # raises the error of the model itself
-                raise
-            if self._library == "c":
-                return _c_function(emit(traced), jax.tree.structure(jax.eval_shape(evaluate, *arguments)))
-            return load(emit_arrays(traced, self._library))
-
-    def _spec(self, array: Any) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(self.backend.shape(array), self.backend.dtype(array).removesuffix("_"))
-
-
-def _signature(value: Any) -> Hashable:
-    """Return what the source of a program depends on: shapes and dtypes, read without a conversion at each call."""
-    if isinstance(value, Mapping):
-        return tuple([(name, _signature(one)) for name, one in value.items()])
-    return value if value is None else (tuple(value.shape), value.dtype)
-
-
-def _c_function(file: CFile, results: Any) -> Callable[..., Any]:
-    """Compile a file; return a function of the arguments by name that returns a tree of results."""
-    run = compiling.Routine(compiling.load({"model": file.source.text}), file)
-
-    def function(**given: Any) -> Any:
-        return jax.tree.unflatten(results, run(*jax.tree.leaves([given.get(name) for name in _ARGUMENTS])))
-
-    return function

@@ -11,6 +11,7 @@ import jax
 from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.compilation.calls import Calls
+from mithril_nb.compilation.evaluating import EvaluatesAll
 from mithril_nb.compilation.options import Options
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError
@@ -40,7 +41,7 @@ def inspect_program(
     return inspect_function(fn, *specs, **{**defaults, **options})
 
 
-class InspectedModel(Shown):
+class InspectedModel(EvaluatesAll, Shown):
     """The part of a `PhysicalModel` that runs nothing: its specs, and the stages and costs of its programs."""
 
     graph: LogicalGraph

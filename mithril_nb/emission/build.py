@@ -12,7 +12,7 @@ from mithril_nb.emission.cleanup import clean
 from mithril_nb.emission.meanings import gradients, meanings
 from mithril_nb.emission.names import Names, identifier
 from mithril_nb.emission.narrowing import narrow
-from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
+from mithril_nb.emission.program import DETACH, Function, Operand, Program, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.paths import name_of
@@ -24,17 +24,19 @@ from mithril_nb.stages.trace.tracing import Leaf
 _SUFFIXES = {"forward": "", "backward": "_backward", "update": "_update"}
 
 
-def build(program: traced.Program, reserved: Iterable[str] = ()) -> Program:
+def build(program: traced.Program, reserved: Iterable[str] = (), keeps_gradients: bool = False) -> Program:
     """Return a traced program as functions and statements.
 
     Args:
         program: The program.
         reserved: Names that the emitter uses itself, such as those of helper functions.
+        keeps_gradients: True if the library may differentiate the source, so that each `stop_gradient` must stay. A
+            program that contains its gradients needs none.
 
     Raises:
         StageUnavailableError: It has named sizes without numbers, and source needs numbers.
     """
-    main, constants = flat_program(program)
+    main, constants = flat_program(program, keeps_gradients)
     are_params = [one.is_param for one in program.inputs]
     params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
     divided = divide(main, constants, params)
@@ -42,14 +44,20 @@ def build(program: traced.Program, reserved: Iterable[str] = ()) -> Program:
     return _Namer(main, divided, constants, params, trace.outputs, reserved).program(trace.name, trace.inputs)
 
 
-def flat_program(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
+def flat_program(program: traced.Program, keeps_gradients: bool = False) -> tuple[Function, dict[Value, Any]]:
     """Return a traced program as one function with the statements of every block, and its constants.
+
+    Args:
+        program: The program.
+        keeps_gradients: As in `build`.
 
     Raises:
         StageUnavailableError: It has named sizes without numbers.
     """
     check_sizes(program)
     main, constants = read(program)
+    if keeps_gradients and not any(one.role == "backward" for one in main.walk()):
+        main = _with_detach(main)
     return clean(narrow(clean(main))), constants
 
 
@@ -66,6 +74,17 @@ def check_sizes(program: traced.Program) -> None:
             (("no number", ", ".join(sizes)),),
             with_numbers(sizes),
         )
+
+
+def _with_detach(function: Function) -> Function:
+    """Return a function whose `stop_gradient` statements survive the clean-up."""
+
+    def kept(one: Statement) -> Statement:
+        one = replace(one, bodies=tuple(map(_with_detach, one.bodies)))
+        is_float = one.primitive == "stop_gradient" and "float" in one.inputs[0].dtype
+        return replace(one, primitive=DETACH) if is_float and isinstance(one.inputs[0], Value) else one
+
+    return replace(function, statements=tuple(map(kept, function.statements)))
 
 
 class _Namer:

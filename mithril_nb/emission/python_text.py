@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import base64
+import sys
 import textwrap
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from itertools import count
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from mithril_nb.emission.names import comment
 from mithril_nb.emission.program import Function, Program, Value
 from mithril_nb.emission.source import Source
 
+_NUMBERS = count()
 LONGEST_LINE = 120
 Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
 """The source of functions and classes by name, with the names of those that each uses."""
@@ -89,6 +93,8 @@ def title_of(function: Function) -> str:
 
 def load(source: Source) -> Callable[..., Any]:
     """Return the last function of an emitted Python file: the whole program."""
-    space: dict[str, Any] = {"__name__": "emitted"}
-    exec(compile(source.text, f"<{source.name}>", "exec"), space)
-    return space[source.function]
+    module = ModuleType(f"mithril_nb_emitted_{next(_NUMBERS)}")
+    if source.name.endswith("_torch"):
+        sys.modules[module.__name__] = module  # torch.compile imports the modules of the functions that it traces
+    exec(compile(source.text, f"<{source.name}>", "exec"), module.__dict__)
+    return getattr(module, source.function)

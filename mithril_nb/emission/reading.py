@@ -29,6 +29,7 @@ _HINTS = {
     "scatter": "scattered", "scatter-add": "scattered", "select_and_scatter_add": "unpooled", "rev": "reversed_",
     "sort": "sorted_", "cumsum": "cumulated", "random_bits": "bits", "random_wrap": "key", "random_fold_in": "key",
     "random_split": "keys", "random_unwrap": "key", "clamp": "clamped", "logistic": "sigmoid", "pad": "padded",
+    "stop_gradient": "detached",
     "scan": "result", "while": "result", "cond": "result", "square": "squared", "abs": "absolute",
     "random_seed": "key", "bitcast_convert_type": "bits", "shift_right_logical": "shifted", "is_finite": "is_finite",
 }  # fmt: skip

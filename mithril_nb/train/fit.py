@@ -26,6 +26,7 @@ from mithril_nb.train.prepare import (
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.handle import Run
 from mithril_nb.train.run.state import State
+from mithril_nb.train.runtime import runtime_of
 from mithril_nb.train.step import first_opt_state
 from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state, names_of_inputs
 from mithril_nb.train.training_plan import CompileKey, TrainingPlan, compiled_programs
@@ -118,63 +119,72 @@ def fit(
     chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, names_of_inputs(model))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
-    trainable = as_trainable(model, shapes=shapes, backend=backend)
-    start = checked_arrays("params", trainable.randomize_params(seed) if params is None else params)
-    state = checked_arrays("model_state", initial_state(trainable) if model_state is None else model_state)
-    frozen = frozen_names(trainable)
-    if frozen:
-        start = flat_params(start)
-    check_placement(trainable, start)
-    train = checked_data(data, trainable, chosen_loss, start, batch_size)
-    held_out = None
-    if isinstance(validation, float):
-        if not 0 < validation < 1 or not 0 < round(validation * len(train)) < len(train):
-            raise UnknownOptionError(
-                "validation must be a fraction that leaves samples for both training and validation.",
-                (("got", repr(validation)), ("samples", str(len(train)))),
-                "validation=0.2  # or validation=(x_test, y_test)",
+    runtime = runtime_of(as_trainable(model, shapes=shapes, backend=backend))
+    trainable = runtime.model
+    with runtime.precision():
+        start = checked_arrays("params", trainable.randomize_params(seed) if params is None else runtime.host(params))
+        first_state = initial_state(trainable) if model_state is None else runtime.host(model_state)
+        state = checked_arrays("model_state", first_state)
+        frozen = frozen_names(trainable)
+        if frozen:
+            start = flat_params(start)
+        check_placement(trainable, start)
+        train = checked_data(data, trainable, chosen_loss, start, batch_size)
+        held_out = None
+        if isinstance(validation, float):
+            if not 0 < validation < 1 or not 0 < round(validation * len(train)) < len(train):
+                raise UnknownOptionError(
+                    "validation must be a fraction that leaves samples for both training and validation.",
+                    (("got", repr(validation)), ("samples", str(len(train)))),
+                    "validation=0.2  # or validation=(x_test, y_test)",
+                )
+            train, held_out = train.split(validation, seed)
+        elif validation is not None:
+            held_out = checked_data(validation, trainable, chosen_loss, start, batch_size, "validation data")
+        if batch_size > len(train):
+            raise DataError(
+                f"batch_size is larger than the data: {batch_size} > {len(train)} samples.",
+                (),
+                f"batch_size={len(train)}",
             )
-        train, held_out = train.split(validation, seed)
-    elif validation is not None:
-        held_out = checked_data(validation, trainable, chosen_loss, start, batch_size, "validation data")
-    if batch_size > len(train):
-        raise DataError(
-            f"batch_size is larger than the data: {batch_size} > {len(train)} samples.", (), f"batch_size={len(train)}"
+        first = jax.tree.map(lambda array: array[:batch_size], train.targets)
+        outputs = output_specs(trainable, start, train, batch_size)
+        prediction = chosen_loss.prediction(outputs)
+        if (
+            len(outputs) == 1
+        ):  # naming the only output must change neither the cached programs nor the checkpoint's facts
+            chosen_loss = replace(chosen_loss, output=None)
+        accuracy = wants_accuracy(metrics, chosen_loss)
+        tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
+        # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
+        if state and tail == "pad" and distributed().count == 1:
+            tail = "short"
+        check_last_batch(trainable, start, train, batch_size, tail)
+        if held_out is not None:
+            check_last_batch(trainable, start, held_out, batch_size, evaluation_tail(tail), "validation data")
+        step, evaluate = compiled_programs(CompileKey(runtime, chosen_loss, chosen_optimizer, accuracy, bool(state)))
+        plan = TrainingPlan(
+            trainable,
+            chosen_loss,
+            chosen_optimizer,
+            step,
+            evaluate,
+            train,
+            held_out,
+            batch_size,
+            tail,
+            seed,
+            shuffle is not False,
+            runtime,
+            runtime.arrays(jax.random.key(seed)) if trainable.needs_key else None,
         )
-    first = jax.tree.map(lambda array: array[:batch_size], train.targets)
-    outputs = output_specs(trainable, start, train, batch_size)
-    prediction = chosen_loss.prediction(outputs)
-    if len(outputs) == 1:  # naming the only output must change neither the cached programs nor the checkpoint's facts
-        chosen_loss = replace(chosen_loss, output=None)
-    accuracy = wants_accuracy(metrics, chosen_loss)
-    tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
-    # Processes need equal shares of a batch, so there the padding rows do enter BatchNorm's means.
-    if state and tail == "pad" and distributed().count == 1:
-        tail = "short"
-    check_last_batch(trainable, start, train, batch_size, tail)
-    if held_out is not None:
-        check_last_batch(trainable, start, held_out, batch_size, evaluation_tail(tail), "validation data")
-    step, evaluate = compiled_programs(CompileKey(trainable, chosen_loss, chosen_optimizer, accuracy, bool(state)))
-    plan = TrainingPlan(
-        trainable,
-        chosen_loss,
-        chosen_optimizer,
-        step,
-        evaluate,
-        train,
-        held_out,
-        batch_size,
-        tail,
-        seed,
-        shuffle is not False,
-        jax.random.key(seed) if trainable.needs_key else None,
-    )
-    held = first_opt_state(chosen_optimizer, start, frozen, state)
-    run = Run(plan, State(start, held, epochs, chosen_optimizer.learning_rate))
-    is_start_given = params is not None or model_state is not None
-    prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
-    spread(plan, run._state)
-    return run
+        held = first_opt_state(chosen_optimizer, start, frozen, state)
+        start, held = runtime.arrays((start, held))
+        run = Run(plan, State(start, held, runtime, epochs, chosen_optimizer.learning_rate))
+        is_start_given = params is not None or model_state is not None
+        prepare(checkpoint, resume, plan, run._state, run.history, is_start_given=is_start_given)
+        spread(plan, run._state)
+        return run
 
 
 def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:

@@ -10,6 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from mithril_nb.compilation import PhysicalModel, compile, graph_of
 from mithril_nb.compilation.binding import declared_sizes, infer_for
+from mithril_nb.compilation.emitted import EmittedModel
+from mithril_nb.compilation.emitted_function import precision
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
@@ -110,13 +112,7 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
         UnknownOptionError: The value is not a model, or is already compiled for another backend.
     """
     if isinstance(model, Trainable):
-        own = getattr(model, "backend", None)
-        if backend is not None and backend is not own:
-            raise UnknownOptionError(
-                "backend= has no effect on a model that is already compiled.",
-                (("backend", repr(backend)), ("model", type(model).__name__ + (f" for {own!r}" if own else ""))),
-                "ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend=",
-            )
+        _check_backend(model, backend)
         return model
     lacks = [name for name in ("forward", "randomize_params", "input_names") if not hasattr(model, name)]
     raise UnknownOptionError(
@@ -124,6 +120,16 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
         (("lacks", ", ".join(lacks) or "part of mithril_nb.train.Trainable"),),
         'ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)',
     )
+
+
+def _check_backend(model: object, backend: object) -> None:
+    own = getattr(model, "backend", None)
+    if backend is not None and backend is not own:
+        raise UnknownOptionError(
+            "backend= has no effect on a model that is already compiled.",
+            (("backend", repr(backend)), ("model", type(model).__name__ + (f" for {own!r}" if own else ""))),
+            "ml.fit(model, data, backend=backend)  # with the model before ml.compile; or omit backend=",
+        )
 
 
 @as_trainable.register(Model)
@@ -137,7 +143,7 @@ def _(
 
 @as_trainable.register(PhysicalModel)
 def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None) -> Any:
-    as_trainable.dispatch(object)(model, shapes=shapes, backend=backend)  # rejects another backend
+    _check_backend(model, backend)
     is_known = all(array.spec.is_concrete for array in (*model.parameters, *model.states))
     if is_known or model.placement:
         return model
@@ -147,6 +153,14 @@ def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: A
     inference = infer_for(own, graph, specs)
     inference.raise_problems()
     return PhysicalModel(graph, own, inference, model.jit, model.options, sizes=declared_sizes(graph, specs))
+
+
+@as_trainable.register(EmittedModel)
+def _(model: EmittedModel, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None) -> Any:
+    _check_backend(model, backend)
+    with precision(model.backend):
+        traced: Any = as_trainable(model.traced, shapes=shapes)
+    return model if traced is model.traced else EmittedModel(traced, model.backend)
 
 
 def _of_any_batch(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int | str, ...]]:

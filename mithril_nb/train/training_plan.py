@@ -15,8 +15,9 @@ from mithril_nb.train.data import DataSet, Tail, batch_at, batch_count, batches,
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
+from mithril_nb.train.runtime import Runtime
 from mithril_nb.train.step import loss_function, train_step
-from mithril_nb.train.trainable import Trainable, compiler_options, frozen_names, is_jitted, runner
+from mithril_nb.train.trainable import Trainable, frozen_names, runner
 
 AT_ONCE = 8
 """Batches evaluated before the first result is fetched: enough to keep the device busy, few enough to stop soon."""
@@ -40,6 +41,7 @@ class TrainingPlan:
         tail: Treatment of a last batch that is not full.
         seed: Seed of the sample order and of the keys of Dropout.
         shuffle: True if each epoch has a different order.
+        runtime: Runs the programs.
         key: Key from which the keys of the steps are derived; `None` if the model draws no random numbers.
     """
 
@@ -54,6 +56,7 @@ class TrainingPlan:
     tail: Tail
     seed: int
     shuffle: bool
+    runtime: Runtime
     key: Any = None
 
     @cached_property
@@ -83,7 +86,7 @@ class TrainingPlan:
         states = (state,) if state else ()
 
         def settle() -> None:
-            fetched = jax.device_get([metrics for _, metrics in under_way])
+            fetched = self.runtime.fetched([metrics for _, metrics in under_way])
             for (count, _), metrics in zip(under_way, fetched, strict=True):
                 for name, value in metrics.items():
                     sums[name] = sums.get(name, 0.0) + count * float(value)
@@ -106,21 +109,21 @@ class CompileKey:
     """Cache key of a run's compiled programs. Two keys are equal if their parts are the same objects.
 
     Attributes:
-        model: The model to train.
+        runtime: Runs the programs of the model to train.
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
         accuracy: True if the programs compute the accuracy.
         has_state: True if the model has a state.
     """
 
-    model: Trainable
+    runtime: Runtime
     loss: Loss
     optimizer: Optimizer
     accuracy: bool
     has_state: bool = False
 
     def _parts(self) -> tuple[Any, ...]:
-        parts = (self.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
+        parts = (self.runtime.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
         return (*map(id, parts), self.loss.output, self.optimizer.is_relative, self.accuracy, self.has_state)
 
     def __hash__(self) -> int:
@@ -136,11 +139,12 @@ def compiled_programs(key: CompileKey) -> tuple[Any, Any]:
     The programs of the last few models with `is_immutable` are cached: training such a model again, from other params
     or with another rate, compiles nothing.
     """
-    return _cached_programs(key) if getattr(key.model, "is_immutable", False) else _programs(key)
+    return _cached_programs(key) if getattr(key.runtime.model, "is_immutable", False) else _programs(key)
 
 
 def _programs(key: CompileKey) -> tuple[Any, Any]:
-    model, loss, has_state = key.model, key.loss, key.has_state
+    runtime, loss, has_state = key.runtime, key.loss, key.has_state
+    model = runtime.model
     forward = runner(model, True) if has_state else model.forward
     options = {"accuracy": key.accuracy, "has_state": has_state}
     step = train_step(forward, loss, key.optimizer, frozen=frozen_names(model), **options)
@@ -157,14 +161,9 @@ def _programs(key: CompileKey) -> tuple[Any, Any]:
         found = metrics(params, batch, training=False, state=state)[1]
         return found[0] if has_state else found
 
-    several = distributed().whole_outputs()
-    # With several processes, only a jitted program can replicate its outputs on each of them.
-    if not is_jitted(model) and not several:
-        return packed, evaluate
-    flags = compiler_options(model)
     # Donate params and optimizer state, so that they are never held twice.
-    whole_step = jax.jit(packed, donate_argnums=(0, 1), compiler_options=flags, **several)
-    return whole_step, jax.jit(evaluate, compiler_options=flags)
+    whole_step = runtime.compiled(packed, "train step", donated=(0, 1), key_argument=4)
+    return whole_step, runtime.compiled(evaluate, "evaluation")
 
 
 _cached_programs = lru_cache(maxsize=8)(_programs)

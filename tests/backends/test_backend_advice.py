@@ -9,7 +9,8 @@ BACKEND = {
     "backends/backend.py:absent.Absent.__init__": "ml.GGMLBackend()",
     "backends/backend.py:convert_params": "ml.compile(Linear(3)).convert_params({}, 3)",
     "backends/emitted.py:EmittedBackend.__init__#2": 'ml.NumpyBackend(dtype="int32")',
-    "backends/emitted.py:EmittedBackend.__init__#3": 'ml.NumpyBackend(device="gpu")',
+    "backends/emitted.py:EmittedBackend._set_device": 'ml.NumpyBackend(device="gpu")',
+    "backends/emitted.py:check_grads": 'ml.TorchBackend(grads="numpy")',
     "backends/backend.py:Backend.toolkit": """
         from mithril_nb.backends.backend import Backend
         class Arrays(Backend):

@@ -17,7 +17,8 @@ from mithril_nb.errors import (
     UnexpectedInputError,
     UnknownOptionError,
 )
-from tests.backends.test_emitted_backends import each_kind
+from tests.backends.test_emitted_backends import KINDS, each_kind
+from tests.raised import message_of
 
 MODELS: dict[str, tuple[Any, list[int]]] = {
     "mlp": (models.MLP(4, [8], 3), [5, 4]),
@@ -42,6 +43,37 @@ def test_outputs_and_gradients_agree_with_jax(kind: Any, name: str) -> None:
         np.testing.assert_allclose(backend.to_numpy(one), other, rtol=1e-4, atol=1e-5)
     alone = ours.evaluate(converted, {"input": x}, **state)
     np.testing.assert_allclose(backend.to_numpy(alone["output"]), outputs["output"], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [ml.JaxBackend, *KINDS])
+def test_a_scalar_output_needs_no_output_gradients(kind: Any) -> None:
+    model = models.Model() + models.Linear(1) + models.Sum()
+    pm = ml.compile(model, kind(), shapes={"input": [2, 3]})
+    params, x = pm.randomize_params(seed=0), np.arange(6, dtype="float32").reshape(2, 3)
+    outputs, gradients = pm.evaluate_all(params, {"input": x})
+    expected = pm.evaluate(params, {"input": x}, {"output": pm.backend.ones(())})
+    assert pm.backend.to_numpy(outputs["output"]) == pm.backend.to_numpy(expected[0]["output"])
+    np.testing.assert_array_equal(pm.backend.to_numpy(gradients["linear_0.weight"]), [[3], [5], [7]])
+    several = ml.compile(models.Linear(3), kind(), shapes={"input": [2, 4]})
+    assert message_of(lambda: several.evaluate_all(several.randomize_params(seed=0), {"input": x})) == (
+        "MissingInputError: evaluate_all needs output_gradients: this model does not return one scalar.\n"
+        "    outputs  'output' (2, 3) float32\n"
+        "    Try: pm.evaluate_all(params, inputs, "
+        "{'output': backend.ones_like(pm.evaluate(params, inputs)['output'])})"
+    )
+
+
+@each_kind
+def test_inputs_of_other_dtypes_and_layouts_are_converted(kind: Any) -> None:
+    pm = ml.compile(models.Linear(3), kind(), shapes={"input": [2, 4]})
+    params = pm.randomize_params(seed=0)
+    x = np.arange(8, dtype="float64").reshape(4, 2).T
+    read_only = np.broadcast_to(np.float32(2), (2, 4))
+    for given in (x, x.astype("int64"), x.tolist(), read_only, np.full((2, 4), np.nan, "float32")):
+        found = pm.evaluate(params, {"input": given})["output"]
+        assert pm.backend.dtype(found) == "float32"
+        weight = pm.backend.to_numpy(params["weight"])
+        np.testing.assert_allclose(pm.backend.to_numpy(found), np.asarray(given, "float32") @ weight, rtol=1e-5)
 
 
 @each_kind

@@ -25,6 +25,23 @@ CASES = {
         ml.compile(model, frozen=["linear_0"], trainable=["linear_0"])
         # Try: ml.compile(model, frozen=["linear_0"])
         """,
+    "compilation/torch_module.py:as_module": """
+        model = Linear(3)
+        ml.compile(model, ml.NumpyBackend(), shapes={"input": [5, 4]}).as_module()
+        """,
+    "compilation/torch_module.py:_loader.load": """
+        import torch
+        ml.register_primitive("twice_in_advice")(lambda backend, x: 2 * x)
+        ml.register_primitive("twice_in_advice_grad")(lambda backend, x, grad: 2 * grad)
+        pm = ml.compile(ml.op("twice_in_advice"), ml.TorchBackend(), shapes={"input": [2]})
+        params, inputs, output_gradients = {}, {"input": np.ones(2)}, {"output": np.ones(2)}
+        module = pm.as_module()
+        module(torch.ones(2))
+        # Try: {}
+        """,
+    "compilation/evaluating.py:EvaluatesAll._ones": f"""{PM}
+        pm.evaluate_all(params, inputs)
+        """,
     "compilation/calls.py:Calls.checked": f"""{PM}
         pm.evaluate({{}}, inputs)
         # Try: {{}}; pm.evaluate(params, inputs)

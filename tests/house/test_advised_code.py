@@ -19,6 +19,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "compilation/launch/launcher.py:late",
         "train/prepare.py:spread",
         "train/prepare.py:_check_agreement",
+        "train/runtime.py:runtime_of",
     ),
     "needs several devices": (
         "backends/jax/devices.py:split_over",

@@ -257,11 +257,11 @@ OPTIONS = {
         ml.train.programs(ml.compile(model, shapes={"input": ["batch", "time"]}))
         # Try: ml.train.programs(ml.compile(model, ml.JaxBackend(), shapes={"input": [6, 4]}))
         """,
-    "train/trainable.py:as_trainable": f"""{DATA}
+    "train/trainable.py:_check_backend": f"""{DATA}
         backend = ml.JaxBackend(); pm = ml.compile(model, shapes={{"input": ["batch", 4]}})
         ml.fit(pm, data, backend=backend, **options)
         """,
-    "train/trainable.py:as_trainable#2": """
+    "train/trainable.py:as_trainable": """
         model, data = Linear(3), (np.ones((64, 64)), np.zeros(64, int))
         ml.fit("mlp", data)
         """,

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 import numpy as np
 
-from mithril_nb.backends.emitted import EmittedBackend
+from mithril_nb.backends.backend import check_switch
+from mithril_nb.backends.emitted import Arrays, EmittedBackend, check_grads
 
 
 class TorchBackend(EmittedBackend):
-    """Runs models with PyTorch, as source that `pm.source()` returns: forward, and the gradients that JAX derives.
+    """Runs models with PyTorch, as source that `pm.source()` returns.
+
+    Gradients are those of `torch.autograd` through the emitted forward. A model whose custom ops have hand-written
+    gradients runs the emitted ones.
 
     Args:
-        dtype: `"float32"` (default) or `"float64"`.
+        dtype: `"float32"` (default), `"float64"`, `"float16"` or `"bfloat16"`.
         device: A device of PyTorch: `"cpu"` (default), `"cuda"`, `"cuda:1"`, `"mps"`.
         seed: Seed of the random numbers.
+        grads: `"autograd"`, or `"jax"` to run the gradients that JAX derives, as emitted source.
+        use_amp: True to run matrix products in bfloat16, by `torch.autocast`. Results keep their dtypes.
+        compile: True to compile the source with `torch.compile`.
 
     Raises:
         UnavailableBackendError: PyTorch is not installed.
@@ -31,14 +38,120 @@ class TorchBackend(EmittedBackend):
     """
 
     name, title, module_name, install = "torch", "PyTorch", "torch", 'pip install "mithril-nb[torch]"'
+    dtypes = ("float32", "float64", "float16", "bfloat16")
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        *,
+        device: str | None = None,
+        seed: int = 0,
+        grads: str = "autograd",
+        use_amp: bool = False,
+        compile: bool = False,
+        **unknown: Any,
+    ):
+        check_grads(type(self).__name__, grads)
+        check_switch("use_amp", use_amp, "ml.TorchBackend(use_amp=True)")
+        check_switch("compile", compile, "ml.TorchBackend(compile=True)")
+        self.grads, self.use_amp, self.compile = grads, use_amp, compile
+        super().__init__(dtype, device=device, seed=seed, **unknown)
+
+    def set_device(self, device: str) -> None:
+        """Create arrays on another device from now on.
+
+        Raises:
+            DeviceNotFoundError: The machine does not have the device.
+        """
+        self._set_device(device)
+
+    def enable_deterministic(self) -> None:
+        """Use only deterministic algorithms of PyTorch, in the whole process."""
+        self._library.use_deterministic_algorithms(True)
 
     def on_device(self) -> AbstractContextManager[object]:
         """Return a context in which the library creates its arrays on the device of the backend."""
-        return nullcontext() if self.device is None else self._library.device(self.device)
+        stack = ExitStack()
+        if self.device is not None:
+            stack.enter_context(self._library.device(self.device))
+        if self.use_amp:
+            kind = str(self.device or "cpu").partition(":")[0]
+            stack.enter_context(self._library.autocast(kind, dtype=self._library.bfloat16))
+        return stack
+
+    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return an emitted function, compiled if the backend has that option."""
+        return self._library.compile(function) if self.compile else function
+
+    def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
+        """Return the results of an emitted function, in the dtypes of its program."""
+        if not self.use_amp:
+            return arrays
+        pairs = zip(arrays, dtypes, strict=True)
+        return [self._cast(one, dtype) if one.is_floating_point() else one for one, dtype in pairs]
+
+    def differentiate(
+        self, function: Callable[[Arrays], dict[str, Any]], params: Arrays, output_gradients: Arrays
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the outputs of a function, and the gradients of its params by `torch.autograd`."""
+        library = self._library
+        with library.enable_grad():
+            leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
+            outputs = function(leaves)
+        given = [name for name, value in outputs.items() if name in output_gradients and value.requires_grad]
+        found: Sequence[Any] = [None] * len(leaves)
+        if given and leaves:
+            weights = [output_gradients[name].to(outputs[name].dtype) for name in given]
+            roots = [outputs[name] for name in given]
+            found = library.autograd.grad(roots, list(leaves.values()), weights, allow_unused=True)
+        gradients = {
+            name: library.zeros_like(value) if one is None else one
+            for (name, value), one in zip(leaves.items(), found, strict=True)
+        }
+        detached = {name: value.detach() for name, value in outputs.items()}
+        return detached, {name: value.detach() for name, value in gradients.items()}
+
+    def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function that computes the gradient of a scalar-valued function for its first argument.
+
+        Examples:
+            >>> def gradient():
+            ...     backend = TorchBackend()
+            ...     return backend.grad(lambda x: backend.sum(x * x))(backend.array([1.0, 2.0])).tolist()
+            >>> gradient() if TorchBackend.available() else [2.0, 4.0]
+            [2.0, 4.0]
+        """
+
+        def gradient(x: Any, *others: Any, **named: Any) -> Any:
+            x = self.as_own(x).detach().requires_grad_()
+            with self._library.enable_grad():
+                value = function(x, *others, **named)
+            if not value.requires_grad:
+                return self._library.zeros_like(x)
+            (found,) = self._library.autograd.grad(value, x)
+            return found
+
+        return gradient
 
     def to_numpy(self, array: Any) -> np.ndarray:
-        """Return a tensor as a NumPy array."""
-        return array.detach().cpu().numpy() if hasattr(array, "detach") else np.asarray(array)
+        """Return a tensor as a NumPy array; bfloat16 as float32."""
+        if not hasattr(array, "detach"):
+            return np.asarray(array)
+        array = array.detach().cpu()
+        return (array.float() if array.dtype == self._library.bfloat16 else array).numpy()
+
+    def spec_dtype(self, array: Any) -> str:
+        """Return the dtype that JAX traces an array of the library with."""
+        found = self.dtype(array)
+        # Emitted source keeps uint32 in int64, which JAX has only in float64 models.
+        return "uint32" if found == "int64" and self.default_dtype != "float64" else found
+
+    def copied(self, array: Any) -> Any:
+        """Return a copy of an array of the library."""
+        return array.clone()
+
+    def _cast(self, array: Any, dtype: str) -> Any:
+        return array.to(getattr(self._library, dtype))
 
     def _from_numpy(self, array: np.ndarray) -> Any:
         # PyTorch does little arithmetic on uint32, so emitted source keeps its values in int64.

@@ -43,10 +43,9 @@ def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
         return f"{first} @ {second}"
     if not count and len(left_over) == 1 and left_over[0] == ranks[0] - 1 and ranks[1] == 2:
         return f"{left} @ {right if right_over[0] == 0 else _swapped(to, right, 2)}"
-    if not count and left_over:
+    if not count and left_over and to.library != "torch":  # its tensordot refuses mixed dtypes under autocast
         axes = f"({[int(axis) for axis in left_over]}, {[int(axis) for axis in right_over]})"
-        name = "dims" if to.library == "torch" else "axes"
-        return f"{to.module}.tensordot({left}, {right}, {name}={axes})"
+        return f"{to.module}.tensordot({left}, {right}, axes={axes})"
     return f"{to.module}.einsum({equation(one)!r}, {left}, {right})"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mithril_nb.emission.arrays.rules import RULES, Context, rule
-from mithril_nb.emission.program import Number, Statement
+from mithril_nb.emission.program import DETACH, Number, Statement
 
 
 def is_float(dtype: str) -> bool:
@@ -85,10 +85,18 @@ def _maximum(to: Context, one: Statement) -> str:
     left, right = one.inputs
     if to.library == "torch" and isinstance(left, Number) != isinstance(right, Number):
         array, number = (right, left) if isinstance(left, Number) else (left, right)
+        if one.primitive == "max" and isinstance(number, Number) and number.value == 0 and is_float(array.dtype):
+            return f"torch.relu({to.operand(array)})"  # its gradient at 0 is that of jax.nn.relu
         return f"torch.clamp({to.operand(array)}, {one.primitive}={to.operand(number)})".replace(
             f"{one.primitive}=", "min=" if one.primitive == "max" else "max="
         )
     return to.function(one.primitive, *to.operands(one))
+
+
+@rule(DETACH)
+def _detach(to: Context, one: Statement) -> str:
+    text = to.array(one.inputs[0])
+    return f"mx.stop_gradient({text})" if to.library == "mlx" else f"{text}.detach()"
 
 
 @rule("atan2", "nextafter")

@@ -54,7 +54,8 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
     """
     dialect = DIALECTS[library]
     emitter = _JaxEmitter if library == "jax" else _Emitter
-    return emitter(dialect).source(build(program, reserved_names(library, program.trace.arguments)))
+    reserved = reserved_names(library, program.trace.arguments)
+    return emitter(dialect).source(build(program, reserved, keeps_gradients=library in ("torch", "mlx")))
 
 
 @cache

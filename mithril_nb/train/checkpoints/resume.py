@@ -68,7 +68,9 @@ def prepare(
             )
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
-    saver = Saver(options, plan, state.learning_rate, fingerprint((state.params, state.model_state)))
+    saver = Saver(
+        options, plan, state.learning_rate, fingerprint(state.runtime.host((state.params, state.model_state)))
+    )
     with saver.reading():
         existing = checkpoints_in(saver.folder)
         if existing and not resume:
@@ -96,7 +98,9 @@ def _restore(
         differs.append(("params", "the run began with other params"))
     if differs:
         raise _another_run_error(saved, differs)
-    trees = like(trees_of(state), saved)  # first, because its error names the arrays that do not match
+    trees = like(
+        state.runtime.host(trees_of(state)), saved
+    )  # first, because its error names the arrays that do not match
     if facts["model"] != here["model"]:
         raise _another_run_error(saved, [("model", "the run trained another model with params of the same shapes")])
     if facts["step"] > state.epochs * plan.steps_per_epoch:
@@ -110,7 +114,7 @@ def _restore(
             f'epochs={-(-facts["step"] // plan.steps_per_epoch)} or more; or checkpoint="another-folder".',
         )
     saver.start = facts["start"]
-    state.params, state.opt_state = trees["params"], trees["opt_state"]
+    state.params, state.opt_state = state.runtime.arrays((trees["params"], trees["opt_state"]))
     state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
     state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]
     # Keep a rate that was changed while the run trained, unless the user now passes another one.

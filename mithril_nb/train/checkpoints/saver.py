@@ -23,9 +23,9 @@ from mithril_nb.backends.backend import check_count
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoints.file import content_id, to_host, write
 from mithril_nb.train.checkpoints.folder_lock import FolderLock
-from mithril_nb.train.processes import distributed, local
+from mithril_nb.train.processes import distributed
 from mithril_nb.train.run.events import COLUMNS, History
-from mithril_nb.train.run.state import State, copied
+from mithril_nb.train.run.state import State
 from mithril_nb.train.trainable import model_fingerprint
 from mithril_nb.train.training_plan import TrainingPlan
 
@@ -187,7 +187,7 @@ class Saver:
         self._taken, self._taken_at = state.step, time.monotonic()
         self._farthest = max(self._farthest, state.step)
         # The next step overwrites the arrays: start the copy first, and fetch it while the step runs.
-        trees = copied(local(trees_of(state)))
+        trees = state.runtime.saved(trees_of(state))
         work = (trees, history.rows(), self._facts(state))
         thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
         try:

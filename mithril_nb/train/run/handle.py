@@ -16,7 +16,6 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.train.data import evaluation_tail
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_last_batch, checked_data
-from mithril_nb.train.processes import local
 from mithril_nb.train.run.control import RUNS, Control, interrupts_to
 from mithril_nb.train.run.events import History, TrainingEvent
 from mithril_nb.train.run.loop import TrainingLoop
@@ -265,8 +264,11 @@ class Run(Shown):
         """
         plan, (params, held) = self._plan, self._lent()
         state = held.model_state if isinstance(held, OptimizerAndModelState) else {}
-        checked = checked_data(data, plan.model, plan.loss, params, plan.batch_size)
-        check_last_batch(plan.model, params, checked, plan.batch_size, evaluation_tail(plan.tail))
+        runtime = self._state.runtime
+        with runtime.precision():
+            known = runtime.host(params)
+            checked = checked_data(data, plan.model, plan.loss, known, plan.batch_size)
+            check_last_batch(plan.model, known, checked, plan.batch_size, evaluation_tail(plan.tail))
         *_, scores = plan.evaluating(params, checked, state)
         return scores
 
@@ -330,7 +332,7 @@ class Run(Shown):
     def _lent(self) -> tuple[Any, Any]:
         with self._control.reading():
             self._state.is_lent = True
-            return local((self._state.params, self._state.opt_state))
+            return self._state.runtime.lent((self._state.params, self._state.opt_state))
 
     def _begin_thread(self) -> None:
         self._driver, self._state.name, self._note = None, "running", ""

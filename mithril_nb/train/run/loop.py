@@ -9,7 +9,6 @@ from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
-import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.errors import Diagnostic, MithrilError, TrainingError
@@ -122,8 +121,7 @@ class TrainingLoop:
         state.keep(is_epoch_start=place == 0)
         rate = state.learning_rate
         if self._rate[0] != rate:
-            # Weakly typed, like a Python number, so that a product keeps the dtype of the other operand.
-            self._rate = (rate, jnp.asarray(rate))
+            self._rate = (rate, state.runtime.rate(rate))
         batch = plan.batch(self._order[1], place)
         keys = () if plan.key is None else (plan.key, np.uint32(state.step))
         with self.control.stepping():
@@ -137,9 +135,9 @@ class TrainingLoop:
     def settle(self, limit: int) -> Iterator[TrainingEvent]:
         """Yield the events of finished steps, and wait until at most `limit` steps are unfinished."""
         state, under_way = self.state, self._under_way
-        while under_way and (len(under_way) > limit or under_way[0][2].is_ready()):
+        while under_way and (len(under_way) > limit or state.runtime.is_ready(under_way[0][2])):
             number, rate, numbers = under_way.popleft()
-            loss, *rest = np.asarray(numbers).tolist()
+            loss, *rest = np.asarray(state.runtime.fetched(numbers)).tolist()
             accuracy = rest[0] if rest else None
             self.meter.step(number)
             if not math.isfinite(loss):

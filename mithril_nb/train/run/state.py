@@ -6,25 +6,15 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
-
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.run.events import TrainingEvent
+from mithril_nb.train.runtime import Runtime
 from mithril_nb.train.step import OptimizerAndModelState
 
 RunState = Literal["idle", "running", "paused", "stopped", "done", "failed"]
 
 KEEP_EVERY_S = 30.0
 """Seconds between two copies of the params in long epochs. Each epoch also starts with a copy."""
-
-_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
-_all_finite = jax.jit(lambda leaves: jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])))
-
-
-def copied(tree: Any) -> Any:
-    """Return a copy of a tree of arrays that shares no memory with it, so that a step may overwrite one of them."""
-    return _copy(tree)
 
 
 class Kept(NamedTuple):
@@ -42,6 +32,7 @@ class State:
     Attributes:
         params: The params after `step` steps.
         opt_state: The optimizer's state; a `OptimizerAndModelState` if the model has a state too.
+        runtime: Owns the arrays.
         epochs: Total epochs of the run.
         learning_rate: Learning rate of the next step.
         step: Steps taken.
@@ -61,6 +52,7 @@ class State:
 
     params: Any
     opt_state: Any
+    runtime: Runtime
     epochs: int
     learning_rate: float
     step: int = 0
@@ -86,7 +78,7 @@ class State:
         """Copy the params at the start of an epoch, or every `KEEP_EVERY_S`."""
         now = time.perf_counter()
         if is_epoch_start or now - self.kept_at > KEEP_EVERY_S:
-            self.candidate = Kept(self.step, *copied((self.params, self.opt_state)))
+            self.candidate = Kept(self.step, *self.runtime.copied((self.params, self.opt_state)))
             self.kept = self.kept or self.candidate
             self.kept_at = now
 
@@ -98,15 +90,13 @@ class State:
     def own(self) -> None:
         """Copy the arrays if other code may hold them, before a step overwrites them."""
         if self.is_lent:
-            self.params, self.opt_state = copied((self.params, self.opt_state))
+            self.params, self.opt_state = self.runtime.copied((self.params, self.opt_state))
             self.is_lent = False
 
     def go_back(self, *, is_diverged: bool) -> None:
         """Go back to the kept params, unless the current ones exist and are finite."""
-        leaves = jax.tree.leaves((self.params, self.opt_state))
-        floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
         # A step that failed halfway has donated its arguments, or left NaN in its results.
-        is_sound = not is_diverged and not any(leaf.is_deleted() for leaf in leaves) and bool(_all_finite(floats))
+        is_sound = not is_diverged and self.runtime.are_sound((self.params, self.opt_state))
         if not is_sound and self.kept is not None:
             self.step, self.params, self.opt_state = self.kept
             self.is_lent, self.unrecorded = True, None

@@ -1,0 +1,161 @@
+"""`EmittedFunction`: a function that JAX traces, and that runs as source of NumPy, PyTorch, MLX or C."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jax
+
+from mithril_nb.backends.emitted import EmittedBackend
+from mithril_nb.compilation.inspecting import inspect_program
+from mithril_nb.emission.arrays.dialects import Library
+from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.c import compiling
+from mithril_nb.emission.c.emit import emit
+from mithril_nb.emission.python_text import load
+from mithril_nb.emission.source import Source
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.stages.trace import traced
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program that is ready to run.
+
+    Attributes:
+        run: Takes the arrays of all arguments, and returns those of the results.
+        function: The emitted function: takes the arguments by name, without those that have no arrays.
+        results: Structure of the results.
+        has_custom_gradients: True if an op has a hand-written gradient, which the library does not see.
+    """
+
+    run: Callable[..., list[Any]]
+    function: Callable[..., Any]
+    results: Any
+    has_custom_gradients: bool
+
+
+class EmittedFunction:
+    """A function that runs as emitted source.
+
+    The source is written and loaded for each new set of shapes and dtypes, and cached.
+
+    Args:
+        function: A function of trees of arrays that JAX can trace.
+        name: Name of the program.
+        graph: The model that it belongs to.
+        backend: The backend that runs it.
+        key_argument: Position of an argument that is a random key, passed as two `uint32`; `None` without one.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        graph: LogicalGraph,
+        backend: EmittedBackend,
+        key_argument: int | None = None,
+    ):
+        self._function, self._name, self._graph, self._backend = function, name, graph, backend
+        self._key_argument = key_argument
+        self._loaded: dict[Any, Loaded] = {}
+        self._results: dict[Any, Any] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Return the result: the same tree as that of the function, of arrays of the library.
+
+        Raises:
+            UnsupportedPrimitiveError: The library cannot express a block.
+        """
+        with self._backend.on_device():
+            loaded, arrays = self._for(args)
+            return jax.tree.unflatten(loaded.results, loaded.run(*arrays))
+
+    def loaded(self, *args: Any) -> Loaded:
+        """Return the program for these arguments. Does not run it."""
+        with self._backend.on_device():
+            return self._for(args)[0]
+
+    def results(self, *args: Any) -> Any:
+        """Return the shapes and dtypes of the results, as a tree of `jax.ShapeDtypeStruct`.
+
+        Raises:
+            MithrilError: An error of the function itself, such as a wrong shape.
+        """
+        arrays, key = self._flat(args)
+        if key not in self._results:
+            with precision(self._backend):
+                self._results[key] = jax.eval_shape(self._function, *self._specs(key[0], arrays))
+        return self._results[key]
+
+    def _for(self, args: tuple[Any, ...]) -> tuple[Loaded, list[Any]]:
+        arrays, key = self._flat(args)
+        if key not in self._loaded:
+            self._loaded[key] = self._load(key[0], arrays)
+        return self._loaded[key], arrays
+
+    def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
+        backend = self._backend
+        arrays, structure = jax.tree.flatten(jax.tree.map(backend.as_own, args))
+        # Each call reads the shapes and dtypes, so they are not converted.
+        return arrays, (structure, tuple([(tuple(one.shape), one.dtype) for one in arrays]))
+
+    def _specs(self, structure: Any, arrays: list[Any]) -> tuple[Any, ...]:
+        structs = [jax.ShapeDtypeStruct(tuple(one.shape), self._backend.spec_dtype(one)) for one in arrays]
+        specs = list(jax.tree.unflatten(structure, structs))
+        place = self._key_argument
+        if place is not None and place < len(specs) and specs[place] is not None:
+            specs[place] = jax.eval_shape(lambda: jax.random.key(0))
+        while specs and specs[-1] is None:
+            specs.pop()
+        return tuple(specs)
+
+    def _load(self, structure: Any, arrays: list[Any]) -> Loaded:
+        backend = self._backend
+        with precision(backend):
+            specs = self._specs(structure, arrays)
+            inspection = inspect_program(self._graph, self._name, self._function, specs, {})
+            try:
+                program = inspection.traced_program
+            except StageUnavailableError:
+                jax.eval_shape(self._function, *specs)  # raises the error of the model itself
+                raise
+            is_custom = any(site.primitive.startswith("custom_vjp") for site in program.sites)
+            results = jax.tree.structure(program.trace.traced.out_info)
+            dtypes = [str(leaf.dtype) for leaf in jax.tree.leaves(program.trace.traced.out_info)]
+            if backend.name == "c":
+                file = emit(program)
+                routine = compiling.Routine(compiling.load({"model": file.source.text}), file)
+                return Loaded(routine, routine, results, is_custom)
+            function = backend.compiled(load(emit_arrays(program, cast(Library, backend.name))))
+            names = program.trace.arguments
+
+        def run(*arrays: Any) -> list[Any]:
+            trees = zip(names, jax.tree.unflatten(structure, arrays), strict=False)
+            found = function(**{name: tree for name, tree in trees if jax.tree.leaves(tree)})
+            return backend.finished([*_leaves(found)], dtypes)
+
+        return Loaded(run, function, results, is_custom)
+
+
+def source_of(program: traced.Program, backend: EmittedBackend) -> Source:
+    """Return a traced program as the source that a backend runs."""
+    return emit(program).source if backend.name == "c" else emit_arrays(program, cast(Library, backend.name))
+
+
+def precision(backend: EmittedBackend) -> AbstractContextManager[None]:
+    """Return a context in which JAX has 64-bit numbers if the dtype of a backend is float64."""
+    return jax.enable_x64(backend.default_dtype == "float64")
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    """Yield the arrays of a result in its own order; JAX would sort the fields of a named tuple."""
+    if isinstance(tree, dict | tuple):
+        for one in tree.values() if isinstance(tree, dict) else tree:
+            yield from _leaves(one)
+    else:
+        yield tree

@@ -1,0 +1,125 @@
+"""A compiled model as a `torch.nn.Module`, whose forward is the emitted source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from mithril_nb.errors import UnknownOptionError
+
+
+def as_module(model: Any, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
+    """Return a model as a `torch.nn.Module`.
+
+    Args:
+        model: An `EmittedModel`.
+        params: Its parameters by name.
+        state: Its state by name, which becomes buffers.
+
+    Raises:
+        UnknownOptionError: The model is compiled for another backend, or has hand-written gradients that
+            `torch.autograd` does not see.
+    """
+    if model.backend.name != "torch":
+        shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
+        raise UnknownOptionError(
+            f"as_module needs PyTorch; this model is compiled for {type(model.backend).__name__}.",
+            (),
+            f"ml.compile(model, ml.TorchBackend(), shapes={shapes!r}).as_module()",
+        )
+    return _module_type()(model, params, state)
+
+
+@cache
+def _module_type() -> type:
+    import torch
+
+    class EmittedModule(torch.nn.Module):
+        """A model that runs as emitted PyTorch. Parameters have the names of the model."""
+
+        def __init__(self, model: Any, params: Mapping[str, Any], state: Mapping[str, Any]):
+            super().__init__()
+            self._names = model.input_names
+            self._is_random = model.traced.needs_key
+            self._load_program = _loader(model)
+            self._programs: dict[Any, Callable[..., Any]] = {}
+            frozen = {one.name for one in model.parameters if not one.is_trainable}
+            self._param_places = {name: _place(self, name) for name in params}
+            self._state_places = {name: _place(self, name) for name in state}
+            for name, (owner, port) in self._param_places.items():
+                value = torch.nn.Parameter(params[name].detach().clone(), requires_grad=name not in frozen)
+                owner.register_parameter(port, value)
+            for name, (owner, port) in self._state_places.items():
+                owner.register_buffer(port, state[name].detach().clone())
+
+        def forward(self, *arrays: Any, **named: Any) -> Any:
+            """Return the output of a model with one output; otherwise a dict of outputs by name."""
+            inputs = {**dict(zip(self._names, arrays, strict=False)), **named}
+            params = {name: getattr(owner, port) for name, (owner, port) in self._param_places.items()}
+            state = {name: getattr(owner, port) for name, (owner, port) in self._state_places.items()}
+            given: dict[str, Any] = {"params": params, "inputs": inputs, "state": state}
+            if self._is_random and self.training:
+                given["key"] = torch.randint(0, 2**31 - 1, (2,))
+            kinds = tuple([(name, tuple(one.shape), one.dtype, one.device) for name, one in inputs.items()])
+            place = (self.training, kinds)
+            if place not in self._programs:
+                self._programs[place] = self._load_program(self.training, given)
+            outputs, *after = self._programs[place](**{name: one for name, one in given.items() if len(one)})
+            if after:  # an empty dict of results does not return
+                with torch.no_grad():
+                    for name, value in after[0].items():
+                        owner, port = self._state_places[name]
+                        getattr(owner, port).copy_(value)
+            return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    return EmittedModule
+
+
+def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any]]:
+    """Return a function that loads the program of a mode for some arguments."""
+    import torch
+
+    traced = model.traced
+
+    def program(training: bool) -> Any:
+        def forward(params: Any, inputs: Any, state: Any, key: Any = None) -> Any:
+            outputs, after = traced.forward_with_state(params, inputs, state or None, key=key, training=training)
+            return outputs, after if training else {}
+
+        return model.emitted(forward, "forward", key_argument=3)
+
+    programs = {training: program(training) for training in (False, True)}
+
+    def load(training: bool, given: Mapping[str, Any]) -> Callable[..., Any]:
+        keys = (given["key"],) if "key" in given else ()
+        device = next(iter(given["inputs"].values())).device
+        with torch.device(device):
+            loaded = programs[training].loaded(given["params"], given["inputs"], given["state"], *keys)
+        if loaded.has_custom_gradients:
+            raise UnknownOptionError(
+                "a module cannot run the hand-written gradients of this model: torch.autograd does not see them.",
+                (("model", ", ".join(node.name for node in model.graph.nodes)),),
+                "pm.evaluate(params, inputs, output_gradients)  # runs them, as emitted source",
+            )
+        return loaded.function
+
+    disabled: Any = torch.compiler.disable(load)
+    return disabled
+
+
+def _place(module: Any, name: str) -> tuple[Any, str]:
+    """Return the module that owns a parameter, and its name there; "linear_0.weight" is in a module "linear_0"."""
+    import torch
+
+    *path, port = name.split(".")
+    for one in path:
+        wanted = one
+        while wanted not in module._modules and hasattr(module, wanted):
+            wanted += "_"
+        if wanted not in module._modules:
+            module.add_module(wanted, torch.nn.Module())
+        module = module._modules[wanted]
+    while hasattr(module, port):
+        port += "_"
+    return module, port

@@ -1,0 +1,185 @@
+"""`Runtime`: runs the programs of training and owns the arrays of a run. JAX's own, and that of emitted source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.compilation.emitted import EmittedModel
+from mithril_nb.compilation.emitted_function import precision
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.train.processes import distributed, is_key, local
+from mithril_nb.train.trainable import Trainable, compiler_options, is_jitted
+
+_copy = jax.jit(lambda tree: jax.tree.map(jnp.copy, tree))
+_all_finite = jax.jit(lambda leaves: jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves])))
+
+
+class Runtime:
+    """Runs the programs of training with JAX, on its arrays.
+
+    Args:
+        model: The model to train, as JAX traces it.
+    """
+
+    def __init__(self, model: Trainable):
+        self.model = model
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Return a context in which JAX traces with the dtypes of the model."""
+        return nullcontext()
+
+    def compiled(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        donated: tuple[int, ...] = (),
+        key_argument: int | None = None,
+    ) -> Callable[..., Any]:
+        """Return a program that takes and returns arrays of the runtime.
+
+        Args:
+            function: A function that JAX can trace.
+            name: Name of the program.
+            donated: Positions of the arguments whose memory the results may take.
+            key_argument: Position of the random key among the arguments; `None` without one.
+        """
+        several = distributed().whole_outputs()
+        # With several processes, only a jitted program can replicate its outputs on each of them.
+        if not is_jitted(self.model) and not several:
+            return function
+        options = compiler_options(self.model)
+        return jax.jit(function, donate_argnums=donated, compiler_options=options, **several)
+
+    def arrays(self, tree: Any) -> Any:
+        """Return JAX arrays as arrays of the runtime, which nothing else holds or overwrites."""
+        return tree
+
+    def rate(self, rate: float) -> Any:
+        """Return a learning rate as an argument of a step."""
+        # Weakly typed, like a Python number, so that a product keeps the dtype of the other operand.
+        return jnp.asarray(rate)
+
+    def copied(self, tree: Any) -> Any:
+        """Return a tree that shares no memory with the given one, so that a step may overwrite one of them."""
+        return _copy(tree)
+
+    def lent(self, tree: Any) -> Any:
+        """Return a tree of arrays for the user."""
+        return local(tree)
+
+    def saved(self, tree: Any) -> Any:
+        """Return a copy of a tree that another thread can fetch and write."""
+        return _copy(local(tree))
+
+    def host(self, tree: Any) -> Any:
+        """Return arrays of the runtime, or of the user, as arrays that JAX takes."""
+        return tree
+
+    def fetched(self, tree: Any) -> Any:
+        """Return a tree of NumPy arrays. Waits until they are computed."""
+        return jax.device_get(tree)
+
+    def is_ready(self, array: Any) -> bool:
+        """Return whether an array is computed."""
+        return array.is_ready()
+
+    def are_sound(self, tree: Any) -> bool:
+        """Return whether the arrays of a tree still exist and are finite."""
+        leaves = jax.tree.leaves(tree)
+        floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
+        return not any(leaf.is_deleted() for leaf in leaves) and bool(_all_finite(floats))
+
+
+class EmittedRuntime(Runtime):
+    """Runs the programs of training as emitted source, on arrays of its library. No program overwrites an array.
+
+    Args:
+        model: The model to train.
+    """
+
+    def __init__(self, model: EmittedModel):
+        super().__init__(model.traced)
+        self.emitted, self.backend = model, model.backend
+
+    def precision(self) -> AbstractContextManager[object]:
+        """Return a context in which JAX traces with the dtypes of the model."""
+        return precision(self.backend)
+
+    def compiled(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        *,
+        donated: tuple[int, ...] = (),
+        key_argument: int | None = None,
+    ) -> Callable[..., Any]:
+        """Return a program as emitted source."""
+        return self.emitted.emitted(function, name, key_argument=key_argument)
+
+    def arrays(self, tree: Any) -> Any:
+        """Return JAX arrays as arrays of the library."""
+        with self.backend.on_device():
+            return jax.tree.map(lambda leaf: self.backend.from_numpy(_numbers(leaf)), tree)
+
+    def rate(self, rate: float) -> Any:
+        """Return a learning rate as an argument of a step."""
+        with self.backend.on_device():
+            return self.backend.tensor(rate)
+
+    def copied(self, tree: Any) -> Any:
+        """Return the tree unchanged."""
+        return tree
+
+    def lent(self, tree: Any) -> Any:
+        """Return a copy: arrays of most libraries can be changed in place."""
+        return jax.tree.map(self.backend.copied, tree)
+
+    def saved(self, tree: Any) -> Any:
+        """Return a copy of a tree that another thread can write."""
+        return self.fetched(self.lent(tree))
+
+    def host(self, tree: Any) -> Any:
+        """Return arrays of the library as NumPy arrays, and others unchanged."""
+        backend = self.backend
+        return jax.tree.map(lambda leaf: backend.to_numpy(leaf) if backend.is_own(leaf) else leaf, tree)
+
+    def fetched(self, tree: Any) -> Any:
+        """Return a tree of NumPy arrays."""
+        return jax.tree.map(self.backend.to_numpy, tree)
+
+    def is_ready(self, array: Any) -> bool:
+        """Return whether an array can be fetched."""
+        return True
+
+    def are_sound(self, tree: Any) -> bool:
+        """Return whether the arrays of a tree are finite."""
+        arrays = [np.asarray(self.backend.to_numpy(leaf)) for leaf in jax.tree.leaves(tree)]
+        return all(np.isfinite(array).all() for array in arrays if array.dtype.kind == "f")
+
+
+def runtime_of(model: Trainable | EmittedModel) -> Runtime:
+    """Return the runtime that trains a model.
+
+    Raises:
+        UnknownOptionError: Several processes train a model as emitted source.
+    """
+    if not isinstance(model, EmittedModel):
+        return Runtime(model)
+    if distributed().count > 1:
+        raise UnknownOptionError(
+            f"{type(model.backend).__name__} trains in one process, but {distributed().count} processes are running.",
+            (),
+            "ml.compile(model, ml.JaxBackend())",
+        )
+    return EmittedRuntime(model)
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    return np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
