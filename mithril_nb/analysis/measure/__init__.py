@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from mithril_nb.analysis.measure.backends import BackendTimes, time_backends
 from mithril_nb.analysis.measure.machines import Machine, known_machine, machine
 from mithril_nb.analysis.measure.profiles import Profile, Rate, Spread
 from mithril_nb.analysis.measure.profiling import profile
 
-__all__ = ["Machine", "Profile", "Rate", "Spread", "known_machine", "machine", "profile"]
+__all__ = [
+    "BackendTimes",
+    "Machine",
+    "Profile",
+    "Rate",
+    "Spread",
+    "known_machine",
+    "machine",
+    "profile",
+    "time_backends",
+]

@@ -72,7 +72,7 @@ def profile(
     """
     _check(runs, warm_up, peaks)
     refuse_misspelt("ml.profile", options, profile, target)
-    inspection, given = _inspected(target, args, options)
+    inspection, given = inspected(target, args, options)
     _ = inspection.equations  # raises, with the line, if the program cannot be traced
     try:
         compiled = inspection.compiled
@@ -142,7 +142,7 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
         )
 
 
-def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
+def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
     """Return the inspection, and the given values in the order of its arguments."""
     if not isinstance(target, Inspection):
         with called_as("ml.profile"):

@@ -16,7 +16,11 @@ CASES = {
     "analysis/measure/profiling.py:_check#2": f"""{INSPECTION}
         ml.profile(inspection, peaks=3)
         """,
-    "analysis/measure/profiling.py:_inspected": f"""{INSPECTION}
+    "analysis/measure/backends.py:time_backends": """
+        from mithril_nb.analysis.measure import time_backends
+        time_backends(lambda x: x + 1, jnp.ones(2), backends=["numpi"], runs=1)
+        """,
+    "analysis/measure/profiling.py:inspected": f"""{INSPECTION}
         ml.profile(inspection, optimizer="adam")
         # Try: ml.profile(inspection)
         """,

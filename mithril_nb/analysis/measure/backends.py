@@ -1,0 +1,260 @@
+"""`time_backends`: FLOPs and times of the blocks of a program, with XLA and as NumPy, PyTorch and C source."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, cast
+
+import jax
+import numpy as np
+
+from mithril_nb.analysis.measure.machines import Machine
+from mithril_nb.analysis.measure.profiling import inspected, profile
+from mithril_nb.analysis.measure.runs import values_for
+from mithril_nb.backends.emitted import EmittedBackend
+from mithril_nb.backends.with_autograd.torch_backend import TorchBackend
+from mithril_nb.backends.with_manualgrad.c_backend import CBackend
+from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
+from mithril_nb.emission.arrays.dialects import Library
+from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.c import compiling
+from mithril_nb.emission.c.emit import emit
+from mithril_nb.emission.source import Source
+from mithril_nb.emission.stage import instructions_of
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.inspection import Inspection
+from mithril_nb.stages.trace import traced
+
+BACKENDS: dict[str, type[EmittedBackend]] = {"numpy": NumpyBackend, "torch": TorchBackend, "c": CBackend}
+_UNKNOWN_PEAKS = Machine("", "", 1, "", "", {"float32": math.inf}, math.inf, "", "")
+_CLOCK = """
+#include <time.h>
+int64_t mithril_nb_times[{count}];
+static int64_t mithril_nb_before;
+static void mithril_nb_tick(int line) {{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    const int64_t read = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    if (line) mithril_nb_times[line] += read - mithril_nb_before;
+    mithril_nb_before = read;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class BackendTimes:
+    """FLOPs and times of the blocks of a program on several backends; print it to see a table.
+
+    Attributes:
+        flops: Analytic FLOPs by block; `None` if unknown.
+        seconds: Seconds by backend and block. The time of a block includes the blocks inside it.
+        totals: Seconds of the whole program by backend.
+    """
+
+    flops: Mapping[str, int | None]
+    seconds: Mapping[str, Mapping[str, float]]
+    totals: Mapping[str, float]
+
+    def __str__(self) -> str:
+        head = ["block", "FLOPs", *(f"{name}, us" for name in self.totals)]
+        rows = [
+            [path, _shown(flops), *(_us(found.get(path)) for found in self.seconds.values())]
+            for path, flops in self.flops.items()
+        ]
+        rows.append(["program", "", *map(_us, self.totals.values())])
+        widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
+        lines = [
+            [row[0].ljust(widths[0]), *(one.rjust(width) for one, width in zip(row[1:], widths[1:], strict=True))]
+            for row in (head, *rows)
+        ]
+        return "\n".join("  ".join(line).rstrip() for line in lines)
+
+
+def time_backends(
+    target: Any, *args: Any, backends: Sequence[str] | None = None, runs: int = 10, **options: Any
+) -> BackendTimes:
+    """Run one program with XLA and as emitted source, and return the time of each block.
+
+    Emitted source runs with a clock after each statement. The time of a statement that computes several blocks, such as
+    a fused loop in C, is divided equally between its equations.
+
+    Args:
+        target: An `Inspection`, or any target of `ml.inspect`.
+        *args: Arguments of the program, as in `ml.profile`; missing ones get placeholder values.
+        backends: Names among `"numpy"`, `"torch"` and `"c"`; default: those that are available.
+        runs: Number of measured runs. Times are medians.
+        **options: The other arguments of `ml.inspect`.
+
+    Raises:
+        UnknownOptionError: A backend is unknown.
+        UnsupportedPrimitiveError: A library cannot express a block.
+        StageUnavailableError: The program cannot be traced, or does not compile.
+
+    Examples:
+        >>> import mithril_nb as ml
+        >>> pm = ml.compile(ml.models.MLP(4, [8], 3), shapes={"input": [5, 4]})
+        >>> found = time_backends(pm.inspect(), backends=["numpy"], runs=3)
+        >>> found.flops["linear_0"], found.seconds["numpy"]["linear_0"] > 0, [*found.totals]
+        (360, True, ['XLA', 'numpy'])
+    """
+    names = [name for name, kind in BACKENDS.items() if kind.available()] if backends is None else list(backends)
+    unknown = [name for name in names if name not in BACKENDS]
+    if unknown:
+        raise UnknownOptionError(
+            f"time_backends has no backend {unknown[0]!r}.",
+            (("known", ", ".join(BACKENDS)),),
+            f"backends={[*BACKENDS]!r}",
+        )
+    inspection, given = inspected(target, args, options)
+    analytic = inspection.cost("analytic").by_block
+    measured = profile(inspection, *given, runs=runs, warm_up=2, peaks=_UNKNOWN_PEAKS)
+    values, seconds, totals = values_for(inspection, given), dict[str, dict[str, float]](), dict[str, float]()
+    seconds["XLA"] = {path: one.time_s for path, one in measured.by_block.items() if one.time_s is not None}
+    totals["XLA"] = measured.wall_s
+    for name in names:
+        samples = _python(inspection, name, values, runs) if name != "c" else _c(inspection, values, runs)
+        totals[name] = statistics.median(whole for whole, _ in samples)
+        paths = {path for _, one in samples for path in one}
+        seconds[name] = {path: statistics.median(one.get(path, 0.0) for _, one in samples) for path in paths}
+    return BackendTimes({path: one.flops for path, one in analytic.items()}, seconds, totals)
+
+
+_Sample = tuple[float, dict[str, float]]
+
+
+def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_Sample]:
+    program = inspection.traced_program
+    source = emit_arrays(program, cast(Library, name))
+    times: dict[int, int] = {}
+    before = 0
+
+    def tick(line: int) -> None:
+        nonlocal before
+        now = time.perf_counter_ns()
+        times[line] = times.get(line, 0) + now - before
+        before = time.perf_counter_ns()
+
+    timed = {number for number, line in enumerate(source.lines, 1) if line.equations}
+    tree = ast.fix_missing_locations(_Ticking(timed).visit(ast.parse(source.text)))
+    space: dict[str, Any] = {"__name__": "emitted", "_tick": tick}
+    exec(compile(tree, f"<{source.name}>", "exec"), space)
+    function, backend = space[source.function], BACKENDS[name]()
+    positional, named = jax.tree.map(lambda leaf: backend.from_numpy(_numbers(leaf)), values.arguments())
+    given = {**dict(zip(program.trace.arguments, positional, strict=False)), **named}
+    given = {argument: tree for argument, tree in given.items() if jax.tree.leaves(tree)}
+    shares = _shares_by_line(source, program)
+
+    def run() -> Mapping[int, int]:
+        nonlocal before
+        times.clear()
+        before = time.perf_counter_ns()
+        function(**given)
+        return times
+
+    return _samples(run, lambda line: shares.get(line, ()), runs)
+
+
+class _Ticking(ast.NodeTransformer):
+    """Adds a call of the clock after each statement of the functions that compute equations."""
+
+    def __init__(self, timed: set[int]):
+        self._timed = timed
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        if any(line in self._timed for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)):
+            node.body = [*self._ticked(node.body)]
+        return node
+
+    def _ticked(self, body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+        for one in body:
+            for name in ("body", "orelse"):
+                if getattr(one, name, None):
+                    setattr(one, name, [*self._ticked(getattr(one, name))])
+            yield one
+            if not isinstance(one, ast.Return | ast.Break):
+                call = ast.Call(ast.Name("_tick", ast.Load()), [ast.Constant(one.lineno)], [])
+                yield ast.copy_location(ast.Expr(call), one)
+
+
+def _c(inspection: Inspection, values: Any, runs: int) -> list[_Sample]:
+    program = inspection.traced_program
+    file = emit(program)
+    text, groups = _ticking_c(file.source)
+    library = compiling.load({"timed": text})
+    routine = compiling.Routine(library, file)
+    times = (ctypes.c_int64 * (len(file.source.lines) + 1)).in_dll(library, "mithril_nb_times")
+    leaves = [_numbers(leaf) for leaf in jax.tree.leaves(values.arguments())]
+    shares = _shares_by_line(file.source, program)
+
+    def of_group(line: int) -> tuple[str, ...]:
+        return tuple([path for each in groups[line] for path in shares.get(each, ())])
+
+    def run() -> Mapping[int, int]:
+        ctypes.memset(times, 0, ctypes.sizeof(times))
+        routine(*leaves)
+        return {line: times[line] for line in groups if times[line]}
+
+    return _samples(run, of_group, runs)
+
+
+def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
+    """Return a C file with a clock before each statement of its functions, and the lines of each statement."""
+    lines, groups = list[str](), dict[int, range]()
+    is_body, is_emitted, start = False, False, 0
+    for number, line in enumerate(source.lines, 1):
+        text = line.text
+        starts = is_body and text.startswith("    ") and not text.startswith(("     ", "    }", "    (void)"))
+        if is_body and (starts or text == "}"):
+            lines.append(f"    mithril_nb_tick({start});")
+            if start:
+                groups[start] = range(start, number)
+            start = number if starts else 0
+        is_emitted = is_emitted or line.block != "" or text.startswith("// The whole program")
+        is_body = (is_body or (is_emitted and text == "{")) and text != "}"
+        lines.append(text)
+        if text.startswith("#include <string.h>"):
+            lines.append(_CLOCK.format(count=len(source.lines) + 1))
+    return "".join(f"{line}\n" for line in lines), groups
+
+
+def _shares_by_line(source: Source, program: traced.Program) -> dict[int, tuple[str, ...]]:
+    """Return the block of each equation that a line computes."""
+    _, rows = instructions_of(source, program.by_id, program.inputs)
+    return {row.line: tuple([path for path, _ in row.shares]) for row in rows if row.line is not None}
+
+
+def _samples(run: Callable[[], Mapping[int, int]], blocks: Callable[[int], Sequence[str]], runs: int) -> list[_Sample]:
+    found: list[_Sample] = []
+    for number in range(runs + 2):
+        began = time.perf_counter_ns()
+        times = dict(run())
+        whole = (time.perf_counter_ns() - began) / 1e9
+        sums: dict[str, float] = {}
+        for line, elapsed in times.items():
+            paths = blocks(line)
+            for path in paths:
+                for outer in accumulate(path.split("/"), "{}/{}".format):
+                    sums[outer] = sums.get(outer, 0.0) + elapsed / 1e9 / len(paths)
+        if number >= 2:  # the first runs warm up
+            found.append((whole, sums))
+    return found
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    is_key = hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return np.asarray(jax.random.key_data(leaf) if is_key else leaf)
+
+
+def _shown(flops: int | None) -> str:
+    return "unknown" if flops is None else f"{flops:,}"
+
+
+def _us(value: float | None) -> str:
+    return "" if value is None else f"{value * 1e6:,.0f}"
