@@ -50,6 +50,7 @@ INSTEAD = {
     "mithril-nb export model.json --to c -o folder": "mithril-nb export model.json --shape input=2,64 --to c -o folder",
     'ml.export(model, "folder", to="c")': 'ml.export(pm, "folder", to="c")',
     "pm.source()": 'ml.compile(ml.models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]}).source()',
+    "pm.as_module()": 'ml.compile(ml.models.Linear(3), ml.TorchBackend(), shapes={"input": [2, 4]}).as_module()',
     "pm.convert_params(params, other)": "pm.convert_params(params, ml.NumpyBackend())",
     'backend.operations()["relu"]': 'ml.NumpyBackend().operations()["relu"]',
     'to_html(overlay="flops")': 'inspection.to_html(overlay="flops")',

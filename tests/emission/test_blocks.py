@@ -114,6 +114,10 @@ def test_results_and_gradients_agree_with_jax(group: int) -> None:
                 if problem := difference(one, other, changed, name, dtype):
                     wrong.append(f"{name} in {library}, {dtype}: {problem}")
     assert wrong == []
+    from tests.emission.backends_page import has_gradients, written  # it imports the blocks from here
+
+    shown = written()
+    assert {name: has_gradients(expected[name]) for name in names} == {name: shown[name] for name in names}
 
 
 def difference(one: np.ndarray, other: np.ndarray, changed: np.ndarray, name: str, dtype: str) -> str:

@@ -1,7 +1,7 @@
 """Every block of Mithril in the user's documents, in a fresh process each: as printed, and mended where it is wrong.
 
-A process sees 8 forced CPU devices, and neither torch nor mlx. `mithril` is read as `mithril_nb`. What a block takes
-from the text before it, what is wrong in it, and what it must have done stand below, as data.
+A process sees 8 forced CPU devices, and torch and mlx only if the block needs them. `mithril` is read as `mithril_nb`.
+What a block takes from the text before it, what is wrong in it, and what it must have done stand below, as data.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class Seed:
         mends: What is wrong in it; empty if it must run as printed.
         check: What must hold when it has run.
         says: What it is warned about: the start of each warning.
+        libraries: Libraries of other backends that it needs; no other block sees them.
     """
 
     before: str = ""
@@ -60,11 +61,11 @@ class Seed:
     mends: tuple[Mend, ...] = ()
     check: str = ""
     says: tuple[str, ...] = ()
+    libraries: tuple[str, ...] = ()
 
 
 NO_GPU = "the machine of the tests has no GPU"
 NO_TPU = "the machine of the tests has no TPU"
-OTHER = "of another backend, whose library is not installed"
 ML = "import mithril as ml"
 BACKEND = "import mithril as ml\nbackend = ml.JaxBackend()"
 BLOCKS = "import mithril as ml\nfrom mithril.models import Model, Linear, Relu\nbackend = ml.JaxBackend()"
@@ -221,21 +222,30 @@ SEEDS: dict[tuple[str, int], Seed] = {
     ("004", 5): Seed(
         mends=(
             Mend('platform="gpu"', 'platform="cpu"', NO_GPU),
-            Mend('backend = TorchBackend(\n    device="cuda",\n    use_amp=True,\n', "dict(\n", OTHER),
-            Mend("from mithril.backends.with_autograd.torch_backend import TorchBackend\n", "", OTHER),
-            Mend("from mithril.backends.with_autograd.mlx_backend import MlxBackend\n", "", OTHER),
-            Mend("backend = MlxBackend(", "dict(", OTHER),
+            Mend('device="cuda"', 'device="cpu"', NO_GPU),
         ),
-        check='assert backend.jit and backend.default_dtype == "float32"',
+        check="""
+        assert backend.default_dtype == "float16" and str(backend.ones(2).dtype) == "mlx.core.float16"
+        torch_backend = TorchBackend(device="cpu", use_amp=True)
+        pm = ml.compile(ml.models.Linear(3), torch_backend, shapes={"input": [2, 4]})
+        outputs, gradients = pm.evaluate(pm.randomize_params(), {"input": np.ones((2, 4))}, {"output": np.ones((2, 3))})
+        assert {one.dtype for one in (*outputs.values(), *gradients.values())} == {torch.float32}
+        """,
+        before=ML + "\nimport torch",
+        libraries=("torch", "mlx"),
     ),
     ("004", 6): Seed(
-        "from mithril.backends.with_autograd.jax_backend import JaxBackend",
+        """
+        from mithril.backends.with_autograd.jax_backend import JaxBackend
+        from mithril.backends.with_autograd.mlx_backend import MlxBackend
+        from mithril.backends.with_autograd.torch_backend import TorchBackend
+        """,
         mends=(
             Mend('jax_backend.set_platform("gpu")', 'jax_backend.set_platform("cpu")', NO_GPU),
-            Mend('torch_backend = TorchBackend()\ntorch_backend.set_device("cuda:0")\n', "", OTHER),
-            Mend("torch_backend.enable_deterministic()\n", "", OTHER),
-            Mend('mlx_backend = MlxBackend()\nmlx_backend.set_default_device("gpu")\n', "", OTHER),
+            Mend('torch_backend.set_device("cuda:0")', 'torch_backend.set_device("cpu")', NO_GPU),
+            Mend('mlx_backend.set_default_device("gpu")', 'mlx_backend.set_default_device("cpu")', NO_GPU),
         ),
+        libraries=("torch", "mlx"),
         check='assert jax_backend.ones(2, dtype="float64").dtype == "float64"',
     ),
     ("004", 7): Seed(BACKEND, check="assert w == 32 and c == 21"),
@@ -274,7 +284,8 @@ def program(document: str, number: int, mended: bool) -> str:
         block = block.replace(mend.wrong, mend.right)
     parts = [*(code(document, one) for one in seed.after), textwrap.dedent(seed.before), block]
     whole = "\n".join([*parts, "import numpy as np, jax", *map(textwrap.dedent, seed.check.split("\n\n\n"))])
-    return re.sub(r"\bmithril\b", "mithril_nb", START + whole)
+    visible = f"import sys\nfor name in {seed.libraries!r}: sys.modules.pop(name, None)\n"
+    return visible + re.sub(r"\bmithril\b", "mithril_nb", START + whole)
 
 
 START = """
@@ -357,6 +368,8 @@ def test_enough_blocks_run_as_printed() -> None:
 @pytest.mark.parametrize(("document", "number"), SEEDS)
 def test_block(fork, document: str, number: int) -> None:
     seed = SEEDS[document, number]
+    for library in seed.libraries:
+        pytest.importorskip(library)
     if seed.mends:
         status, text = fork(program(document, number, mended=False))
         assert status, f"it runs as printed:\n{text}"

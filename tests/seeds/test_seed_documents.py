@@ -1,5 +1,7 @@
 """What the documents of Mithril show must run as printed, with `mithril` read as `mithril_nb`."""
 
+import contextlib
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from fresh import run_fresh
 
 import mithril_nb as ml
 from mithril_nb.errors import DeviceNotFoundError
+from tests.backends.test_emitted_backends import each_kind
 
 HERE = Path(__file__).parent
 
@@ -108,6 +111,44 @@ def test_004_backend_operations():
     assert float(ran["b"]) == pytest.approx(1.0)
     assert float(ran["c"]) == 21.0
     assert float(ran["d"]) == pytest.approx(1.0)
+
+
+@each_kind
+def test_004_operations_on_every_backend(kind: Any) -> None:
+    backend = kind()
+    ran = run("004_backends.txt", "Backend Operations", backend=backend)
+    expected = {"z": [5, 7, 9], "w": 32.0, "a": [5, 7, 9], "b": 1.0, "c": 21.0, "d": 1.0}
+    for name, value in expected.items():
+        np.testing.assert_allclose(backend.to_numpy(ran[name]), value, rtol=1e-6, err_msg=name)
+    ran = run("004_backends.txt", "Backend Utilities", backend=backend, tensor=backend.ones(3, 4))
+    assert (ran["shape"], ran["dtype"], backend.shape(ran["random_tensor"])) == ((3, 4), "float32", (3, 4))
+
+
+@each_kind
+def test_004_gradients_of_the_backends_with_autograd(kind: Any) -> None:
+    (block,) = blocks("004_backends.txt", "Automatic Differentiation")
+    block = block.replace("JaxBackend()", "ml_backend()")
+    block = block.replace("from mithril_nb.backends.with_autograd.jax_backend import JaxBackend", "")
+    names: dict[str, Any] = {"ml_backend": kind}
+    if kind in (ml.TorchBackend, ml.MlxBackend):
+        exec(block, names)
+        np.testing.assert_allclose(names["backend"].to_numpy(names["grad_x"]), [2, 4, 6], rtol=1e-6)
+    else:
+        with pytest.raises(AttributeError, match="has no function 'grad'"):
+            exec(block, names)
+
+
+@pytest.mark.parametrize("kind", [ml.NumpyBackend, ml.CBackend])
+def test_002_training_on_backends_with_numpy_arrays(kind: Any) -> None:
+    backend = kind()
+    model = ml.models.MLP(6, [5], 4)
+    pm = ml.compile(model, backend, shapes={"input": [3, 6]})
+    batches = [(np.ones((3, 6), "float32"), np.arange(3))] * 2
+    names = {"backend": backend, "compiled_model": pm, "params": pm.randomize_params(seed=0), "data_loader": batches}
+    block = blocks("002_migrating.txt", "Mithril Training")[0].replace("range(10)", "range(2)")
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(block, names)
+    assert float(names["loss"]) < 3
 
 
 def test_004_import_paths():
