@@ -58,6 +58,33 @@ test("without values, the legend explains the roles and the returning gradient",
   expect(texts()).toEqual(["bars: instructions", "forward", "backward", "gradient flows back"]);
 });
 
+test("the arrow keys pass a slow overlay; Enter or leaving the menu chooses it", () => {
+  const sent: string[] = [];
+  const menu = new OverlayMenu((name) => sent.push(name));
+  const update = (): void => menu.update({ name: "flops", own: false, choices: [["flops", "FLOPs"], ["memory", "memory"], ["role", "role"]] }, false);
+  update();
+  const [values] = [...menu.root.querySelectorAll("select")];
+  const arrow = (name: string): void => {
+    values!.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown" }));
+    values!.value = name;
+    values!.dispatchEvent(new Event("change"));
+  };
+  arrow("memory");
+  update();
+  expect([sent, values!.value]).toEqual([[], "memory"]);
+  arrow("role");
+  values!.dispatchEvent(new Event("blur"));
+  expect(sent).toEqual(["role"]);
+  arrow("memory");
+  values!.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+  arrow("memory");
+  values!.dispatchEvent(new Event("blur"));
+  values!.dispatchEvent(new PointerEvent("pointerdown"));
+  values!.value = "memory";
+  values!.dispatchEvent(new Event("change"));
+  expect(sent).toEqual(["role", "memory", "memory", "memory"]);
+});
+
 test("the menus send the overlay and the convention, and remember both", () => {
   const sent: [string, boolean][] = [];
   const menu = new OverlayMenu((name, own) => sent.push([name, own]));

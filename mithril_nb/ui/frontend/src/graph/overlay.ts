@@ -161,6 +161,9 @@ export interface OverlayChoice {
   choices: readonly (readonly [name: string, title: string])[];
 }
 
+/** Overlays that the compiler computes. */
+const SLOW = new Set(["memory"]);
+
 /** The menus in a graph's toolbar: the values on its nodes, and the convention of numbers. */
 export class OverlayMenu {
   readonly root: HTMLElement;
@@ -169,9 +172,26 @@ export class OverlayMenu {
     h("option", { value: "inner" }, "with inner blocks"), h("option", { value: "own" }, "own"),
   ) as HTMLSelectElement;
 
+  /** Whether a slow choice waits for Enter. */
+  private isWaiting = false;
+
   constructor(chosen: (name: string, own: boolean) => void) {
-    const send = (): void => chosen(this.menu.value, this.convention.value === "own");
-    this.menu.addEventListener("change", send);
+    const send = (): void => {
+      this.isWaiting = false;
+      chosen(this.menu.value, this.convention.value === "own");
+    };
+    // Arrow keys pass each choice, and a slow one starts the compiler.
+    let key = "";
+    this.menu.addEventListener("pointerdown", () => (key = ""));
+    this.menu.addEventListener("keydown", (event) => {
+      key = event.key;
+      if (key === "Enter" && this.isWaiting) send();
+    });
+    this.menu.addEventListener("blur", () => this.isWaiting && send());
+    this.menu.addEventListener("change", () => {
+      this.isWaiting = SLOW.has(this.menu.value) && key !== "" && key !== "Enter";
+      if (!this.isWaiting) send();
+    });
     this.convention.addEventListener("change", send);
     this.root = h("span", { class: "mnb-overlay-menu" }, this.menu, this.convention);
   }
@@ -182,7 +202,7 @@ export class OverlayMenu {
     if (Array.from(this.menu.options, (option) => `${option.value}\n${option.text}`).join() !== listed.map((one) => one.join("\n")).join()) {
       this.menu.replaceChildren(...listed.map(([value, title]) => h("option", { value }, title)));
     }
-    this.menu.value = name;
+    if (!this.isWaiting) this.menu.value = name;
     this.convention.value = own ? "own" : "inner";
     this.convention.hidden = !hasGroups;
     attr(this.root, "data-mnb-overlay", name || null);
