@@ -121,3 +121,15 @@ def three_figures(value: float) -> str:
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def titled(title: str, *, own: bool, has_groups: bool = True) -> str:
+    """Return the title of a cost, with the convention for blocks that contain others.
+
+    Examples:
+        >>> titled("FLOPs", own=False), titled("FLOPs", own=True), titled("FLOPs", own=True, has_groups=False)
+        ('FLOPs, with inner blocks', 'own FLOPs', 'FLOPs')
+    """
+    if not has_groups:
+        return title
+    return f"own {title}" if own else f"{title}, with inner blocks"

@@ -14,12 +14,13 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import MLP, Linear, Model, Relu, Sigmoid
 from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.graph_overlays import NAMES, page_overlays
-from mithril_nb.viz.costs.node_values import cost_values, titled, user_values
+from mithril_nb.viz.costs.node_values import cost_values, user_values
 from mithril_nb.viz.costs.overlay import overlay, overlay_of
 from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.diagrams.overlays import TINT, UNKNOWN, Overlay
 from mithril_nb.viz.diagrams.stages import nested_stage
 from mithril_nb.viz.palette import DARK, LIGHT, contrast, mix_colours
+from mithril_nb.viz.units import titled
 
 BLOCKS = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
 

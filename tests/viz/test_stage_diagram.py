@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.viz.diagrams.rows import Net, Part, arrange_lines
-from mithril_nb.viz.diagrams.scene import Scene
+from mithril_nb.viz.diagrams.scene import Scene, SceneEdge, SceneNode
 from mithril_nb.viz.diagrams.stages import stage_graph_text, stage_layout
 from mithril_nb.viz.diagrams.svg import scene_svg
 
@@ -180,7 +182,8 @@ def test_a_picture_is_accessible_to_screen_readers(parsed) -> None:
     assert "train <step>: " in "".join(page.texts)
     assert "In the order of the program: embedding, layer_0 ×12, head." in page.texts
     labels = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
-    assert "block layer_0 ×12, output 4×8, 60 forward, 12 backward, 12 update, 96.0 % of the cost" in labels
+    counts = "60 forward, 12 backward, 12 update"
+    assert f"block layer_0 ×12, output 4×8, {counts}, 96.0 % of FLOPs, with inner blocks" in labels
     nodes = [attributes for tag, attributes in page.elements if attributes.get("class") == "node"]
     assert all(one["tabindex"] == "0" and one["role"] == "button" for one in nodes)
     assert {one.get("data-block") for one in nodes} >= {"embedding", "layer_0", "head"}
@@ -196,6 +199,20 @@ def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
         found = next(text for text in parsed(svg).texts if text.endswith(share_text) and "cost" not in text)
         assert "…" not in found
         assert found.endswith(f" · {share_text}")
+
+
+@pytest.mark.parametrize(
+    ("label", "entering", "is_shown"), [("2 rounds", "8", True), ("", "8", False), ("a", "4", False)]
+)
+def test_a_program_shows_shapes_where_they_change(label: str, entering: str, is_shown: bool) -> None:
+    boxes = [SceneNode(key, key, "block", 200 * at, 40, 100, 60, path=key) for at, key in enumerate("abc")]
+    boxes[1] = replace(boxes[1], label=label, shape="4")
+    edges = [
+        SceneEdge("a", "b", ((100, 70), (200, 70)), shape=entering),
+        SceneEdge("b", "c", ((300, 70), (400, 70)), shape="4"),
+    ]
+    text = scene_svg(Scene("program", 500, 120, boxes, edges, is_model=False))
+    assert len(re.findall(r'class="muted halo"[^>]*>4<', text)) == is_shown + (entering == "4")
 
 
 def test_instructions_are_linked_by_their_equations(parsed) -> None:

@@ -57,7 +57,7 @@ def test_the_picture_is_accessible_to_screen_readers(nested, notes):
     assert root.attrib["role"] == "img"
     assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
     titles = [title.text for title in root.iter(f"{SVG}title")]
-    assert "Linear head, 64 → 10, output (32, 10), 28.0 % of the cost\nproblem" in titles
+    assert "Linear head, 64 → 10, output (32, 10), 28.0 % of FLOPs\nproblem" in titles
     assert "skip.output → head.input, (32, 64)" in titles
 
 

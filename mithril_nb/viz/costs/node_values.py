@@ -15,6 +15,7 @@ from mithril_nb.viz.diagrams.nested import Box
 from mithril_nb.viz.diagrams.overlays import Overlay, Value, known_number
 from mithril_nb.viz.diagrams.scene import SceneNode
 from mithril_nb.viz.text import listed, one_line, outer_paths
+from mithril_nb.viz.units import titled
 
 if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -23,18 +24,6 @@ Node = Box | SceneNode
 TOGETHER = "Σ: cost of all calls of a function together, not of a single call"
 _ROWS_OF = {("analytic", "jaxpr"), ("lowered", "hlo_before"), ("compiled", "hlo"), ("measured", "hlo")}
 """Sources of costs with a row for each equation or instruction of a stage."""
-
-
-def titled(title: str, *, own: bool, has_groups: bool = True) -> str:
-    """Return the title of a cost, with the convention for blocks that contain others.
-
-    Examples:
-        >>> titled("FLOPs", own=False), titled("FLOPs", own=True), titled("FLOPs", own=True, has_groups=False)
-        ('FLOPs, with inner blocks', 'own FLOPs', 'FLOPs')
-    """
-    if not has_groups:
-        return title
-    return f"own {title}" if own else f"{title}, with inner blocks"
 
 
 def has_groups(data: Data) -> bool:

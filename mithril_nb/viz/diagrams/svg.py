@@ -36,9 +36,12 @@ from mithril_nb.viz.svg import (
     rounded_path,
 )
 from mithril_nb.viz.text import block_key, elide, one_line, text_width, times
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.units import percent, titled
 
 _EDGE_SIZE = 10
+_LONGEST_LABEL = 180
+_MOST_PLACED = 300
+"""Larger scenes have no room for shapes beside their lines."""
 _TITLE_ROW = 24
 _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
@@ -92,8 +95,7 @@ def scene_svg(
         parts += (opened, *_frame(node, scene, value), *draw_mark(node), "</g>")
     for edge in scene.edges:
         parts += _edge(edge, problems)
-    if scene.is_model:
-        parts += _edge_labels(scene, frames, boxes)
+    parts += _edge_labels(scene, frames, boxes)
     for node in boxes:
         value = overlay and overlay.at(node.key)
         opened = _opening(node, scene, problems, embedded, overlay.description(node.key) if overlay else "")
@@ -154,10 +156,18 @@ def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], valu
         one_line(node.label),
         f"{'' if is_port else 'output '}{one_line(node.shape)}" if node.shape else "",
         count_text(node.kind, node.counts, scene.roles),
-        value or ("" if node.share is None else f"{percent(node.share)} of the cost"),
+        value or _share(node, scene),
         node.mark,
     ]
     return ", ".join(part for part in parts if part) + _problem(node.problem, problems)
+
+
+def _share(node: SceneNode, scene: Scene) -> str:
+    """Return a node's share of the FLOPs, with the words of the front end; `""` if unknown."""
+    if node.share is None:
+        return ""
+    is_block = scene.is_model or node.kind == "block"
+    return f"{percent(node.share)} of {titled('FLOPs', own=False, has_groups=node.group and is_block)}"
 
 
 def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
@@ -256,21 +266,38 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 
 
 def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
-    """Write shapes above or below the lines where they cover nothing; otherwise only the tooltip has them."""
+    """Write shapes above or below the lines where they cover nothing; otherwise only the tooltip has them.
+
+    As `placeLabels` in the front end: a shape is shown where it changes, not if the box of the source shows it, nor if
+    data of the same shape enters the source.
+    """
+    if len(scene.edges) > _MOST_PLACED:
+        return
     taken = [Rect(node.x - 2, node.y - 2, node.w + 4, node.h + 4) for node in boxes]
     for node in frames:
         taken += [Rect(node.x, node.y, node.w, _TITLE_ROW), Rect(node.x, node.y + node.h, node.w, 0)]
-    in_box = {port_text(node.path, port.name) for node in boxes if node.shape for port in node.outputs}
+    nodes = {node.key: node for node in scene.nodes}
+    for node in scene.nodes:
+        key = "" if node.is_pill else node.key
+        nodes |= {port_text(key, port.name): node for port in node.inputs}
+    for node in scene.nodes:
+        key = "" if node.is_pill else node.key
+        nodes |= {port_text(key, port.name): node for port in node.outputs}
+    in_box = {node.key for node in boxes if node.shape and (scene.is_model or not node.label)}
+    entering = {(nodes[edge.target].key, edge.shape) for edge in scene.edges if edge.target in nodes}
     lines = [edge_points(edge) for edge in scene.edges]
     wires = [point_along(line, at / 24) for line in lines for at in range(25)]
     for edge, line in zip(scene.edges, lines, strict=True):
-        width = text_width(one_line(edge.shape), _EDGE_SIZE)
-        place = _free_place(line, width, taken, wires) if edge.source not in in_box and 0 < width <= 180 else None
+        text = elide(one_line(edge.shape), _EDGE_SIZE, _LONGEST_LABEL)
+        width = text_width(text, _EDGE_SIZE)
+        source = nodes[edge.source].key if edge.source in nodes else ""
+        is_shown = text and source not in in_box and (source, edge.shape) not in entering
+        place = _free_place(line, width, taken, wires) if is_shown else None
         if place is not None:
             left, y = place
             taken.append(Rect(left - 1, y - 6, width + 2, 12))
             yield element(
-                "text", one_line(edge.shape), class_="muted halo", paint_order="stroke", stroke=LIGHT.ground,
+                "text", text, class_="muted halo", paint_order="stroke", stroke=LIGHT.ground,
                 stroke_width=3, x=left, y=y + 3.5, font_size=_EDGE_SIZE, fill=LIGHT.muted,
             )  # fmt: skip
 

@@ -69,14 +69,14 @@ def test_picture_always_has_cost_shares():
         at_once = render(wb.session)["image/svg+xml"]
         wb.session.wait()
         assert at_once == render(wb.session)["image/svg+xml"]
-        assert " of the cost" in at_once
+        assert " of FLOPs" in at_once
     finally:
         wb.close()
 
 
 def test_identity_block_has_no_share():
     model = Model() + Linear(8) + Buffer() + Relu()
-    assert " of the cost" in bundle_of(model)["image/svg+xml"]
+    assert " of FLOPs" in bundle_of(model)["image/svg+xml"]
     physical = ml.compile(model, shapes={"input": [4, 3]})
     shares = shares_of(physical.cost, ["linear_0", "buffer_0", "relu_0"])
     assert {path: round(share, 2) for path, share in shares.items()} == {
