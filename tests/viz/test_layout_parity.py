@@ -40,6 +40,46 @@ def cases() -> list[dict[str, Any]]:
     return found + [case(random_graph(seed), [f"g{at}" for at in range(9) if at % 3]) for seed in range(12)]
 
 
+def test_reachability_equals_the_golden_one(golden) -> None:
+    """`search.test.ts` compares what the front end finds with these answers of `StageGraph`.
+
+    Of a gradient through loops or repeated blocks, the front end, which has no instructions, finds other rounds.
+    """
+    text = ",\n".join(json.dumps(one, separators=(",", ":")) for one in reach_cases())
+    golden("reach.json", f"[{text}]\n")
+
+
+def reach_cases() -> list[dict[str, Any]]:
+    x, w = jnp.ones((2, 3)), jnp.ones((3, 3))
+
+    def blocks(x: Any, w: Any, count: int = 4) -> Any:
+        for at in range(count):
+            with jax.named_scope(f"block_{at}"):
+                x = jnp.tanh(x @ w) + x
+        return x
+
+    def looped(x: Any, w: Any) -> Any:
+        with jax.named_scope("first"):
+            x = jnp.sin(x)
+        with jax.named_scope("loop"):
+            x, means = jax.lax.scan(lambda carry, _: (jnp.tanh(carry @ w), carry.mean()), x, length=3)
+        with jax.named_scope("last"):
+            return x.sum() + means.sum()
+
+    programs = [
+        inspect(jax.grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) ** 2)), w, x),
+        inspect(blocks, x, w),
+        inspect(looped, x, w),
+    ]
+    found: list[dict[str, Any]] = []
+    for program in programs:
+        graph = program.graph("jaxpr")
+        keys = [node.key for node in graph.visible(graph.nodes)]
+        answers = {key: [sorted(graph.ancestors(key)), sorted(graph.descendants(key))] for key in keys}
+        found.append({"graph": nested_stage(graph).to_dict(), "answers": answers})
+    return found
+
+
 def random_graph(seed: int) -> NestedGraph:
     """Return a stage's graph of groups in groups, with flows forward and backward."""
     rng = random.Random(seed)

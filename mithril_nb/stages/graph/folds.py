@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.graph.stage_graph import Kind, StageGraph, dtype_of, shapes_text
+from mithril_nb.stages.graph.stage_graph import Kind, StageGraph, shapes_text, size_of_shape
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, format_lines, format_source, lines_of_source
 
 _PERIODS = 40
@@ -18,6 +18,17 @@ _MOST_RUNS = 8
 _MOST_LOOSE = 6
 # Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
+
+
+def dtype_of(specs: Iterable[TensorSpec]) -> str:
+    """Return the dtype of the largest of some specs; `""` without specs.
+
+    Examples:
+        >>> dtype_of([TensorSpec((2,), "int32"), TensorSpec(("n + 1", 4), "bfloat16")])
+        'bfloat16'
+    """
+    largest = max(specs, key=size_of_shape, default=None)
+    return "" if largest is None else str(largest.dtype)
 
 
 @dataclass

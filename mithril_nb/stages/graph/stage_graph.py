@@ -84,6 +84,7 @@ class GraphLink:
         specs: The specs of the data.
         loop: Key of the loop if the data is for its next round, else `""`.
         is_gradient: True for a gradient that only sums pass on, from the user of data to its producer.
+        is_between_rounds: True if the nodes are folded, and the data flows from one round to another.
     """
 
     source: str
@@ -92,6 +93,7 @@ class GraphLink:
     specs: tuple[TensorSpec, ...]
     loop: str = ""
     is_gradient: bool = False
+    is_between_rounds: bool = False
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ class StageGraph(Shown):
     def ancestors(self, key: str) -> tuple[str, ...]:
         """Return the keys of the innermost nodes whose data reaches a node, in program order.
 
-        If the node has instructions of the forward pass, only data of the forward pass counts.
+        If the node has instructions of the forward pass, only data of the forward pass counts. A node inside equal
+        parts is that of every part.
 
         Args:
             key: Key of a node, which may contain others.
@@ -192,31 +195,35 @@ class StageGraph(Shown):
             >>> [graph.nodes[one].name for one in graph.ancestors(graph.home["1"])]
             ['x', 'sin']
         """
-        starts = self.instructions_of(key)
+        starts = self._all_rounds(key)
         return self._at(self._reach(starts).before(starts), key)
 
     def descendants(self, key: str) -> tuple[str, ...]:
         """Return the keys of the innermost nodes that the data of a node reaches; see `ancestors`."""
-        starts = self.instructions_of(key)
+        starts = self._all_rounds(key)
         return self._at(self._reach(starts).after(starts), key)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
         """Return the keys of the innermost nodes on all ways from one node to another; `None` if there is no way."""
-        starts, ends = self.instructions_of(source), self.instructions_of(target)
+        starts, ends = self._all_rounds(source), self._all_rounds(target)
         reach = self._reach(starts)
         after = reach.after(starts)
         return None if after.isdisjoint(ends) else self._at(after & reach.before(ends), source, target)
 
+    def _all_rounds(self, key: str) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(id for one in self.represented_by(key) for id in self.instructions_of(one)))
+
     def _reach(self, starts: Iterable[str]) -> Reach[str]:
         is_forward = any(self.roles.get(id) == "forward" for id in starts)
-        return Reach((a, b) for a, b, _ in self.flows if not is_forward or self.roles.get(b, "forward") == "forward")
+        flows = (*self.flows, *self.carried)
+        return Reach((a, b) for a, b, _ in flows if not is_forward or self.roles.get(b, "forward") == "forward")
 
     def _at(self, ids: Collection[str], *ends: str) -> tuple[str, ...]:
         """Return the shown nodes of instructions, without those at or inside of the ends."""
         seen: dict[str, str] = {}
         keys = dict.fromkeys(self._shown(home, seen) for id, home in self.home.items() if id in ids)
         inside = {self._shown(self.home[id], seen) for end in ends for id in self.instructions_of(end)}
-        return tuple(key for key in keys if key and key not in inside)
+        return tuple(key for key in keys if key and key not in inside and not self.nodes[key].children)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
         """Return the visible nodes if the nodes of some keys are open; a parent comes before its children."""
@@ -233,18 +240,19 @@ class StageGraph(Shown):
     def links(self) -> tuple[GraphLink, ...]:
         """The data that flows between the nodes if all are open, bundled, in program order."""
         seen: dict[str, str] = {}
-        bundles: dict[tuple[str, str, str, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
+        bundles: dict[tuple[str, str, str, bool, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
 
         def add(flow: Flow, *, is_carried: bool = False, is_gradient: bool = False) -> None:
             source, target, spec = flow
             before, after = self.home[source], self.home[target]
             tail, head = self._shown(before, seen), self._shown(after, seen)
-            if not tail or not head or self._is_between_rounds(before, after):
+            if not tail or not head:
                 return
-            loop = self._shown(self._loop_around(before, after), seen) if is_carried else ""
-            if not loop and (is_carried or tail == head):
+            is_next = self._is_between_rounds(before, after)
+            loop = self._shown(self._loop_around(before, after), seen) if is_carried and not is_next else ""
+            if is_gradient if is_next else not loop and (is_carried or tail == head):
                 return
-            roles, specs = bundles.setdefault((tail, head, loop, is_gradient), (set(), {}))
+            roles, specs = bundles.setdefault((tail, head, loop, is_gradient, is_next), (set(), {}))
             if target in self.roles:
                 roles.add(self.roles[target])
             if spec is not None:
@@ -257,8 +265,8 @@ class StageGraph(Shown):
         for user, producer, is_carried in self.gradients:
             add((user, producer, None), is_carried=is_carried, is_gradient=True)
         return tuple(
-            GraphLink(tail, head, frozenset(roles), tuple(specs), loop, is_gradient)
-            for (tail, head, loop, is_gradient), (roles, specs) in bundles.items()
+            GraphLink(tail, head, frozenset(roles), tuple(specs), loop, is_gradient, is_next)
+            for (tail, head, loop, is_gradient, is_next), (roles, specs) in bundles.items()
         )
 
     def _loop_around(self, *keys: str) -> str:
@@ -366,17 +374,6 @@ def short_shape(spec: TensorSpec) -> str:
 def size_of_shape(spec: TensorSpec) -> tuple[int, str]:
     """Return a key that sorts specs by their number of elements."""
     return prod(dim for dim in spec.shape if isinstance(dim, int)), str(spec)
-
-
-def dtype_of(specs: Iterable[TensorSpec]) -> str:
-    """Return the dtype of the largest of some specs; `""` without specs.
-
-    Examples:
-        >>> dtype_of([TensorSpec((2,), "int32"), TensorSpec(("n + 1", 4), "bfloat16")])
-        'bfloat16'
-    """
-    largest = max(specs, key=size_of_shape, default=None)
-    return "" if largest is None else str(largest.dtype)
 
 
 def shapes_text(specs: Iterable[TensorSpec]) -> str:

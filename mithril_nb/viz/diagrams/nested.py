@@ -125,6 +125,7 @@ class NestedGraph:
         is_model: True for the blocks of a model, with ports; false for the graph of a stage.
         roles: Names of the roles.
         idle: Output ports of groups that nothing feeds, as `(group, port)`.
+        rounds: Data that flows between the rounds of equal parts. It is not drawn, because one part represents all.
     """
 
     title: str
@@ -134,6 +135,7 @@ class NestedGraph:
     is_model: bool = True
     roles: tuple[str, ...] = ()
     idle: tuple[tuple[str, str], ...] = ()
+    rounds: tuple[Flow, ...] = ()
 
     @cached_property
     def by_key(self) -> dict[str, Box]:
@@ -272,7 +274,7 @@ class NestedGraph:
         places = {box.key: at for at, box in enumerate(self.boxes)}
         boxes = _columns(self.boxes, Box, {"parent": lambda key: places.get(key, -1)})
         place = places.__getitem__
-        flows = _columns(self.flows, Flow, {"source": place, "target": place, "loop": lambda key: places.get(key, -1)})
+        ends = {"source": place, "target": place, "loop": lambda key: places.get(key, -1)}
         return {
             "title": self.title,
             "is_model": self.is_model,
@@ -280,7 +282,8 @@ class NestedGraph:
             "shapes": list(self.shapes),
             "idle": [list(one) for one in self.idle],
             "boxes": boxes,
-            "flows": flows,
+            "flows": _columns(self.flows, Flow, ends),
+            **({"rounds": _columns(self.rounds, Flow, ends)} if self.rounds else {}),
         }
 
 

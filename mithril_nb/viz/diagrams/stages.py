@@ -73,7 +73,8 @@ def nested_stage(
     if hues is None:
         hues = hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
     boxes = tuple(_box(graph, node, shares or {}, hues) for node in graph.visible(graph.nodes))
-    specs = sorted({spec for link in graph.links for spec in link.specs}, key=size_of_shape)
+    drawn = [link for link in graph.links if not link.is_between_rounds]
+    specs = sorted({spec for link in drawn for spec in link.specs}, key=size_of_shape)
     ranks: dict[TensorSpec, int] = {spec: at for at, spec in enumerate(specs)}
     flows = tuple(
         Flow(
@@ -83,9 +84,15 @@ def nested_stage(
             shapes=tuple(sorted(ranks[spec] for spec in link.specs)),
             loop=link.loop,
         )
-        for link in graph.links
+        for link in drawn
     )
-    return NestedGraph(graph.stage, boxes, flows, tuple(map(short_shape, specs)), is_model=False, roles=ROLES)
+    rounds = tuple(
+        Flow(link.source, link.target, roles=tuple(at for at, role in enumerate(ROLES) if role in link.roles))
+        for link in graph.links
+        if link.is_between_rounds
+    )
+    shapes = tuple(map(short_shape, specs))
+    return NestedGraph(graph.stage, boxes, flows, shapes, is_model=False, roles=ROLES, rounds=rounds)
 
 
 def _box(graph: StageGraph, node: GraphNode, shares: Mapping[str, float], hues: Mapping[str, int]) -> Box:

@@ -47,6 +47,8 @@ export interface PackedGraph {
   idle: [string, string][];
   boxes: Columns<Box>;
   flows: Columns<Flow>;
+  /** Data that flows between the rounds of equal parts, which is not drawn. */
+  rounds?: Columns<Flow>;
 }
 
 /** The graph of a workbench, with the keys of its open groups and the positions that the user chose, by path. */

@@ -20,8 +20,8 @@ const BOX: Box = {
   counts: [], blocks: [], equations: [], inputs: [], outputs: [],
 };
 const FLOW: Flow = { source: "", target: "", out: "", into: "", roles: [], shapes: [], problem: null, loop: "" };
-/** In `Flow.roles`: a gradient that sums pass on, which is not drawn by itself. */
-const GRADIENT = 3;
+/** In `Flow.roles`: a gradient that sums pass on, from the user of data to its producer; not drawn by itself. */
+export const GRADIENT = 3;
 
 function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
   const names = Object.keys(columns) as (keyof T)[];
@@ -50,6 +50,8 @@ export class NestedGraph {
   readonly idlePorts = new Map<string, string[]>();
   readonly boxes: Box[];
   readonly flows: Flow[];
+  /** Data that flows between the rounds of equal parts, which is not drawn. */
+  readonly rounds: Flow[];
   readonly byKey = new Map<string, Box>();
   readonly children = new Map<string, Box[]>();
 
@@ -61,6 +63,7 @@ export class NestedGraph {
     for (const [group, port] of packed.idle) this.idlePorts.set(group, [...(this.idlePorts.get(group) ?? []), port]);
     this.boxes = rows<Box>(packed.boxes, BOX);
     this.flows = rows<Flow>(packed.flows, FLOW);
+    this.rounds = rows<Flow>(packed.rounds ?? {}, FLOW);
     const keyAt = (place: unknown): string => this.boxes[place as number]?.key ?? "";
     for (const box of this.boxes) {
       box.parent = typeof box.parent === "number" ? keyAt(box.parent) : box.parent;
@@ -69,7 +72,7 @@ export class NestedGraph {
       if (siblings) siblings.push(box);
       else this.children.set(box.parent, [box]);
     }
-    for (const flow of this.flows) [flow.source, flow.target, flow.loop] = [keyAt(flow.source), keyAt(flow.target), keyAt(flow.loop)];
+    for (const flow of [...this.flows, ...this.rounds]) [flow.source, flow.target, flow.loop] = [keyAt(flow.source), keyAt(flow.target), keyAt(flow.loop)];
   }
 
   /** Return the keys of the groups that are drawn open if the boxes of some keys are open. */

@@ -6,7 +6,7 @@ import { type Scene, type SceneIndex, isPill } from "../graph/scene";
 import type { GraphView } from "../graph/view";
 import type { NestedGraph } from "../layout/data";
 import type { Found, Hit } from "./found";
-import { Reach } from "./reach";
+import { reachFrom } from "./reach";
 
 /** Event of a graph: show the row of a block, its `detail`, in the table of costs. */
 export const ROW = "mnb-show-row";
@@ -184,11 +184,6 @@ export class Questions {
     this.path.hidden = selected.size !== 2;
     attr(this.root, "data-mnb-empty", !asked && this.commands.hidden ? "" : null);
   }
-}
-
-/** Return the ways from and to a box: those of the forward pass if it has instructions of the forward pass. */
-function reachFrom(graph: NestedGraph, key: string): Reach {
-  return new Reach(graph, (graph.byKey.get(key)?.counts[0] ?? 0) > 0);
 }
 
 /** Return the keys of the nodes and ids of the edges outside of some nodes and of the groups around them. */

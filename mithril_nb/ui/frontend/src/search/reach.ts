@@ -1,6 +1,6 @@
 /** Reachability along the data flow of a nested graph, through its groups. Pure: no DOM. */
 
-import type { NestedGraph } from "../layout/data";
+import { GRADIENT, type NestedGraph } from "../layout/data";
 
 /** Boxes, and ports of groups: a group passes on only the data of the same port. */
 type Vertex = string;
@@ -15,8 +15,8 @@ export class Reach {
     private readonly graph: NestedGraph,
     onlyForward = false,
   ) {
-    for (const { source, target, out, into, roles } of graph.flows) {
-      if (onlyForward && roles.length && !roles.includes(0)) continue;
+    for (const { source, target, out, into, roles } of [...graph.flows, ...graph.rounds]) {
+      if ((onlyForward && roles.length && !roles.includes(0)) || roles[0] === GRADIENT) continue;
       // Inside a group, its inputs are sources and its outputs are targets.
       const from = this.vertex(source, out, this.isIn(target, source) ? "in" : "out");
       const to = this.vertex(target, into, this.isIn(source, target) ? "out" : "in");
@@ -67,6 +67,11 @@ export class Reach {
     const keys = [...vertices].map((vertex) => this.boxOf.get(vertex)!);
     return new Set(keys.filter((key) => !this.graph.children.has(key) && !(but && this.isIn(key, but))));
   }
+}
+
+/** Return the ways from and to a box: those of the forward pass if it has instructions of the forward pass. */
+export function reachFrom(graph: NestedGraph, key: string): Reach {
+  return new Reach(graph, (graph.byKey.get(key)?.counts[0] ?? 0) > 0);
 }
 
 function push(map: Map<Vertex, Vertex[]>, key: Vertex, value: Vertex): void {
