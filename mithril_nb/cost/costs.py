@@ -226,6 +226,17 @@ class Cost(CostTotals, Shown):
         Raises:
             UnknownOptionError: Unknown field, `graph` is not a graph, or the costs belong to another graph.
             UnknownBlockError: The graph has no such group.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> from mithril_nb.inspection import inspect
+            >>> program = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer")
+            >>> print(program.cost().overlay(program).text)
+            layer, graph: FLOPs
+            node                          FLOPs  share
+            <lambda>                    48 FLOP  100 %
+              dot_general  instruction  48 FLOP  100 %
+              tanh         instruction   0 FLOP    0 %
         """
         name = self._drawn if field is None else field
         return draw(self, "overlay", graph=graph, field=name, expanded=expanded, own=own)

@@ -46,6 +46,16 @@ class Portable:
         Raises:
             UnknownOptionError: `path` is not a path.
             ModelFileError: The file cannot be written.
+
+        Examples:
+            >>> import os, tempfile
+            >>> import mithril_nb as ml
+            >>> from mithril_nb.models import MLP
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     path = os.path.join(folder, "model.json")
+            ...     MLP(4, [3], 2).save(path)
+            ...     ml.load(path).find("kind:relu").blocks
+            ('relu_0',)
         """
         save_graph(self.graph, self.name or "", path)
 

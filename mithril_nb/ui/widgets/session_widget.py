@@ -73,6 +73,15 @@ class SessionWidget(FrontEndWidget):
 
         Raises:
             UnknownOptionError: The overlay is unknown.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> from mithril_nb.models import MLP
+            >>> workbench = ml.workbench(MLP(4, [3], 2), shapes={"input": [8, 4]}, autosave=False)
+            >>> workbench.overlay({"linear_0": 0.5}, title="sparsity")
+            >>> workbench.session.overlays.name
+            'own values: sparsity'
+            >>> workbench.close()
         """
         overlays = self.session.overlays
         if isinstance(of, str):

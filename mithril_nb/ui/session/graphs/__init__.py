@@ -1,1 +1,1 @@
-"""What a front end shows on graphs."""
+"""Values that a front end shows on graphs."""

@@ -271,7 +271,7 @@ function asValue({ c, isOld }: Brush, draw: () => void): void {
   c.restore();
 }
 
-/** What an exported picture explains below the graph: the heading, the ends or categories, and notes. */
+/** The legend of an exported picture, below the graph: the heading, the ends or categories, and notes. */
 export interface Legend {
   readonly heading: string;
   readonly legend: readonly Overlay[];

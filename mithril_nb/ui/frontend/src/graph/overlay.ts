@@ -29,7 +29,7 @@ export const UNKNOWN = "?";
 export class GraphOverlay {
   readonly marks = new Map<string, Overlay>();
   readonly heading: string;
-  /** What the legend explains: the ends of the scale or the categories, and unknown. */
+  /** The parts of the legend: the ends of the scale or the categories, and unknown. */
   readonly legend: Overlay[];
   readonly notes: readonly string[];
   private readonly details = new Map<string, string>();

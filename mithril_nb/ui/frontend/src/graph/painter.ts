@@ -27,7 +27,7 @@ export interface PaintState {
   /** Number of matches of a search in each node that has any. */
   matches: ReadonlyMap<string, number>;
   overlay: ReadonlyMap<string, Overlay>;
-  /** What exported pictures explain below the graph. */
+  /** The legend of exported pictures. */
   legend: Legend | null;
   /** Whether the values and shares are those of an earlier model; they are drawn faintly. */
   isOld: boolean;

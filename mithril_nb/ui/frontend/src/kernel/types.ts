@@ -346,7 +346,7 @@ export interface WidgetModel {
   widget_manager?: unknown;
 }
 
-/** What a host passes to a widget that it shows. */
+/** The arguments that a host passes to a widget that it shows. */
 export interface Mounted {
   model: WidgetModel;
   el: HTMLElement;

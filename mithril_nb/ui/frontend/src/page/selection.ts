@@ -1,4 +1,4 @@
-/** What the pointer and the keys select on a page without a kernel: the anchors of one hovered and of one pinned part. */
+/** The selection of a page without a kernel: the anchors of the hovered and of the pinned parts. */
 
 import type { Found } from "../search/found";
 import { type Anchor, type Links, type StageText, linksOf, noLinks, sameAnchors, withAnchors } from "../store/links";
