@@ -37,7 +37,7 @@ const EXPLORER_DEFAULTS: Pick<Snapshot, "program" | "programs" | "shapes" | "gra
 };
 const KEYS: Keys = [
   ["Everywhere", [["?", "show this card"], ["F or /", "search; Enter, Shift Enter: next, previous match"], ["E", "show the part with the focus in full screen, and back"], ["Esc", "leave full screen; clear the selection"], ["↑ ↓", "on a divider or the lower edge: move it"]]],
-  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the node"], ["p", "path between the two selected nodes"], ["t", "to its row in the table of costs"]]],
+  ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Shift → ←", "along an edge, forward or back; Shift ↑ ↓: other edge"], ["+ − 0", "zoom in, zoom out, show all"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"], ["a d", "ancestors, descendants of the node"], ["p", "path between the two selected nodes"], ["t", "to its row in the table of costs"]]],
   ...SHARED_KEYS,
 ];
 

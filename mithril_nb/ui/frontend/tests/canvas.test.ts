@@ -135,6 +135,21 @@ test("a block that the kernel does not move goes back", async () => {
   await vi.waitFor(() => expect(at("gelu_0", 20, 20).clientX).toBeCloseTo(start.clientX, 0));
 });
 
+test("keys move the focused block, and send its place once they are released", () => {
+  const board = find(".mnb-board");
+  item("gelu_0").focus();
+  const before = nodeOf("gelu_0");
+  const press = (type: string, key: string): void => void item("gelu_0").dispatchEvent(new KeyboardEvent(type, { key, altKey: true, shiftKey: true, bubbles: true, cancelable: true }));
+  const start = at("gelu_0", 0, 0);
+  for (const key of ["ArrowRight", "ArrowRight", "ArrowDown"]) press("keydown", key);
+  expect(sent("move")).toEqual([]);
+  expect(at("gelu_0", 0, 0).clientX).toBeGreaterThan(start.clientX);
+  press("keyup", "ArrowDown");
+  press("keyup", "Shift");
+  expect(sent("move")).toEqual([{ path: "gelu_0", x: before.x + 32, y: before.y + 16 }]);
+  expect(board.contains(document.activeElement)).toBe(true);
+});
+
 test("two quick changes of the view outlive the snapshot with the first", async () => {
   session.alive = false;
   const places = (): number[] => ["gelu_0", "linear_1"].map((path) => at(path, 0, 0).clientX);

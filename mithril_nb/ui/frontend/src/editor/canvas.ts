@@ -16,6 +16,10 @@ import { ConnectMenu } from "./connect-menu";
 import { draggedTo } from "./graph";
 import { LaidOut } from "./laid-out";
 
+/** Distance in px by which a key moves a block. */
+const STEP = 16;
+const STEPS: Readonly<Record<string, readonly [number, number]>> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
 export class Canvas {
   readonly root: HTMLElement;
   readonly destroy: () => void;
@@ -29,6 +33,8 @@ export class Canvas {
   /** Element that may lie over the graph. */
   private cover: HTMLElement | null = null;
   private readonly laidOut: LaidOut;
+  /** The block that the keys move, and its place. */
+  private nudged: { node: SceneNode; x: number; y: number } | null = null;
 
   constructor(
     private readonly store: Store,
@@ -66,6 +72,7 @@ export class Canvas {
       ),
     );
     this.menu = new ConnectMenu(store, this.view, this.root);
+    for (const type of ["keyup", "focusout"]) this.view.board.addEventListener(type, () => this.endNudge());
     this.destroy = together(store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.checkEdge()), () => this.laidOut.destroy(), this.overlay.destroy, () => this.view.destroy(), () => this.menu.close(), () => this.watched.forEach((end) => end()));
     this.update();
   }
@@ -167,7 +174,24 @@ export class Canvas {
     this.laidOut.move(node.path, [Math.round(x - (frame?.x ?? 0)), Math.round(y - (frame?.y ?? 0))]);
   }
 
+  /** Move a block by a step with each key; the release of a key sends the new place once. */
+  private nudge(node: SceneNode, key: string): boolean {
+    const [dx, dy] = STEPS[key] ?? [0, 0];
+    const from = this.nudged?.node.key === node.key ? this.nudged : node;
+    this.nudged = { node, x: Math.max(0, from.x + dx * STEP), y: Math.max(0, from.y + dy * STEP) };
+    this.view.move(draggedTo(this.view.index, node, this.nudged.x, this.nudged.y));
+    return true;
+  }
+
+  private endNudge(): void {
+    const { nudged } = this;
+    this.nudged = null;
+    if (nudged) this.drop(nudged.node, nudged.x, nudged.y);
+  }
+
   private key(event: KeyboardEvent, node: SceneNode | undefined): boolean {
+    const isMove = event.altKey && event.shiftKey && !event.ctrlKey && !event.metaKey && event.key in STEPS;
+    if (isMove && node?.path) return this.nudge(node, event.key);
     if (event.ctrlKey || event.metaKey || event.altKey) return false;
     if (event.key === "Delete" || event.key === "Backspace") return this.removeSelected(node);
     if (this.questions.key(event)) return true;
