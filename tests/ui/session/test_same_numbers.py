@@ -86,13 +86,33 @@ def check_explorer(inspection: Inspection, cost: Cost, paths: set[str]) -> None:
 
 
 def check_pictures(inspection: Inspection, cost: Cost, paths: set[str]) -> None:
+    """Each row of the text, and each tooltip of the picture, has exactly the cost of its block."""
     for own in (False, True):
-        text = inspection.overlay("flops", own=own).text
-        for line in text.splitlines():
-            name = line.split("  ")[0].strip()
-            matching = [path for path in paths if path.rpartition("/")[2] == name]
-            figures = [own_flops(cost, path) if own else cost.subtree(path).flops for path in matching]
-            assert not matching or any(FIELDS["flops"].short(figure) in line for figure in figures), line
+        drawing = inspection.overlay("flops", own=own)
+        first, _, *lines = drawing.text.splitlines()
+        title = first.partition(": ")[2]
+        around: list[tuple[str, int]] = []
+        expected: list[tuple[str, int, str]] = []
+        for line in lines:
+            name, *_, value, share = re.split(r"\s{2,}", line.strip())
+            indent = (len(line) - len(line.lstrip())) // 2
+            name, _, repeat = name.partition(" ×")
+            around = [*around[:indent], (name, int(repeat or 1))]
+            path = "/".join(one for one, _ in around)
+            if path not in paths:
+                continue
+            figure = own_flops(cost, path) if own else cost.subtree(path).flops
+            for _, count in around:
+                figure *= count
+            assert (value, share) == (FIELDS["flops"].short(figure), percent(figure / cost.total.flops)), line
+            expected.append((name, figure, share))
+        assert expected
+        tips = [html.unescape(tip) for tip in re.findall(r"<title>(.*?)</title>", drawing.svg)]
+        pattern = re.compile(rf"block (\w+)(?: ×\d+)?,.*, {re.escape(title)}: ([\d,]+) FLOP, (.*%)$")
+        found = [tip.groups() for tip in map(pattern.match, tips) if tip]
+        named = {name for name, _, _ in expected}
+        shown = sorted((name, int(value.replace(",", "")), share) for name, value, share in found if name in named)
+        assert shown == sorted(expected)
 
 
 def own_flops(cost: Cost, path: str) -> int:
