@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from mithril_nb.analysis.compare import compare
     from mithril_nb.analysis.measure import machine, profile
     from mithril_nb.analysis.whatif import sweep, what_if
-    from mithril_nb.backends.backend import Backend, GGMLBackend
+    from mithril_nb.backends.backend import Backend
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.backends.with_autograd.mlx_backend import MlxBackend
     from mithril_nb.backends.with_autograd.torch_backend import TorchBackend
     from mithril_nb.backends.with_manualgrad.c_backend import CBackend
+    from mithril_nb.backends.with_manualgrad.ggml_backend import GGMLBackend
     from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
@@ -54,7 +55,7 @@ _HOMES = {
     "Backend": "mithril_nb.backends.backend",
     "CBackend": "mithril_nb.backends.with_manualgrad.c_backend",
     "Checkpoints": "mithril_nb.train",
-    "GGMLBackend": "mithril_nb.backends.backend",
+    "GGMLBackend": "mithril_nb.backends.with_manualgrad.ggml_backend",
     "JaxBackend": "mithril_nb.backends.jax",
     "LoadLimits": "mithril_nb.models",
     "MlxBackend": "mithril_nb.backends.with_autograd.mlx_backend",

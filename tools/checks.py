@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import bundle, chromium, environment, interpreters, nodejs
+from tools import bundle, chromium, environment, ggml, interpreters, nodejs
 from tools.environment import Environment
 from tools.steps import ROOT, WORK, Beside, Clock, Stop, output, run, say
 
@@ -27,7 +27,7 @@ class Part:
     Attributes:
         name: Its name for `--only`.
         title: Its headline.
-        work: Runs it and returns an exit status. If `None`, it was started earlier in the background.
+        work: Runs it and returns an exit status, after what was started for it in the background. `None`: only that.
     """
 
     name: str
@@ -59,9 +59,17 @@ def unit(venv: Environment, **variables: str) -> int:
     """Run unit and property tests, and the examples in docstrings."""
     # One process per core: most of the time is XLA compiling thousands of small programs.
     many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
-    return _pytest(
-        venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many, **variables
-    )
+    elsewhere = ("--ignore=tests/browser", f"--ignore={GGML}")
+    return _pytest(venv, "unit", "mithril_nb", "tests", *elsewhere, "--doctest-modules", *many, **variables)
+
+
+GGML = "tests/emission/ggml"
+"""Tests that need ggml-python: a separate part, so that a missing package is a failure, not a skipped test."""
+
+
+def on_ggml(venv: Environment) -> int:
+    """Run the tests of GGML, whose package was compiled in the background."""
+    return ggml.install(venv) or _pytest(venv, "ggml", GGML, "--numprocesses=2")
 
 
 def jupyter(venv: Environment) -> int:
@@ -140,6 +148,7 @@ PARTS = (
     Part("frontend", "front end: tsc and vitest, started during set-up"),
     Part("unit", "pytest: unit and property tests, examples in docstrings", unit),
     Part("types", "pyright, started after set-up"),
+    Part("ggml", "pytest: GGML, compiled since set-up", on_ggml),
     Part("jupyter", "pytest: notebooks cell by cell, and JupyterLab in Chromium", jupyter),
 )
 
@@ -179,14 +188,15 @@ def run_parts(only: Sequence[str] = ()) -> int:
                 begin("frontend", frontend(prepared[0].packages))
             if "types" in wanted:
                 begin("types", types(prepared[0]))
+            if "ggml" in wanted:
+                begin("ggml", ggml.begin(prepared[0]))
             if "jupyter" in wanted:
                 chromium.prepare(prepared[0])
             return 0
 
         def work(part: Part) -> int:
-            if part.work is not None:
-                return part.work(prepared[0])
-            return next(filter(None, [program.finish() for program in begun[part.name]]), 0)
+            status = next(filter(None, [program.finish() for program in begun.get(part.name, ())]), 0)
+            return status if status or part.work is None else part.work(prepared[0])
 
         clock.part("set-up", set_up)
         for part in wanted.values():

@@ -66,7 +66,7 @@ def _resolve(python: str, folder: Path) -> dict[str, str]:
     log = WORK / "lock.log"
     venv = Environment(folder)
     install = venv.command(
-        "pip", "install", "--no-input", "--disable-pip-version-check", "--no-compile", f"{ROOT}[dev,docs,lab,test]"
+        "pip", "install", "--no-input", "--disable-pip-version-check", "--no-compile", f"{ROOT}[dev,docs,ggml,lab,test]"
     )
     if run_quietly([python, "-m", "venv", str(folder)], log) or run_quietly(install, log):
         raise Stop(f"{python} could not install the package.", [tail(log), f"log  {log}"])

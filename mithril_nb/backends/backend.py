@@ -39,7 +39,7 @@ class Backend(ABC):
     """Creates arrays of one array library, and runs models with it.
 
     A custom backend defines the three abstract methods and creates arrays. `ml.compile` accepts a `JaxBackend`, a
-    `NumpyBackend`, a `TorchBackend`, an `MlxBackend` or a `CBackend`.
+    `NumpyBackend`, a `TorchBackend`, an `MlxBackend`, a `CBackend` or a `GGMLBackend`.
 
     Raises:
         IncompleteBackendError: The constructed subclass lacks an abstract method.
@@ -148,27 +148,3 @@ def convert_params(params: Mapping[str, Any], backend: Any, other: Any) -> dict[
         else target.tensor(backend.to_numpy(value))
         for name, value in params.items()
     }
-
-
-def absent(name: str, library: str) -> type[Backend]:
-    """Return a backend class that raises when constructed, because it is not implemented yet."""
-
-    class Absent(Backend):
-        __doc__ = f"Runs models with {library}; not implemented yet."
-
-        def __init__(self, *args: Any, **options: Any):
-            raise UnavailableBackendError(
-                f"{name} is not implemented yet.",
-                (("needs", f"{library}, and kernels that this version of mithril_nb does not have"),),
-                "ml.JaxBackend()",
-            )
-
-        def tensor(self, data: Any, dtype: Any = None) -> Any: ...
-        def zeros(self, *shape: Any, dtype: Any = None) -> Any: ...
-        def ones(self, *shape: Any, dtype: Any = None) -> Any: ...
-
-    Absent.__name__ = Absent.__qualname__ = name
-    return Absent
-
-
-GGMLBackend = absent("GGMLBackend", "GGML")

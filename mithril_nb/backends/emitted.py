@@ -1,4 +1,4 @@
-"""What the backends that run emitted source share: NumPy, PyTorch, MLX and C."""
+"""What the backends that run emitted source share: NumPy, PyTorch, MLX, C and GGML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`EmittedFunction`: a function that JAX traces, and that runs as source of NumPy, PyTorch, MLX or C."""
+"""`EmittedFunction`: a function that JAX traces, and that runs as source of NumPy, PyTorch, MLX, C or GGML."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from mithril_nb.emission.arrays.dialects import Library
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.c import compiling
 from mithril_nb.emission.c.emit import emit
+from mithril_nb.emission.ggml.emitter import emit_ggml
 from mithril_nb.emission.python_text import load
 from mithril_nb.emission.source import Source
 from mithril_nb.errors import StageUnavailableError
@@ -131,7 +132,7 @@ class EmittedFunction:
                 file = emit(program)
                 routine = compiling.Routine(compiling.load({"model": file.source.text}), file)
                 return Loaded(routine, routine, results, is_custom)
-            function = backend.compiled(load(emit_arrays(program, cast(Library, backend.name))))
+            function = backend.compiled(load(source_of(program, backend)))
             names = program.trace.arguments
 
         def run(*arrays: Any) -> list[Any]:
@@ -144,7 +145,9 @@ class EmittedFunction:
 
 def source_of(program: traced.Program, backend: EmittedBackend) -> Source:
     """Return a traced program as the source that a backend runs."""
-    return emit(program).source if backend.name == "c" else emit_arrays(program, cast(Library, backend.name))
+    if backend.name == "c":
+        return emit(program).source
+    return emit_ggml(program) if backend.name == "ggml" else emit_arrays(program, cast(Library, backend.name))
 
 
 def precision(backend: EmittedBackend) -> AbstractContextManager[None]:

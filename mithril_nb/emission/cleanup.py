@@ -223,6 +223,8 @@ def simplified(statement: Statement, producer: Any) -> Statement:
     if one.primitive in _REDUCTIONS and not one.params.get(KEEPDIMS) and len(one.inputs) == 1:
         if one.params["axes"] and one.inputs[0].size == one.outputs[0].size and isinstance(one.inputs[0], Value):
             one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
+    if one.primitive == "transpose" and _keeps_order(one) and isinstance(one.inputs[0], Value):
+        one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
     before = producer(one.inputs[0]) if len(one.inputs) == 1 else None
     if before is not None and one.primitive == before.primitive and one.primitive in ("reshape", "transpose", "neg"):
         equations = _joined(one.equations, before.equations)
@@ -282,6 +284,13 @@ def _signed_number(inputs: Sequence[Operand]) -> int | None:
 
 def _minus(number: Number) -> Number:
     return Number(-number.value, number.dtype)
+
+
+def _keeps_order(transpose: Statement) -> bool:
+    """Return whether a transpose only moves axes of size 1."""
+    shape = transpose.inputs[0].shape
+    moved = [axis for axis in transpose.params["permutation"] if shape[axis] != 1]
+    return moved == sorted(moved)
 
 
 def _same(statement: Statement) -> Sequence[Operand] | None:

@@ -77,3 +77,12 @@ def c_stage(pipeline: Any) -> Read:
 
     program = pipeline.program.get()
     return instructions_of(emit(program).source, program.by_id, program.inputs)
+
+
+@register_stage("ggml", "GGML", "trace", language="python", is_optional=True)
+def ggml_stage(pipeline: Any) -> Read:
+    """Return the program as a GGML graph."""
+    from mithril_nb.emission.ggml.emitter import emit_ggml  # needs JAX; the command line only reads the names
+
+    program = pipeline.program.get()
+    return instructions_of(emit_ggml(program), program.by_id, program.inputs)

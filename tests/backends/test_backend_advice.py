@@ -6,7 +6,6 @@ import pytest
 from advice import check
 
 BACKEND = {
-    "backends/backend.py:absent.Absent.__init__": "ml.GGMLBackend()",
     "backends/backend.py:convert_params": "ml.compile(Linear(3)).convert_params({}, 3)",
     "backends/emitted.py:EmittedBackend.__init__#2": 'ml.NumpyBackend(dtype="int32")',
     "backends/emitted.py:EmittedBackend._set_device": 'ml.NumpyBackend(device="gpu")',

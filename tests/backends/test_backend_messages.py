@@ -178,11 +178,6 @@ UnknownDtypeError: unknown dtype 3.
     known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
     Try: dtype="float32"
 
-ml.GGMLBackend()
-UnavailableBackendError: GGMLBackend is not implemented yet.
-    needs  GGML, and kernels that this version of mithril_nb does not have
-    Try: ml.JaxBackend()
-
 ArraysOnly().toolkit
 UnavailableBackendError: ArraysOnly has no kernels, so it cannot run models.
     Try: ml.JaxBackend()

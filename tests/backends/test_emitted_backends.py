@@ -66,7 +66,9 @@ def test_arrays_keep_their_dtype_from_numpy(kind: type[EmittedBackend]) -> None:
     np.testing.assert_array_equal(backend.to_numpy(backend.tensor(read_only)), read_only)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("torch", ml.TorchBackend), ("mlx.core", ml.MlxBackend)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("torch", ml.TorchBackend), ("mlx.core", ml.MlxBackend), ("ggml.ggml", ml.GGMLBackend)]
+)
 def test_a_missing_library_is_reported(name: str, kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, None)
     found = kind.available()

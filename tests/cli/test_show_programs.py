@@ -316,14 +316,14 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
             "UnknownOptionError: --block selects lines of a stage, so it cannot be combined with --stage cost.\n"
-            "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c\n"
+            "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c, ggml\n"
             "    Try: --stage hlo --block double\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "hl0"],
             "UnknownOptionError: unknown stage 'hl0'.\n"
             "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, "
-            "numpy, torch, mlx, c, cost, source\n"
+            "numpy, torch, mlx, c, ggml, cost, source\n"
             "    Try: --stage hlo\n",
         ),
         (

@@ -42,12 +42,14 @@ RUNS = [
 Step = Callable[[Any], Any]
 
 
-def step_of(names: Collection[str]) -> tuple[Step, Callable[[str], Any]]:
+def step_of(
+    names: Collection[str], example: Callable[[Any], Any] = test_cases._example
+) -> tuple[Step, Callable[[str], Any]]:
     """Return a function to the results and gradients of many blocks, and its arguments by dtype."""
     graphs: dict[str, Any] = {}
     arrays: dict[str, Any] = {}
     for name in names:
-        model, inputs = test_cases._example(CASES[name])
+        model, inputs = example(CASES[name])
         params, state = test_cases._arrays(test_cases._inferred(model.graph, inputs, "float64"))
         random = np.random.default_rng(1)
         params = {port: random.normal(0.5, 0.5, array.shape) for port, array in params.items()}

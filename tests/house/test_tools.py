@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from tools import bundle, checks, dev, environment, interpreters, lock, nodejs, steps
+from tools import bundle, checks, dev, environment, ggml, interpreters, lock, nodejs, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -146,6 +146,24 @@ def test_pip_is_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(environment.LOCK) in second
 
 
+def test_ggml_is_compiled_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(ggml, "WHEELS", tmp_path / "wheels")
+    started: list[list[str]] = []
+    monkeypatch.setattr(ggml, "Beside", lambda command, *_: started.append(command))
+    venv = environment.Environment(tmp_path / "venv")
+    assert ggml.install(venv) == 1
+    assert "ggml-python is not compiled" in capsys.readouterr().out
+    assert len(ggml.begin(venv)) == 1
+    assert started[0][-1] == f"ggml-python=={ggml.version()}"
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / f"ggml_python-{ggml.version()}-py3-none-any.whl").write_bytes(b"")
+    assert ggml.begin(venv) == []
+    (venv.packages / f"ggml_python-{ggml.version()}.dist-info").mkdir(parents=True)
+    assert ggml.install(venv) == 0
+
+
 def test_a_lock_marks_versions_that_differ_between_pythons() -> None:
     text = lock.merge({"3.11": {"a": "1", "b": "1"}, "3.12": {"a": "1", "b": "2"}, "3.13": {"a": "1", "b": "2"}})
     assert [line for line in text.splitlines() if line[0] != "#"] == [
@@ -167,7 +185,7 @@ def test_an_unknown_part_raises() -> None:
     with pytest.raises(steps.Stop) as raised:
         dev.main(["test", "--only", "units"])
     assert str(raised.value) == (
-        "no part 'units' in the tests.\n    parts  lint, frontend, unit, types, jupyter\n    Try: --only lint"
+        "no part 'units' in the tests.\n    parts  lint, frontend, unit, types, ggml, jupyter\n    Try: --only lint"
     )
 
 

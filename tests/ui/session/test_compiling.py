@@ -156,7 +156,7 @@ def test_stage_left_early_is_not_loading(session, monkeypatch):
     assert session.wait(PATIENCE_S)
     assert str(session.run_command("leave_stage", {"stage": "exe"})) == (
         "unknown stage 'exe'.\n"
-        "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c\n"
+        "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm, numpy, torch, mlx, c, ggml\n"
         '    Try: stage="jaxpr"'
     )
 

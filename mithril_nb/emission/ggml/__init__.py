@@ -1,0 +1,1 @@
+"""Source over ggml-python: `ggml_stage`, `GGMLBackend`, and `.gguf` files."""

@@ -1,0 +1,321 @@
+"""Print a program as Python over ggml-python: one function per block, which adds nodes to a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.emission.arrays.results import tree_of
+from mithril_nb.emission.build import build
+from mithril_nb.emission.ggml import contractions, elementwise, shapes
+from mithril_nb.emission.ggml.rules import MOST_AXES, RULES, Context, broadcasts, ne
+from mithril_nb.emission.program import CALL, ELEMENTWISE, Function, Number, Operand, Program, Statement, Value
+from mithril_nb.emission.python_text import (
+    Helpers,
+    encoded,
+    listed,
+    program_arguments,
+    read_helpers,
+    title_of,
+    used_helpers,
+)
+from mithril_nb.emission.source import Line, Source, Writer
+from mithril_nb.stages.trace import traced
+
+RULE_FILES = (contractions, elementwise, shapes)
+"""The modules that register the rules."""
+_DTYPES = {"float32": "", "bool": "np.bool_", "int32": "np.int32", "int8": "np.int8", "int16": "np.int16"}
+_MERGING = ELEMENTWISE | set(
+    "reshape squeeze expand_dims transpose broadcast_in_dim reduce_sum reduce_max reduce_min reduce_and reduce_or copy "
+    "call empty empty2".split()
+)
+"""Primitives that take more than four axes: all but the last three are merged into one."""
+_USUAL, _MOST = 64, 192
+"""At least as many nodes as a line adds to the graph; unused ones only reserve addresses."""
+_LONG = frozenset(
+    "argmax argmin conv_general_dilated dynamic_slice dynamic_update_slice erfc expm1 gather log1p pad pow "
+    "reduce_window reduce_window_max reduce_window_min reduce_window_sum scatter scatter-add scatter_add "
+    "select_and_scatter_add sinh".split()
+)
+"""Primitives whose line adds many nodes."""
+_SMALL = 16
+"""Constants of up to this number of items are written out; larger ones are encoded."""
+
+
+def emit_ggml(program: traced.Program) -> Source:
+    """Return a traced program as Python source over ggml-python.
+
+    The file imports ggml-python, NumPy and Python's own modules. Its functions add the operations of a block to a
+    GGML graph; the last function computes the graph for the arguments of the program.
+
+    Args:
+        program: The traced program.
+
+    Raises:
+        UnsupportedPrimitiveError: GGML cannot express a primitive, a dtype or a number of axes.
+        StageUnavailableError: A named size has no number.
+    """
+    return _Emitter().source(build(program, RESERVED))
+
+
+@cache
+def helper_sources() -> Helpers:
+    """Return the source of each helper function, with the helpers that it uses."""
+    folder = Path(__file__).parent / "helpers"
+    return read_helpers(folder / f"{name}.py" for name in ("graphs", "numbers", "places"))
+
+
+RESERVED = frozenset((*helper_sources(), "ggml", "ctx", "graph", "built", "step", "functools", "threading", "decoded"))
+"""Names that an emitted file uses besides those of the program."""
+
+
+class _Emitter(Context):
+    def __init__(self) -> None:
+        super().__init__()
+        self._out = Writer()
+        self.helpers.add("Graph")
+
+    def source(self, program: Program) -> Source:
+        for function in program.functions:
+            for one in function.walk():
+                self._check(one)
+        self._needed = _constants_of(program)
+        for function in program.functions[:-1]:
+            self._function(function)
+        self._main(program)
+        body, self._out = self._out, Writer()
+        self._header(program, body.lines)
+        return Source("python", (*self._out.lines, *body.lines), f"{program.main.name}_ggml", program.main.name)
+
+    def _check(self, one: Statement) -> None:
+        """Raise if GGML cannot express a statement."""
+        if one.primitive not in RULES and one.primitive not in ("scan", "cond", CALL):
+            raise self.unsupported(one, _REASONS.get(one.primitive, ""))
+        for value in (*one.inputs, *one.outputs):
+            if value.dtype not in _DTYPES:
+                raise self.unsupported(one, f"dtype {value.dtype}")
+            if value.dtype.startswith("int") and one.primitive not in elementwise.WHOLE:
+                if not (one.primitive == "pow" and value is one.inputs[1]):
+                    raise self.unsupported(one, "integers")
+            if len(value.shape) > MOST_AXES and one.primitive not in _MERGING:
+                raise self.unsupported(one, f"{len(value.shape)} axes; GGML has {MOST_AXES}")
+            if one.primitive in ELEMENTWISE and not broadcasts(value.shape, one.outputs[0].shape):
+                raise self.unsupported(one, f"broadcasting to {len(one.outputs[0].shape)} axes; GGML has {MOST_AXES}")
+            if not value.size:
+                raise self.unsupported(one, "empty arrays")
+
+    # The file
+
+    def _header(self, program: Program, body: Sequence[Line]) -> None:
+        out = self._out
+        for line in (
+            f'"""{program.name!r} in GGML, written by mithril_nb from its jaxpr.',
+            "",
+            "A comment shows the shape of a result as NumPy writes it; GGML lists sizes from the last axis. In GGML,",
+            "mul_mat(x, y) is y @ x.T, and out_prod(x, y) is y.T @ x.",
+            '"""',
+        ):
+            out.add(line)
+        out.add()
+        known = helper_sources()
+        names = used_helpers(known, self.helpers)
+        is_encoded = any(np.size(array) > _SMALL for array in program.constants.values())
+        texts = [known[name][0] for name in names]
+        uses_math = any("math." in text for text in (*texts, *(line.text for line in body)))
+        modules = [
+            "functools",
+            "threading",
+            *(["base64", "zlib"] if is_encoded else []),
+            *(["math"] if uses_math else []),
+        ]
+        for name in sorted(modules):
+            out.add(f"import {name}")
+        out.add()
+        out.add("import numpy as np")
+        out.add("from ggml import ggml")
+        for text in texts:
+            out.add()
+            out.add()
+            out.add(text)
+
+    def _constant(self, value: Value, array: Any) -> None:
+        self._out.add(f"{value.name} = graph.constant({_array(array)})  # {_shown(value)}")
+
+    # Functions
+
+    def _function(self, function: Function) -> None:
+        out = self._out
+        out.add()
+        out.add()
+        names = ["ctx", *(one.name for one in function.inputs), *(one.name for one in self._needed[function])]
+        out.add(f"def {function.name}({listed('', names, '', 7 + len(function.name))}):")
+        with out.indented():
+            out.add(f'"""{title_of(function)}"""')
+            for statement in function.statements:
+                self._statement(statement)
+            out.add(f"return {listed('(', [self.tensor(one) for one in function.outputs], ')', 7)}")
+
+    def _main(self, program: Program) -> None:
+        out, main = self._out, program.main
+        out.add()
+        out.add()
+        out.add("@functools.cache")
+        out.add("def built():")
+        made = [one for one in main.outputs if isinstance(one, Value) and one not in program.constants]
+        with out.indented():
+            out.add('"""Build the graph of the whole program, which is computed for the arrays of each call."""')
+            out.add(f"graph = Graph({_nodes(main)})")
+            out.add("ctx = graph.ctx")
+            for place, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
+                line = f"{value.name} = graph.input({', '.join(map(str, value.shape))})  # {leaf.name}"
+                out.add(line, equations=(f"arg{place}",))
+            for value in self._needed[main]:
+                self._constant(value, program.constants[value])
+            for statement in main.statements:
+                self._statement(statement)
+            for one in made:
+                dtype = f"dtype={_DTYPES[one.dtype]}" if _DTYPES[one.dtype] else ""
+                out.add(f"graph.output({', '.join([one.name, *map(str, one.shape), *([dtype] if dtype else [])])})")
+            out.add("return graph.allocate()")
+        out.add()
+        out.add()
+        out.add(f"def {main.name}({', '.join(program_arguments(program))}):")
+        with out.indented():
+            out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')
+            arguments = listed("", [leaf.name for leaf in program.inputs], "", 40)
+            targets = listed("(", [one.name for one in made], ")", 60)
+            if made:
+                comma = "," if len(made) == 1 else ""
+                out.add(f"{targets}{comma} = built()({arguments})")
+            results = dict(zip(program.outputs, main.outputs, strict=True))
+            out.add(f"return {tree_of(program.outputs, lambda leaf: _result(results[leaf], program), False)}")
+
+    # Statements
+
+    def _statement(self, one: Statement) -> None:
+        if one.primitive == "scan":
+            self._scan(one)
+        elif one.primitive == "cond":
+            self._cond(one)
+        elif one.function is not None:
+            targets = listed("(", [value.name for value in one.outputs], ")", 0)
+            name, needed = one.function.name, [value.name for value in self._needed[one.function]]
+            given = ["ctx", *map(self.tensor, one.inputs), *needed]
+            arguments = listed("", given, "", len(name) + min(len(targets), 60))
+            self._out.add(f"{targets} = {name}({arguments})", one)
+        else:
+            targets = ", ".join(value.name for value in one.outputs)
+            shown = ", ".join(map(_shown, one.outputs))
+            self._out.add(f"{targets} = {RULES[one.primitive](self, one)}  # {shown}", one)
+
+    def _carry(self, one: Statement, targets: Iterable[Value], values: Iterable[Operand]) -> None:
+        pairs = [(target.name, self.shaped(value, target.shape)) for target, value in zip(targets, values, strict=True)]
+        pairs = [(name, text) for name, text in pairs if name not in (text, "_")]
+        if pairs:
+            names, texts = zip(*pairs, strict=True)
+            self._out.add(f"{', '.join(names)} = {', '.join(texts)}", one)
+
+    def _scan(self, one: Statement) -> None:
+        out, (body,) = self._out, one.bodies
+        count, length = one.params["num_carry"], int(one.params["length"])
+        if not length:
+            raise self.unsupported(one, "a loop without steps")
+        stacks = [(value, each) for value, each in zip(one.outputs[count:], body.outputs[count:], strict=True)]
+        stacks = [(value, each) for value, each in stacks if value.name != "_"]
+        self._carry(one, body.inputs[:count], one.inputs[:count])
+        for value, _ in stacks:
+            out.add(f"{value.name} = []", one)
+        order = f"range({length})"
+        out.add(f"for step in {f'reversed({order})' if one.params['reverse'] else order}:", one)
+        with out.indented():
+            for value, array in zip(body.inputs[count:], one.inputs[count:], strict=True):
+                text = self.helper("item", self.tensor(array), "step", *value.shape)
+                out.add(f"{value.name} = {text}  # {_shown(value)}", one)
+            for statement in body.statements:
+                self._statement(statement)
+            for value, each in stacks:
+                out.add(f"{value.name}.append({self.shaped(each, each.shape)})", one)
+            self._carry(one, body.inputs[:count], body.outputs[:count])
+            if not (body.statements or stacks or one.inputs[count:] or count):
+                out.add("pass", one)
+        self._carry(one, one.outputs[:count], body.inputs[:count])
+        for value, _ in stacks:
+            items = f"{value.name}[::-1]" if one.params["reverse"] else value.name
+            out.add(f"{value.name} = {self.helper('stacked', items, *value.shape[1:])}  # {_shown(value)}", one)
+
+    def _cond(self, one: Statement) -> None:
+        """Write all branches, and a selection of the results of one of them."""
+        index, (first, *others) = self.tensor(one.inputs[0]), one.bodies
+        for branch in one.bodies:
+            for statement in branch.statements:
+                self._statement(statement)
+        for place, value in enumerate(one.outputs):
+            if value.name == "_":
+                continue
+            text = self.shaped(first.outputs[place], value.shape)
+            for number, branch in enumerate(others, 1):
+                is_chosen = self.call("step", self.call("scale_bias", index, 1, 0.5 - number))
+                mask = self.call("repeat_4d", is_chosen, *ne(value.shape))
+                text = self.helper("where", mask, self.shaped(branch.outputs[place], value.shape), text)
+            self._out.add(f"{value.name} = {text}  # {_shown(value)}", one)
+
+
+_REASONS = {
+    "while": "a loop whose number of steps depends on the arrays",
+}
+
+
+def _shown(value: Operand) -> str:
+    dtype = "" if value.dtype == "float32" else f" {value.dtype}"
+    return f"{value.shape}{dtype}"
+
+
+def _result(one: Operand, program: Program) -> str:
+    if isinstance(one, Number):
+        text = f"{one.value!r}".replace("inf", "np.inf").replace("nan", "np.nan")
+        return f"np.{np.dtype(one.dtype).type.__name__}({text})"
+    if one.dtype == "float0":
+        return f"np.zeros({one.shape}, np.bool_)"
+    return _array(program.constants[one]) if one in program.constants else one.name
+
+
+def _array(array: Any) -> str:
+    """Return an array as Python; a large one as encoded text."""
+    array = np.asarray(array)
+    if array.size > _SMALL:
+        return encoded(array)
+    items = repr(array.tolist()).replace("inf", "np.inf").replace("nan", "np.nan")
+    return f"np.array({items}, np.{array.dtype.type.__name__})"
+
+
+def _constants_of(program: Program) -> dict[Function, Sequence[Value]]:
+    """Return the constants that each function, or a function that it calls, uses."""
+    found: dict[Function, Sequence[Value]] = {}
+    for function in program.functions:
+        used = dict.fromkeys(one for one in function.free if one in program.constants)
+        for one in function.walk():
+            if one.function is not None:
+                used.update(dict.fromkeys(found[one.function]))
+        found[function] = [one for one in used if one.dtype != "float0"]
+    return found
+
+
+def _nodes(function: Function) -> int:
+    """Return an upper bound of the number of nodes that a function adds to the graph."""
+    total = _USUAL * (len(function.inputs) + len(function.outputs) + 1)
+    for one in function.statements:
+        if one.function is not None:
+            total += _nodes(one.function)
+        elif one.primitive == "cond":
+            total += sum(map(_nodes, one.bodies)) + _USUAL * len(one.outputs) * len(one.bodies)
+        elif one.primitive == "scan":
+            total += int(one.params["length"]) * _nodes(one.bodies[0])
+        else:
+            groups = int(one.params.get("feature_group_count", 1)) * int(one.params.get("batch_group_count", 1))
+            parts = max(groups, len(one.inputs), len(one.outputs))
+            total += (_MOST if one.primitive in _LONG else 0) + _USUAL * parts
+    return total

@@ -1,0 +1,126 @@
+"""Write `.gguf` files: the tensors of a model and its metadata, as GGML's programs read them."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.atomic_write import replacing
+from mithril_nb.emission.ggml.rules import MOST_AXES
+from mithril_nb.errors import UnknownOptionError
+
+_VERSION, _ALIGNMENT, _LONGEST_NAME = 3, 32, 63
+_TYPES = {"float32": 0, "float16": 1, "int8": 24, "int16": 25, "int32": 26, "int64": 27, "float64": 28}
+"""GGML's number of each dtype."""
+_INT, _FLOAT, _BOOL, _TEXT, _LIST = 5, 6, 7, 8, 9
+"""Types of metadata: int32, float32, bool, string, array."""
+
+
+def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+    """Write arrays and metadata as a `.gguf` file, which replaces another one at once, or not at all.
+
+    Args:
+        path: The file.
+        params: Arrays by name, as `gguf_bytes` takes them.
+        metadata: Metadata by key, as `gguf_bytes` takes it.
+
+    Raises:
+        UnknownOptionError: A name, an array or an item of the metadata does not fit into the format.
+        OSError: The file cannot be written.
+    """
+    content = gguf_bytes(params, metadata)
+    with replacing(path) as part:
+        part.write_bytes(content)
+
+
+def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
+    """Return the content of a `.gguf` file.
+
+    GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there.
+
+    Args:
+        params: Arrays by name, of at most four axes: float16, float32, float64, int8, int16, int32 or int64.
+        metadata: Strings, bools, numbers, or lists of one of these, by key. The key `"general.architecture"` is
+            `"mithrilnb"` if it is missing.
+
+    Raises:
+        UnknownOptionError: A name, an array or an item of the metadata does not fit into the format.
+
+    Examples:
+        >>> gguf_bytes({"weight": np.ones((4, 8), "float32")}, {"general.name": "model"})[:4]
+        b'GGUF'
+    """
+    arrays = {name: _checked(name, np.asarray(value)) for name, value in params.items()}
+    every = {"general.architecture": "mithrilnb", **metadata}
+    parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(arrays), len(every))]
+    parts += [_text(key) + _item(key, value) for key, value in every.items()]
+    offset, blocks = 0, list[bytes]()
+    for name, array in arrays.items():
+        dims = array.shape[::-1] or (1,)
+        parts.append(_text(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *dims))
+        parts.append(struct.pack("<IQ", _TYPES[array.dtype.name], offset))
+        blocks.append(_padded(array.tobytes()))
+        offset += len(blocks[-1])
+    return _padded(b"".join(parts)) + b"".join(blocks)
+
+
+def _checked(name: str, array: np.ndarray) -> np.ndarray:
+    problem = (
+        f"its dtype {array.dtype} is none of {', '.join(_TYPES)}" if array.dtype.name not in _TYPES
+        else f"it has {len(array.shape)} axes, and GGML at most {MOST_AXES}" if len(array.shape) > MOST_AXES
+        else "it is empty" if not array.size
+        else f"its name is longer than {_LONGEST_NAME} bytes" if len(name.encode()) > _LONGEST_NAME
+        else ""
+    )  # fmt: skip
+    if problem:
+        raise UnknownOptionError(
+            f"cannot write array {name!r} to a .gguf file.",
+            (("reason", problem), ("shape", str(array.shape))),
+            "write_gguf(path, {'weight': array.astype('float32').reshape(-1)}, {})",
+        )
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % _ALIGNMENT)
+
+
+def _item(key: str, value: Any) -> bytes:
+    """Return a value with its type; a list with the type of its items and their number."""
+    if not isinstance(value, str) and isinstance(value, Sequence):
+        items = [_scalar(key, one) for one in value]
+        kinds = {kind for kind, _ in items}
+        if len(kinds) != 1:
+            raise _wrong(key, value)
+        return struct.pack("<IIQ", _LIST, kinds.pop(), len(items)) + b"".join(data for _, data in items)
+    kind, data = _scalar(key, value)
+    return struct.pack("<I", kind) + data
+
+
+def _scalar(key: str, value: Any) -> tuple[int, bytes]:
+    if isinstance(value, str):
+        return _TEXT, _text(value)
+    if isinstance(value, bool):
+        return _BOOL, struct.pack("<?", value)
+    if isinstance(value, int) and -(2**31) <= value < 2**31:
+        return _INT, struct.pack("<i", value)
+    if isinstance(value, float):
+        return _FLOAT, struct.pack("<f", value)
+    raise _wrong(key, value)
+
+
+def _wrong(key: str, value: Any) -> UnknownOptionError:
+    return UnknownOptionError(
+        f"cannot write {key}={value!r} to a .gguf file.",
+        (("needs", "a string, a bool, an int of 32 bits, a float, or a list of one of these"),),
+        f"write_gguf(path, params, {{{key!r}: {str(value)!r}}})",
+    )

@@ -1,0 +1,1 @@
+"""Functions and classes that are copied into emitted GGML source."""

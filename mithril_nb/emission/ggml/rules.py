@@ -1,0 +1,140 @@
+"""The rules of the GGML emitter: each returns the expression of a primitive."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from mithril_nb.emission.program import Number, Operand, Statement, Value
+from mithril_nb.emission.unsupported import unsupported
+from mithril_nb.errors import UnsupportedPrimitiveError
+
+MOST_AXES = 4
+"""A GGML tensor has at most four axes."""
+MOST_PLACES = 2**24
+"""Places in an array are computed in float32, which has every integer up to this one."""
+
+
+class Context:
+    """What a rule needs to write an expression.
+
+    Attributes:
+        helpers: Names of the helper functions that the source uses.
+    """
+
+    def __init__(self) -> None:
+        self.helpers: set[str] = set()
+
+    def call(self, name: str, *arguments: object) -> str:
+        """Return a call of GGML: `ggml.ggml_add(ctx, x, y)`."""
+        return f"ggml.ggml_{name}({', '.join(map(str, ('ctx', *arguments)))})"
+
+    def helper(self, name: str, *arguments: object) -> str:
+        """Return a call of a helper function, which the source will contain."""
+        self.helpers.add(name)
+        return f"{name}({', '.join(map(str, ('ctx', *arguments)))})"
+
+    def number(self, one: Number) -> str:
+        """Return a number as Python."""
+        value = one.value
+        if isinstance(value, float) and not math.isfinite(value):
+            return "math.nan" if value != value else f"{'-' if value < 0 else ''}math.inf"
+        return str(int(value)) if isinstance(value, bool) else one.text
+
+    def tensor(self, one: Operand) -> str:
+        """Return an operand as a tensor; a number with size 1 along every axis."""
+        return self.helper("full", self.number(one)) if isinstance(one, Number) else one.name
+
+    def shaped(self, one: Operand, shape: Sequence[int]) -> str:
+        """Return an operand as a tensor of a shape that it broadcasts to."""
+        if isinstance(one, Number):
+            return self.helper("full", self.number(one), *shape)
+        return one.name if ne(one.shape) == ne(shape) else self.call("repeat_4d", one.name, *ne(shape))
+
+    def reshaped(self, text: str, old: Sequence[int], new: Sequence[int]) -> str:
+        """Return the items of a tensor in another shape."""
+        if ne(old) == ne(new):
+            return text
+        rank = min(max(len(new), 1), MOST_AXES)
+        return self.call(f"reshape_{rank}d", text, *ne(new)[:rank])
+
+    def permuted(self, text: str, order: Sequence[int]) -> str:
+        """Return a tensor whose axis i is axis `order[i]` of another, in the order of memory."""
+        rank = len(order)
+        if list(order) == list(range(rank)):
+            return text
+        if list(order) == [*range(rank - 2), rank - 1, rank - 2]:
+            return self.helper("transposed", text)
+        return self.helper("permuted", text, *order)
+
+    def transposed(self, one: Statement, order: Sequence[int]) -> str:
+        """Return the operand of a statement with its axes in another order. Axes that stay together are merged.
+
+        Raises:
+            UnsupportedPrimitiveError: More than four axes remain.
+        """
+        text, shape = self.tensor(one.inputs[0]), one.inputs[0].shape
+        if len(shape) <= MOST_AXES:
+            return self.permuted(text, order)
+        long = [axis for axis, size in enumerate(shape) if size > 1]
+        runs: list[list[int]] = []
+        for axis in order:
+            if shape[axis] == 1:
+                continue
+            if runs and long.index(axis) == long.index(runs[-1][-1]) + 1:
+                runs[-1].append(axis)
+            else:
+                runs.append([axis])
+        if len(runs) > MOST_AXES:
+            raise self.unsupported(one, f"an order of {len(shape)} axes; GGML has {MOST_AXES}")
+        old = sorted(runs)
+        text = self.reshaped(text, shape, [math.prod(shape[axis] for axis in run) for run in old])
+        text = self.permuted(text, [old.index(run) for run in runs])
+        merged = [math.prod(shape[axis] for axis in run) for run in runs]
+        return self.reshaped(text, merged, [shape[axis] for axis in order])
+
+    def unsupported(self, statement: Statement, reason: str = "") -> UnsupportedPrimitiveError:
+        """Return the error for a statement that GGML cannot express."""
+        return unsupported(statement, "ggml", reason)
+
+
+Rule = Callable[[Context, Statement], str]
+RULES: dict[str, Rule] = {}
+"""The rule of each primitive, without those of control flow."""
+
+
+def rule(*primitives: str) -> Callable[[Rule], Rule]:
+    """Register a rule for some primitives."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(primitives, function))
+        return function
+
+    return register
+
+
+def ne(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the four sizes of GGML for a shape: from the last axis to the first. More than four axes are merged.
+
+    Examples:
+        >>> ne((5, 8)), ne(()), ne((2, 3, 4, 5, 6))
+        ((8, 5, 1, 1), (1, 1, 1, 1), (6, 5, 4, 6))
+    """
+    four = (*(1,) * (MOST_AXES - len(shape)), *map(int, shape))
+    return (four[-1], four[-2], four[-3], math.prod(four[:-3]))
+
+
+def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
+    """Return whether GGML broadcasts a shape to another, of which only the last three axes are not merged.
+
+    Examples:
+        >>> broadcasts((3, 1), (2, 3, 4)), broadcasts((5, 1, 1, 1, 1), (5, 2, 3, 3, 3))
+        (True, False)
+    """
+    first = (*(1,) * (len(output) - len(shape)), *shape)[:-3]
+    return len(output) <= MOST_AXES or math.prod(first) == 1 or first == tuple(output[:-3])
+
+
+def dim(one: Value | Operand, axis: int) -> int:
+    """Return the dimension of GGML for an axis: the last axis is dimension 0."""
+    return len(one.shape) - 1 - int(axis)
