@@ -29,7 +29,7 @@ Params = dict[str, Any]
 
 @dataclass(frozen=True)
 class Work:
-    """A model, and the code that a person would write for it.
+    """A model, and hand-written code for it.
 
     Attributes:
         name: Display name.
