@@ -71,7 +71,13 @@ STACKS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """Folders within a room, from the ground up, and the files beside them that import all of them."""
 
-IMPORT_NAMES = {"IPython": "ipython", "ggml": "ggml-python", "elftools": "pyelftools", "iree": "iree-base-compiler", "sklearn": "scikit-learn"}
+IMPORT_NAMES = {
+    "IPython": "ipython",
+    "ggml": "ggml-python",
+    "elftools": "pyelftools",
+    "iree": "iree-base-compiler",
+    "sklearn": "scikit-learn",
+}
 """Packages whose import name differs from the installed name."""
 
 

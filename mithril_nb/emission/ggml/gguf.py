@@ -80,7 +80,6 @@ def _checked(name: str, array: np.ndarray) -> np.ndarray:
         raise UnknownOptionError(
             f"cannot write array {name!r} to a .gguf file.",
             (("reason", problem), ("shape", str(array.shape))),
-            "an array of float32 with one to four axes.",
         )
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
 
@@ -122,5 +121,4 @@ def _wrong(key: str, value: Any) -> UnknownOptionError:
     return UnknownOptionError(
         f"cannot write {key}={value!r} to a .gguf file.",
         (("needs", "a string, a bool, an int of 32 bits, a float, or a list of one of these"),),
-        "the text of the value.",
     )
