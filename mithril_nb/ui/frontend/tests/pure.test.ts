@@ -93,7 +93,8 @@ describe("the graph", () => {
     const node = index.node("g")!;
     const { nodes } = draggedTo(index, node, node.x + 10, node.y);
     expect([...nodes.keys()]).toEqual(["g", "repeat:g/a", "g/a", "repeat:g/b"]);
-    expect([...draggedTo(index, index.node("g/a")!, 0, 0).lines.keys()]).toContain("g/a.o -> repeat:g/b");
+    const ids = [...draggedTo(index, index.node("g/a")!, 0, 0).lines.keys()];
+    expect(ids).toContainEqual(expect.stringMatching(/^g\/a\.o -> repeat:g\/b in /));
   });
 });
 

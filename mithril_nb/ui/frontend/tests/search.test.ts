@@ -40,6 +40,12 @@ describe("matches", () => {
     expect([...found.countsIn(scene)]).toEqual([["net", 2], ["net/one", 1], ["net/two", 1]]);
   });
 
+  test("of costs that no instruction has are an error, also negated", () => {
+    const text = new StageText("stablehlo", 1, "a", { instructions: [instruction(1, "dot", "net", null)], equations: {}, kinds: {} });
+    for (const query of ["flops>1", "-flops>1", "dot flops:0"]) expect(() => findIn(query, new Map([["stablehlo", text]]))).toThrow("The instructions of stablehlo have no flops to search for.");
+    expect(findIn("bytes=8 memory>1", new Map([["stablehlo", text]])).hits).toHaveLength(1);
+  });
+
   test("include blocks if the query has only names", () => {
     expect(findIn("two", STAGES).hits.map((hit) => (hit.kind === "block" ? hit.path : hit.instruction.line))).toEqual(["net/two", 3]);
     expect(findIn("two role:backward", STAGES).hits).toHaveLength(1);

@@ -2,7 +2,10 @@
 
 import type { Scene, SceneNode } from "../graph/scene";
 import { type Instruction, type Links, type StageText, lineage, linksOf } from "../store/links";
-import { type Item, type Term, matches, parseQuery } from "./query";
+import { type Item, QueryError, type Term, matches, parseQuery } from "./query";
+
+/** Keys of costs, which some stages do not have. */
+const NUMBERS = ["flops", "bytes"] as const;
 
 /** One match: an instruction of the searched stage, or a block. */
 export type Hit = { kind: "instruction"; instruction: Instruction; blocks: readonly string[] } | { kind: "block"; path: string };
@@ -77,5 +80,8 @@ function isOfNames(terms: readonly Term[]): boolean {
 /** Find what a query matches in the stages of a program; throws a `QueryError`. */
 export function find(query: string, stages: ReadonlyMap<string, StageText>, blocks: Readonly<Record<string, string>> = {}): Found {
   const text = [...stages.values()].find(({ kinds }) => kinds !== null) ?? null;
-  return new Found(parseQuery(query), text, stages, { ...text?.kinds, ...blocks });
+  const terms = parseQuery(query);
+  const lacking = NUMBERS.find((key) => terms.some((term) => term.key === key) && text?.instructions.every(({ numbers }) => numbers?.[key] == null));
+  if (lacking && text?.instructions.length) throw new QueryError(`The instructions of ${text.stage} have no ${lacking} to search for.`, "memory>1e6");
+  return new Found(terms, text, stages, { ...text?.kinds, ...blocks });
 }
