@@ -23,6 +23,9 @@ NOT_RUN = {
     "mithril-nb lab --app model.json --shape input=32,64": "serves a page and does not return",
     "mithril-nb lab --app model.json -- --no-browser --port=8900": "serves a page and does not return",
     "mithril-nb lab --app model.json -- --port 8080": "serves a page and does not return",
+    "mithril-nb lab --app LINK": "serves a page and does not return",
+    "mithril-nb show LINK": "LINK stands for a long link; tests/models/test_links.py opens one",
+    "ggml.ggml_add(ctx, x, y)": "a line of emitted source; tests/emission/ggml runs such lines",
     "mithril-nb launch": "starts processes; tests/launch runs the command",
     "mithril-nb launch --processes 2 train.py": "starts processes; tests/launch runs the command",
     '"gelu"(input="x")': "Mithril's notation, which %load_ext mithril_nb rewrites; tests/seeds runs it",
@@ -34,6 +37,7 @@ NOT_RUN = {
 """Code spans that no test here runs, with the reason."""
 
 REFUSED = {
+    'inspection.find("flops>1", "stablehlo")': "UnknownOptionError",
     "ResNet(18)": "UnknownOptionError",
     'cost.subtree("liner")': "UnknownBlockError",
     "cost.at(T=100)": "UnknownOptionError",
@@ -47,8 +51,17 @@ MISSPELT = {'optimiser="adam"': "optimizer"}
 
 INSTEAD = {
     "mithril-nb find": "mithril-nb find model.json kind:linear",
+    "mithril-nb export": "mithril-nb export model.json --shape input=2,64 --to c -o folder",
     "mithril-nb export model.json --to c -o folder": "mithril-nb export model.json --shape input=2,64 --to c -o folder",
     'ml.export(model, "folder", to="c")': 'ml.export(pm, "folder", to="c")',
+    "model.share_link(page)": 'model.share_link("https://example.org/page.html")',
+    "ml.load(link)": 'ml.load(model.share_link("https://example.org/page.html"))',
+    "tanh(x) + x": "jnp.tanh(x) + x",
+    'ml.export(model, "folder", to="onnx", shapes=shapes)': 'ml.export(pm, "onnx_folder", to="onnx")',
+    "source()": 'ml.compile(ml.models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]}).source()',
+    "ml.compile(model, ml.TorchBackend(), shapes=shapes).as_module()": (
+        'ml.compile(model, ml.TorchBackend(), shapes={"input": [32, 64]}).as_module()'
+    ),
     "pm.source()": 'ml.compile(ml.models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]}).source()',
     "pm.as_module()": 'ml.compile(ml.models.Linear(3), ml.TorchBackend(), shapes={"input": [2, 4]}).as_module()',
     "pm.convert_params(params, other)": "pm.convert_params(params, ml.NumpyBackend())",
