@@ -54,8 +54,9 @@ class Runtime:
         # With several processes, only a jitted program can replicate its outputs on each of them.
         if not is_jitted(self.model) and not several:
             return function
-        options = compiler_options(self.model)
-        return jax.jit(function, donate_argnums=donated, compiler_options=options, **several)
+        # A step runs on all processes; an evaluation runs on one, with arrays of its own.
+        outputs = several if donated else {}
+        return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options(self.model), **outputs)
 
     def arrays(self, tree: Any) -> Any:
         """Return JAX arrays as arrays of the runtime, which nothing else holds or overwrites."""
