@@ -6,6 +6,8 @@ import { FIGURE_TITLES, figureText, shareOf, titled, totalOf } from "../costs/fi
 import { percent, seconds } from "../dom/format";
 import type { Store } from "../store/store";
 
+const LONGEST = 40; // characters of a path; its whole name is in the tooltip
+
 export class Status {
   readonly root = h("div", { class: "mnb-status", role: "group", "aria-label": "Figures", "data-mnb-part": "status" });
   private readonly figures = h("span", { class: "mnb-status-figures" });
@@ -65,7 +67,8 @@ export class Status {
     const name = cost.rows.some((one) => one.total) ? titled(title, own) : title;
     const [text, whole] = figureText(shown, "flops");
     const [share, bound] = cost.total.formulas?.flops ? [null, ""] : shareOf(shown, cost.total, "flops");
-    return [`${path}: ${name} ${text}${share === null ? "" : `, ${bound}${percent(share)}`}`, `${name} of ${path}: ${whole}`];
+    const label = path!.length > LONGEST ? `${path!.slice(0, LONGEST / 2)}…${path!.slice(-LONGEST / 2)}` : path;
+    return [`${label}: ${name} ${text}${share === null ? "" : `, ${bound}${percent(share)}`}`, `${name} of ${path}: ${whole}`];
   }
 
   private paintWaiting(): void {
