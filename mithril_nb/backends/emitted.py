@@ -32,7 +32,7 @@ _PLAIN = (
 
 
 _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
-"""Dtypes of 64 bits, and those that a model in float32 uses instead, as in JAX."""
+"""Dtypes of 64 bits, and the dtypes that a model in float32 uses instead, as in JAX."""
 
 
 Arrays = Mapping[str, Any]

@@ -29,7 +29,7 @@ class Loaded:
 
     Attributes:
         run: Takes the arrays of all arguments, and returns those of the results.
-        function: The emitted function: takes the arguments by name, without those that have no arrays.
+        function: The emitted function; it takes the arguments by name, except arguments without arrays.
         results: Structure of the results.
         has_custom_gradients: True if an op has a hand-written gradient, which the library does not see.
     """

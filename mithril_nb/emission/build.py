@@ -254,7 +254,7 @@ class _Namer:
         return f"d_{local}" if local else ""
 
     def _plain(self, value: Value, block: str) -> str:
-        """Return the name of an array within a block: what it means, else the operation that computes it."""
+        """Return the name of an array within a block: its meaning, else the operation that computes it."""
         if self._roles.get(value) == "backward":
             name = self._gradient_of(value, [block])
             if name and not name.startswith("d_input"):  # of an input: that is the name of a result

@@ -22,7 +22,7 @@ from mithril_nb.emission.source import Source
 _NUMBERS = count()
 LONGEST_LINE = 120
 Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
-"""The source of functions and classes by name, with the names of those that each uses."""
+"""The source of functions and classes by name, with the names that each uses."""
 
 
 def read_helpers(paths: Iterable[Path]) -> Helpers:
@@ -78,7 +78,7 @@ def listed(start: str, names: list[str], end: str, used: int) -> str:
 
 
 def title_of(function: Function) -> str:
-    """Return the first line of the docstring of a function: its blocks, its part of a step, and what is unusual."""
+    """Return the first line of the docstring of a function: its blocks, its part of a step, notes on its results."""
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]

@@ -1,4 +1,4 @@
-"""`mithril-nb export`: models and functions, and what it refuses."""
+"""`mithril-nb export`: models and functions, and errors."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def time_backends(
     Args:
         target: An `Inspection`, or any target of `ml.inspect`.
         *args: Arguments of the program, as in `ml.profile`; missing ones get placeholder values.
-        backends: Names among `"numpy"`, `"torch"` and `"c"`; default: those that are available.
+        backends: Names among `"numpy"`, `"torch"` and `"c"`; default: all available ones.
         runs: Number of measured runs. Times are medians.
         **options: The other arguments of `ml.inspect`.
 

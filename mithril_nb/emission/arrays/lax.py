@@ -82,7 +82,7 @@ def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[s
 
 
 def _shown(to: Context, one: Statement, key: str, value: Any) -> str:
-    """Return a param as Python; `""` for one that changes nothing."""
+    """Return a param as Python; `""` for a default."""
     if key == "preferred_element_type":
         return "" if str(value) == one.inputs[0].dtype else to.dtype(str(value))
     if key == "mode":

@@ -222,7 +222,7 @@ def _fill(to: Context, one: Statement) -> str:
 def _scatter(to: Context, one: Statement) -> str:
     array, indices, updates = one.inputs
     numbers, shape = one.params["dimension_numbers"], updates.shape
-    is_dropped = one.params["mode"].name != "CLIP"  # XLA drops what it was promised not to meet
+    is_dropped = one.params["mode"].name != "CLIP"  # XLA drops slices outside of the array
     flag = ["is_dropped=True"] if is_dropped else []
     starts_first = tuple(numbers.update_window_dims) == tuple(range(len(indices.shape) - 1, len(shape)))
     if (

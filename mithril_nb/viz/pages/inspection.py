@@ -353,7 +353,7 @@ def _counted(inspection: Inspection) -> dict[str, dict[str, Any]]:
 def _costs(
     inspection: Inspection, names: Sequence[str], counted: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return all costs as data, of which some are counted already; `None` if the program has none."""
+    """Return all costs as data, given the costs that are counted already; `None` if the program has none."""
     from mithril_nb import cost
 
     try:

@@ -137,7 +137,7 @@ def raised(ctx, x, exponent):
 
 
 def remainder(ctx, x, divisor):
-    """Return what is left of x after a division by a power of two, with the sign of x."""
+    """Return the remainder of x divided by a power of two, with the sign of x."""
     quotient = ggml.ggml_trunc(ctx, ggml.ggml_scale(ctx, x, 1 / divisor))
     return ggml.ggml_sub(ctx, x, ggml.ggml_scale(ctx, quotient, divisor))
 
