@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
-    from mithril_nb.exporting import export
+    from mithril_nb.interop.exporting import export
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
     from mithril_nb.models import LoadLimits, Model, load, save
     from mithril_nb.models.op import op, register_primitive
@@ -68,7 +68,7 @@ _HOMES = {
     "compile": "mithril_nb.compilation",
     "distributed": "mithril_nb.train",
     "explore": "mithril_nb.ui.widgets",
-    "export": "mithril_nb.exporting",
+    "export": "mithril_nb.interop.exporting",
     "fit": "mithril_nb.train",
     "from_equinox": "mithril_nb.interop",
     "from_flax": "mithril_nb.interop",

@@ -13,7 +13,7 @@ def export_target(options: argparse.Namespace) -> int:
     """Write the folder of the target."""
     target = find_target(options.target, bool(options.arg))
     args, given = call_of(target, options)
-    from mithril_nb.exporting import export
+    from mithril_nb.interop.exporting import export
     from mithril_nb.interop import load_params
 
     params = None if options.params is None else load_params(options.params)

@@ -30,7 +30,7 @@ LEFT: dict[str, tuple[str, ...]] = {
     "installs or starts another program": (
         "backends/emitted.py:EmittedBackend.__init__",
         "backends/with_manualgrad/c_backend.py:compiler",
-        "exporting/compiled.py:_check_installed",
+        "interop/exporting/compiled.py:_check_installed",
         "cli/__init__.py:open_lab",
         "cli/__init__.py:_notebook",
         "cli/app.py:open_app",

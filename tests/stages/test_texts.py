@@ -286,6 +286,14 @@ def _with_exchanged_names(text: str, rng: random.Random) -> str:
     return "".join(pieces)
 
 
+def test_an_item_of_no_tuple_is_read() -> None:
+    """As in a text whose characters were lost: `get-tuple-element()` without an operand."""
+    tagged = 'metadata={op_name="jit(f)/mnb#0~/add"}'
+    text = f"HloModule m\n\nENTRY %m () -> f32[2] {{\n  ROOT %g = f32[2] get-tuple-element(), index=0, {tagged}\n}}\n"
+    _, (line,) = read_hlo(text, TAGS, EQUATIONS, {})
+    assert line.opcode == "get-tuple-element"
+
+
 @pytest.mark.parametrize("damage", [_damaged, _with_exchanged_names])
 @given(rng=st.randoms(use_true_random=False))
 def test_readers_accept_damaged_text(damage: Callable[[str, random.Random], str], rng: random.Random) -> None:

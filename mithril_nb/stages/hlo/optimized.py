@@ -158,7 +158,7 @@ class _Module:
         """
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:
-            if line.opcode == "get-tuple-element":
+            if line.opcode == "get-tuple-element" and line.operands:
                 items.setdefault(line.operands[0], []).append(line)
         for line in computation.instructions:
             if line.opcode.endswith("-done") and line.name in items and line.operands:
@@ -189,7 +189,7 @@ class _Module:
             return ()
         if line.opcode == "dynamic-update-slice":
             return line.operands[1:2]
-        given = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" else None
+        given = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" and line.operands else None
         body = self._body(given) if given is not None and given.opcode == "call" else []
         if body and body[-1].opcode == "tuple":
             place = dict(self._drafts[line.name].attributes).get("index", "")

@@ -27,7 +27,7 @@ from mithril_nb.errors import (
     UnknownOptionError,
     UnsupportedPrimitiveError,
 )
-from mithril_nb.exporting.formats import FORMATS, Contents, export_format
+from mithril_nb.interop.exporting.formats import FORMATS, Contents, export_format
 from tests.emission import test_program
 
 
@@ -237,7 +237,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
     def fail(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("mithril_nb.exporting.folder.save_params", fail)
+    monkeypatch.setattr("mithril_nb.interop.exporting.folder.save_params", fail)
     for overwrite, target in ((True, folder), (False, tmp_path / "new")):
         with pytest.raises(ModelFileError, match="No space left on device"):
             ml.export(MLP, target, overwrite=overwrite, **options)

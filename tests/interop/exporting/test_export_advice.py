@@ -9,40 +9,40 @@ MODEL = """
         model = ml.models.MLP(4, [3], 2); shapes = {"input": [8, 4]}
         pm = ml.compile(model, shapes=shapes)"""
 CASES = {
-    "exporting/formats.py:format_of": f"""{MODEL}
+    "interop/exporting/formats.py:format_of": f"""{MODEL}
         ml.export(model, "a", to="numpi", shapes=shapes)
         """,
-    "exporting/folder.py:check_folder": f"""{MODEL}
+    "interop/exporting/folder.py:check_folder": f"""{MODEL}
         ml.export(pm, "a", to="c", overwrite=True)
         ml.export(model, "a", to="numpy", shapes=shapes)
         """,
-    "exporting/folder.py:_cannot_export": f"""{MODEL}
+    "interop/exporting/folder.py:_cannot_export": f"""{MODEL}
         model = pm
         ml.export(model, "a/b", to="numpy")
         """,
-    "exporting/stored.py:_typed": f"""{MODEL}
+    "interop/exporting/stored.py:_typed": f"""{MODEL}
         ml.export(pm, "a", to="numpy", inputs={{"input": np.ones((2, 4))}})
         # Try: ml.export(pm, "a", to="numpy", inputs={{"input": np.ones((8, 4))}})
         """,
-    "exporting/stored.py:fill": f"""{MODEL}
+    "interop/exporting/stored.py:fill": f"""{MODEL}
         ml.export(pm, "a", to="numpy", inputs={{"inptu": np.ones((8, 4)), "x": 3}})
         # ...: np.ones((8, 4))
         """,
-    "exporting/stored.py:fill#2": f"""{MODEL}
+    "interop/exporting/stored.py:fill#2": f"""{MODEL}
         ml.export(pm, "a", to="numpy", params={{}})
         # Try: ml.export(pm, "a", to="numpy", params=pm.randomize_params())
         """,
-    "exporting/export.py:_values_of_module": """
+    "interop/exporting/export.py:_values_of_module": """
         import equinox as eqx
         module = eqx.nn.Linear(4, 3, key=jax.random.key(0)); x = jnp.ones((8, 4))
         ml.export(jax.vmap(module), "a", x, to="numpy")
         # Try: ml.export(jax.vmap(module), "a", x, to="numpy", params=module)
         """,
-    "exporting/export.py:_traced": """
+    "interop/exporting/export.py:_traced": """
         ml.export(ml.inspect(jax.jit(jnp.sin).lower(jnp.ones(3))), "a", to="numpy")
         # Try: ml.export(jnp.sin, "a", jnp.ones(3), to="numpy")
         """,
-    "exporting/export.py:_refuse_options": f"""{MODEL}
+    "interop/exporting/export.py:_refuse_options": f"""{MODEL}
         model = pm.inspect()
         ml.export(model, "a", to="numpy", program="forward")
         """,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mithril_nb.emission.arrays.emitter import emit_arrays
-from mithril_nb.exporting.formats import Contents, export_format
-from mithril_nb.exporting.python_folder import Loading, arguments, python_contents
-from mithril_nb.exporting.stored import StoredProgram
+from mithril_nb.interop.exporting.formats import Contents, export_format
+from mithril_nb.interop.exporting.python_folder import Loading, arguments, python_contents
+from mithril_nb.interop.exporting.stored import StoredProgram
 
 _LOADING = Loading(
     "JAX",

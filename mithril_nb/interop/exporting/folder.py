@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mithril_nb.atomic_write import new_folder
 from mithril_nb.errors import ModelFileError
-from mithril_nb.exporting.formats import Contents
-from mithril_nb.exporting.stored import FILES, StoredProgram
+from mithril_nb.interop.exporting.formats import Contents
+from mithril_nb.interop.exporting.stored import FILES, StoredProgram
 from mithril_nb.interop import save_params
 
 _LICENSE = "The code in this folder is yours: use it under any license."

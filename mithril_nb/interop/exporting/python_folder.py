@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mithril_nb.emission.arrays.results import tree_of
-from mithril_nb.exporting.formats import TESTED, Contents
-from mithril_nb.exporting.stored import Stored, StoredProgram
+from mithril_nb.interop.exporting.formats import TESTED, Contents
+from mithril_nb.interop.exporting.stored import Stored, StoredProgram
 
 
 @dataclass(frozen=True)

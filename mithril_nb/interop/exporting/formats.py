@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.exporting.stored import StoredProgram
+from mithril_nb.interop.exporting.stored import StoredProgram
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from jax import export
 from mithril_nb.emission.names import identifier
 from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
 from mithril_nb.errors import UnavailableBackendError
-from mithril_nb.exporting.formats import Contents, export_format
-from mithril_nb.exporting.python_folder import Loading, python_contents
-from mithril_nb.exporting.stored import StoredProgram, x64_of
+from mithril_nb.interop.exporting.formats import Contents, export_format
+from mithril_nb.interop.exporting.python_folder import Loading, python_contents
+from mithril_nb.interop.exporting.stored import StoredProgram, x64_of
 
 _LOADING = {
     "imports": ("from safetensors.numpy import load_file",),

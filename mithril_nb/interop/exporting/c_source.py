@@ -12,8 +12,8 @@ from mithril_nb.emission.c.compiling import STANDARD
 from mithril_nb.emission.c.emit import CFile, emit
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, is_float, pointer_type
 from mithril_nb.emission.program import Number, Operand, Value
-from mithril_nb.exporting.formats import TESTED, Contents, export_format
-from mithril_nb.exporting.stored import StoredProgram
+from mithril_nb.interop.exporting.formats import TESTED, Contents, export_format
+from mithril_nb.interop.exporting.stored import StoredProgram
 
 _MAGIC = b"MNBARRAY"
 _READER = """// Read one array: the length of its name, its name, its bytes, and its items.
