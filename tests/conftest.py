@@ -62,6 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(importlib.import_module(plugin))
 
 
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests, about a million objects that stay, from garbage collection."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run quick rooms first, slow tests after all others, and tests with a browser last."""
