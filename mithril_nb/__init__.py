@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from mithril_nb.backends.with_manualgrad.numpy_backend import NumpyBackend
     from mithril_nb.compilation import PhysicalModel, compile
     from mithril_nb.cost.registration import register_cost
-    from mithril_nb.interop.exporting import export
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
+    from mithril_nb.interop.exporting import export
     from mithril_nb.models import LoadLimits, Model, load, save
     from mithril_nb.models.op import op, register_primitive
     from mithril_nb.stages.transforms.stepping import step_through

@@ -69,7 +69,7 @@ class _FormerModules:
         now = _new_name(module.__name__)
         assert now is not None
         _warn(module.__name__, now)
-        # A module of its own: the machinery writes the former name into what a loader returns.
+        # A separate module: the machinery writes the former name into what a loader returns.
         vars(module)["__getattr__"] = lambda name: getattr(importlib.import_module(now), name)
         # A package for `import`, whose modules are found by this class only: files would be loaded a second time.
         module.__path__ = []

@@ -13,8 +13,8 @@ def export_target(options: argparse.Namespace) -> int:
     """Write the folder of the target."""
     target = find_target(options.target, bool(options.arg))
     args, given = call_of(target, options)
-    from mithril_nb.interop.exporting import export
     from mithril_nb.interop import load_params
+    from mithril_nb.interop.exporting import export
 
     params = None if options.params is None else load_params(options.params)
     folder = export(

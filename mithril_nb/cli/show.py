@@ -198,7 +198,7 @@ def _sizes(diff: str) -> dict[str, int]:
 def _show_pass(inspection: Inspection, number: int, as_json: bool) -> None:
     passes = inspection.passes
     if not 0 <= number < len(passes):
-        raise UnknownOptionError(f"there is no pass {number}.", (("passes", f"0 to {len(passes) - 1}"),), "--passes")
+        raise UnknownOptionError(f"pass {number} does not exist.", (("passes", f"0 to {len(passes) - 1}"),), "--passes")
     one = passes[number]
     if as_json:
         data = {"number": number, "name": one.name, "pipeline": one.pipeline}

@@ -141,7 +141,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         found = rule(given)
     # The rule is code of the user, which may raise anything.
     except Exception as error:
-        # The rule may be right for numbers, so this is no error: the cost is unknown until `cost.at` gives numbers.
+        # The rule may be right for numbers, so this is not an error: the cost is unknown until `cost.at` gives numbers.
         if is_named:
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(

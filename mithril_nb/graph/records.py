@@ -269,7 +269,7 @@ class LogicalGraph(Shown):
         return self._named(self._reach.after(self._inside(path)), path)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
-        """Return the paths of the blocks on all ways from one block to another; `None` if there is no way.
+        """Return the paths of the blocks on all ways from one block to another; `None` if no way exists.
 
         Examples:
             >>> from mithril_nb.models import MLP, Linear, Model

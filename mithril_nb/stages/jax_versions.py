@@ -315,7 +315,7 @@ def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
 
 def has_effects(equation: Any) -> bool:
     """Return whether an equation has effects that JAX keeps; JAX drops naming an axis, as collectives do."""
-    # JAX registers this effect as one that it may drop (`dceable_effects`), and does not export its class.
+    # JAX registers this effect as droppable (`dceable_effects`), and does not export its class.
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
 
 

@@ -232,7 +232,7 @@ def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
             # The event of a lowering has the name of the function, but neither its file nor its call.
             source = _lowered()
             call = _running(name, source)
-            # A backward pass has no call of its own: the source of its jaxpr identifies it.
+            # A backward pass lacks a call: the source of its jaxpr identifies it.
             thread.lowered[name] = thread.behind.get((name, source), source) if call is None else call.source
             for one in found:
                 one.on_lower(name, thread.lowered[name], seconds, call)

@@ -54,7 +54,7 @@ class Runtime:
         # With several processes, only a jitted program can replicate its outputs on each of them.
         if not is_jitted(self.model) and not several:
             return function
-        # A step runs on all processes; an evaluation runs on one, with arrays of its own.
+        # A step runs on all processes; an evaluation runs on one, with separate arrays.
         outputs = several if donated else {}
         return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options(self.model), **outputs)
 

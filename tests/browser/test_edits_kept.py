@@ -78,7 +78,7 @@ def test_a_rerun_cell_offers_edits_or_starts_from_code(open_notebook):
     add(notebook, "Tanh")
     node(notebook, "tanh_0").wait_for()
     notebook.execute("old = wb")
-    notebook.run_all()  # the model's cell again, the workbench's, and one that shows it a second time
+    notebook.run_all()  # the model's cell again, the workbench's, and a cell that shows it a second time
     offer = part(notebook, "restore")
     expect(offer).to_contain_text("An earlier run of this cell saved 1 edit on ")
     action(notebook, "restore.decline").click()

@@ -66,7 +66,7 @@ def test_folding_outline_and_filter_by_keyboard(explorer, screenshots) -> None:
         page.keyboard.press(key)
     page.wait_for_function(f"document.querySelectorAll('{JAXPR} .mnb-fold').length === 0")
     assert numbers(page)[:4] == [1, 2, 3, 4]
-    # All parts: each block with its cost, which is that of the cost table.
+    # All parts: each block with its cost, as in the cost table.
     page.keyboard.press("Shift+Z")
     page.locator(f"{JAXPR} .mnb-fold", has_text="layer_0").first.wait_for()
     first = folded(page)[1]

@@ -32,7 +32,7 @@ def test_a_saved_notebook_shows_the_workbench_without_kernel(open_notebook, tmp_
     shown(notebook)
     settled(notebook)
     twin = "[style*='--mnb-twin'] .mnb"
-    # A new picture and the one that it replaces are both in the page for a while, hidden.
+    # A new picture and the replaced one are both in the page for a while, hidden.
     notebook.page.locator(twin).first.wait_for(state="attached")
     visible = notebook.page.locator(twin).filter(visible=True)
     assert visible.count() == 0, "while the widget lives, its picture is hidden"

@@ -340,7 +340,7 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--pass", "99"],
-            "UnknownOptionError: there is no pass 99.\n    passes  0 to {last}\n    Try: --passes\n",
+            "UnknownOptionError: pass 99 does not exist.\n    passes  0 to {last}\n    Try: --passes\n",
         ),
         (
             ["mine:raising"],

@@ -71,7 +71,7 @@ def test_xla_figures_match_the_sum(step: Inspection, source: str) -> None:
     for field in ("flops", "transcendentals", "bytes"):
         ours = getattr(cost.once, field)
         assert ours == pytest.approx(getattr(cost.xla, field), rel=1e-6, abs=0)  # XLA adds in float32
-    assert cost.once.flops == cost.total.flops  # there is no loop
+    assert cost.once.flops == cost.total.flops  # without a loop
 
 
 def test_a_loop_counts_as_often_as_it_goes_round() -> None:

@@ -81,7 +81,7 @@ def test_000_shape_manipulation():
 def test_000_creating_a_backend():
     (block,) = blocks("000_jax_backend.txt", "Creating a JAX Backend")
     on_any_machine, _, on_a_gpu = block.partition("# Create a JAX backend for a specific device")
-    # In a process of its own: float64 switches JAX for the whole of it.
+    # In a separate process: float64 switches JAX for the whole of it.
     out = run_fresh(on_any_machine + "\nprint(backend.jit, ml.JaxBackend(dtype=ml.float64).ones(2).dtype)")
     assert out == "True float64\n"
     with pytest.raises(DeviceNotFoundError, match="no device 'gpu' on backend 'jax'"):

@@ -158,7 +158,7 @@ def test_rolled_back_run_removes_its_later_checkpoints(small, blobs, tmp_path):
         for event in run:
             if event.kind == "started":
                 (tmp_path / "step-0000000099.safetensors").write_bytes(b"not of this run")
-            run._state.saver.finish()  # else one that would have to wait for the disk is left out
+            run._state.saver.finish()  # else a step that waits for the disk is left out
             if event.kind == "step" and event.step == 6:
                 run.learning_rate = 1e30
     assert run.step == 4

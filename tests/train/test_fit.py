@@ -50,7 +50,7 @@ def test_digits_train_in_seconds(mlp: Any, digits: Any) -> None:
     assert run.history["validation_accuracy"][-1] == pytest.approx(run.evaluate(test)["accuracy"])
 
 
-@pytest.mark.parametrize("batch_size", [20, 32])  # 60 samples: one that divides them, one that leaves a short batch
+@pytest.mark.parametrize("batch_size", [20, 32])  # of 60 samples: the second leaves a short batch
 @pytest.mark.parametrize(
     ("optimizer", "rate", "theirs"),
     [

@@ -83,7 +83,7 @@ def test_step_uses_the_options_of_its_model(digits: Any, monkeypatch: pytest.Mon
         plan, state = run._plan, run._state
         batch = plan.batch(plan.order(1), 0)
         text = plan.step.lower(state.params, state.opt_state, 0.1, batch, plan.key, 0).compile().as_text()
-        return len(re.findall(r"fusion\(.* calls=%(?!wrapped_)", text))  # one operation in a wrapper is no fusion
+        return len(re.findall(r"fusion\(.* calls=%(?!wrapped_)", text))  # one operation in a wrapper is not a fusion
 
     assert fusions(optimizations={"fusion": False}) < fusions()
     flags = dict(ml.compile(Linear(3), ml.JaxBackend(), optimizations={"fusion": False}).options.compiler_options)

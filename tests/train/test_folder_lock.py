@@ -209,7 +209,7 @@ def test_the_lock_of_another_process_ends_with_it(small, blobs, two, signal_numb
             child.send_signal(signal_number)
         child.wait(30)
         assert (two / NAME).exists() == (signal_number is not None)
-        if signal_number is not None:  # as if its process id were that of another process now, which is alive
+        if signal_number is not None:  # as if its process id belonged to another process now, which is alive
             about = json.loads((two / NAME).read_text())
             (two / NAME).write_text(json.dumps({**about, "pid": os.getppid()}))
         assert resumed(small, blobs, two).step == 8

@@ -280,7 +280,7 @@ class ArrayMaker(Backend):
             try:
                 return function(*arrays, **options)
             except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
-                # A ShapeError is a ValueError too, and already has a message of its own.
+                # A ShapeError is a ValueError too, and already has its message.
                 if isinstance(error, MithrilError):
                     raise
                 raise operation_error(name, arrays, options, error) from None

@@ -86,7 +86,7 @@ def _maximum(to: Context, one: Statement) -> str:
     if to.library == "torch" and isinstance(left, Number) != isinstance(right, Number):
         array, number = (right, left) if isinstance(left, Number) else (left, right)
         if one.primitive == "max" and isinstance(number, Number) and number.value == 0 and is_float(array.dtype):
-            return f"torch.relu({to.operand(array)})"  # its gradient at 0 is that of jax.nn.relu
+            return f"torch.relu({to.operand(array)})"  # with the gradient of jax.nn.relu at 0
         return f"torch.clamp({to.operand(array)}, {one.primitive}={to.operand(number)})".replace(
             f"{one.primitive}=", "min=" if one.primitive == "max" else "max="
         )

@@ -12,11 +12,11 @@ import jax
 from mithril_nb.compilation.emitted import EmittedModel
 from mithril_nb.emission.build import check_sizes
 from mithril_nb.errors import MissingParameterError, StageUnavailableError, UnknownOptionError, listed
+from mithril_nb.inspection import Inspection
 from mithril_nb.interop.exporting import array_source, c_source, compiled, jax_source  # noqa: F401 - they register their formats
 from mithril_nb.interop.exporting.folder import check_folder, write_folder
 from mithril_nb.interop.exporting.formats import format_of
 from mithril_nb.interop.exporting.stored import by_name, fill, stored
-from mithril_nb.inspection import Inspection
 from mithril_nb.models.saving.serialization import check_path
 from mithril_nb.stages.trace import traced
 from mithril_nb.targets import inspect

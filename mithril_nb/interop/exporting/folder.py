@@ -10,7 +10,7 @@ from mithril_nb.atomic_write import new_folder
 from mithril_nb.errors import ModelFileError
 from mithril_nb.interop.exporting.formats import Contents
 from mithril_nb.interop.exporting.stored import FILES, StoredProgram
-from mithril_nb.interop import save_params
+from mithril_nb.interop.safetensors import save_params
 
 _LICENSE = "The code in this folder is yours: use it under any license."
 _MARK = "written by mithril_nb"

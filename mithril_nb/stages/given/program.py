@@ -287,7 +287,7 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
     title, computations = read_module(text)
     entry = next((one for one in computations if one.is_entry), None)
     found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
-    # The order of parameters in the text may differ from that of the arguments.
+    # The order of parameters in the text may differ from the order of the arguments.
     found.sort(key=lambda one: int(one.literal) if one.literal.isdigit() else 0)
     parameters = tuple((one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found)
     root = next((one for one in (entry.instructions if entry else ()) if one.is_root), None)

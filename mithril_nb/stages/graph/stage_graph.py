@@ -204,7 +204,7 @@ class StageGraph(Shown):
         return self._at(self._reach(starts).after(starts), key)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
-        """Return the keys of the innermost nodes on all ways from one node to another; `None` if there is no way."""
+        """Return the keys of the innermost nodes on all ways from one node to another; `None` if no way exists."""
         starts, ends = self._all_rounds(source), self._all_rounds(target)
         reach = self._reach(starts)
         after = reach.after(starts)

@@ -32,7 +32,7 @@ _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
 # Words with another meaning in the readable text, so no value gets them as its name.
 _TAKEN = ("inf", "nan", "true", "false", "return", "as")
-# Attributes of custom calls that describe how C code is called, not what it computes.
+# Attributes of custom calls that describe how C code is called, not its result.
 _SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
 _PREPOSITIONS = {
     "reduce": "over", "broadcast": "along", "concatenate": "along", "reverse": "along", "sort": "along",

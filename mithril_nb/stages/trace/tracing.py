@@ -235,7 +235,7 @@ def shape_of(leaf: Any) -> Any:
     """
     if not isinstance(leaf, jax.Array):
         return leaf
-    # JAX moves an uncommitted array to wherever it is needed, so its device is no part of the program.
+    # JAX moves an uncommitted array to wherever it is needed, so its device does not belong to the program.
     sharding = leaf.sharding if leaf.committed else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
 

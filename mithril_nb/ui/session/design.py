@@ -133,7 +133,7 @@ def remove(design: Design, paths: Sequence[str]) -> Change:
         parent, name = _place(design.graph, "remove", path)
         graph = inside(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
-    is_example = design.uses_example_data and bool(graph.nodes)  # an empty model is no longer the example
+    is_example = design.uses_example_data and bool(graph.nodes)  # an empty model replaces the example
     return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {what}", ())
 
 

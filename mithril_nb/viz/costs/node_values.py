@@ -155,7 +155,7 @@ class _Rows:
         numbers = [value for id in known if (value := self.values[id]) is not None]
         if known and not numbers:
             return _Sum(None, True)
-        # The time of a fusion includes that of its instructions, which are not measured one by one.
+        # The time of a fusion includes its instructions, which are not measured one by one.
         return _Sum(sum(numbers), len(numbers) < len(known) and not self.is_time)
 
 

@@ -40,7 +40,7 @@ for event in run:
         time.sleep(pause_s)
 
 by_hand = {}
-if folder == "-":  # a step written by hand: each process gives its rows, all of them hold the params whole
+if folder == "-":  # a hand-written step: each process gives its rows, all of them hold the params whole
     model = Model()
     model |= Linear(3)
     model += Dropout(0.2)
@@ -112,7 +112,7 @@ def test_killed_launch_resumes_with_the_same_command(training, together, launche
     launcher = launched("--processes", "2", training, out, folder, "1")
     pids = launcher.workers(2)
     launcher.until(r"\[1\] epoch 2\n")
-    while not list(folder.glob("step-*.safetensors")):  # that of the first epoch, by a thread of process 0
+    while not list(folder.glob("step-*.safetensors")):  # of the first epoch, by a thread of process 0
         assert launcher.process.poll() is None
         time.sleep(0.01)
     os.kill(pids[1], signal.SIGKILL)

@@ -77,7 +77,7 @@ def test_hlo_costs_and_memory_need_no_machine_code(current, turns):
     current.run_command("request_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
     current.run_command("request_passes", {})
     ask(current)
-    assert turns == [WITHOUT_CODE]  # one that is for the passes alone ends where machine code would begin
+    assert turns == [WITHOUT_CODE]  # for passes alone, compiling ends where machine code would begin
     assert times(current) == {"optimize": True, "compile": False}
 
 

@@ -61,7 +61,7 @@ def add_rows(ctx, rows, indices, count, is_dropped=False):
     width = sizes(rows)[0]
     inside, outside = bounded(ctx, indices, count, is_dropped)
     table = new(ctx, count + is_dropped, width)
-    if outside is not None:  # one row more, for those that are left out
+    if outside is not None:  # one row more, for the rows left out
         inside = where(ctx, outside, ggml.ggml_fill(ctx, inside, count), inside)
     found = ggml.ggml_get_rows_back(ctx, rows, as_index(ctx, inside), table)
     return sliced(ctx, found, 1, 0, count) if is_dropped else found
@@ -105,7 +105,7 @@ def scatter_add(ctx, x, indices, updates, shape, starts, bounds, along, is_dropp
     """Return x with updates added to its windows; those of a window outside are left out, or moved inside."""
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, is_dropped)
     count = ggml.ggml_nelements(x)
-    if outside is not None:  # one item more, for those that are left out
+    if outside is not None:  # one item more, for the items left out
         places = where(ctx, outside, ggml.ggml_fill(ctx, places, count), places)
     flat = ggml.ggml_reshape_2d(ctx, updates, 1, ggml.ggml_nelements(updates))
     sums = ggml.ggml_get_rows_back(ctx, flat, as_index(ctx, places), new(ctx, count + is_dropped, 1))
@@ -118,7 +118,7 @@ def scatter(ctx, x, indices, updates, shape, starts, bounds, along, is_dropped=F
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, is_dropped)
     count = ggml.ggml_nelements(x)
     flat = ggml.ggml_reshape_2d(ctx, x, 1, count)
-    if outside is not None:  # one item more, for those that are left out
+    if outside is not None:  # one item more, for the items left out
         places = where(ctx, outside, ggml.ggml_fill(ctx, places, count), places)
         flat = ggml.ggml_concat(ctx, flat, full(ctx, 0, 1, 1), 1)
     rows = ggml.ggml_reshape_2d(ctx, updates, 1, ggml.ggml_nelements(updates))

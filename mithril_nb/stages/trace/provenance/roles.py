@@ -62,7 +62,7 @@ def roles_of(
                 made = [
                     follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
                 ]
-                # The condition of a `while` returns one value, which is no result of the loop.
+                # The condition of a `while` returns one value, which the loop does not return.
                 fitting = [one for one in made if len(one) == len(leaving)]
                 if role != "backward":
                     roles[site.id] = _only({roles[child.id] for _, sites in site.bodies for child in sites}, role)

@@ -49,7 +49,7 @@ function lineDecoration(line: number | null, flags: number, inside = 0): Decorat
   const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
   return Decoration.line({
     class: names.filter(Boolean).join(" "),
-    // A folded row is no line of the text.
+    // A folded row is not a line of the text.
     attributes: line === null ? (inside ? { "data-mnb-inside": `${inside} linked` } : undefined) : { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
   });
 }

@@ -24,7 +24,7 @@ export interface Description {
 
 export interface ItemOptions {
   describe: (node: SceneNode) => Description;
-  /** Called by the button that opens or closes a group; without it there is no button. */
+  /** Called by the button that opens or closes a group; without it, no button is shown. */
   toggle?: ((node: SceneNode) => void) | undefined;
   /** Add controls, such as ports, to the hovered, focused or selected node. */
   decorate?: ((parts: HTMLElement, node: SceneNode) => void) | undefined;

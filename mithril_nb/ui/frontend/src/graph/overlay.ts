@@ -87,7 +87,7 @@ export function legendOfRoles({ nodes, edges, roles }: Scene): PaintState["legen
 export class OverlayLayer {
   readonly legend = h("div", { class: "mnb-legend", role: "note", "aria-label": "Legend", hidden: true });
   private now: GraphOverlay | null = null;
-  /** Why there is no overlay, and why it is drawn faintly. */
+  /** Why the overlay is missing, or drawn faintly. */
   private failure = "";
   private old = "";
   private roles: PaintState["legend"] = null;
@@ -107,7 +107,7 @@ export class OverlayLayer {
     this.view.paint({ overlay: overlay?.marks ?? new Map(), legend: overlay ?? this.roles });
   }
 
-  /** Explain the roles of a new scene while there is no overlay. */
+  /** Explain the roles of a new scene while no overlay is shown. */
   explain(scene: Scene): void {
     const roles = legendOfRoles(scene);
     if (JSON.stringify(roles) === JSON.stringify(this.roles)) return;
@@ -115,7 +115,7 @@ export class OverlayLayer {
     if (!this.now) this.show(null, this.failure);
   }
 
-  /** Show why there is no overlay. */
+  /** Show why the overlay is missing. */
   fail(why: string): void {
     this.show(null, why);
   }

@@ -35,7 +35,7 @@ export class Reach {
     return this.boxes(this.walk(key, this.next), key);
   }
 
-  /** Return the keys of the boxes on all ways from one box to another; null if there is no way. */
+  /** Return the keys of the boxes on all ways from one box to another; null if no way exists. */
   between(start: string, goal: string): Set<string> | null {
     const [ahead, back] = [this.walk(start, this.next), this.walk(goal, this.before)];
     const shared = new Set([...ahead].filter((vertex) => back.has(vertex)));

@@ -114,7 +114,7 @@ export class StageGraph {
 
   private async receiveShares(stage: string, buffer: DataView | undefined): Promise<void> {
     const shares = buffer ? await decodeJson<(number | null)[]>(buffer) : [];
-    if (this.graph?.title !== stage) return; // the shares of a graph that is no longer shown
+    if (this.graph?.title !== stage) return; // the shares of a former graph
     this.graph.boxes.forEach((box, at) => (box.share = shares[at] ?? null));
     this.draw();
   }
