@@ -78,6 +78,8 @@ def compile(
         UnexpectedInputError: `shapes` names an input that the model does not have.
         UnknownOptionError: An argument does not exist, or a value is invalid.
         UnknownOpError: The backend does not support a block.
+        UnsupportedPrimitiveError: An emitting backend has no source for an operation of a block. Raised here if all
+            shapes are known, else by the first evaluation; of gradients, when they are first requested.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -137,6 +139,7 @@ def compile_emitted(
 
     Raises:
         UnknownOptionError: An option has no meaning without XLA.
+        UnsupportedPrimitiveError: The backend has no source for a block.
     """
     given = [name for name, value in unused.items() if value is not None]
     if given:
@@ -152,7 +155,9 @@ def compile_emitted(
         traced = compile(
             model, tracer, shapes=shapes, verbose=verbose, constants=constants, frozen=frozen, trainable=trainable
         )
-    return EmittedModel(traced, backend)
+    compiled = EmittedModel(traced, backend)
+    compiled.emit_forward()
+    return compiled
 
 
 def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:

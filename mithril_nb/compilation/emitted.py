@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
 from mithril_nb.backends.backend import convert_params
@@ -26,7 +27,9 @@ Arrays = Mapping[str, Any]
 class EmittedModel(EvaluatesAll):
     """A model bound to a backend that runs emitted source.
 
-    The source is written and loaded for each new set of shapes, and cached.
+    The source is written and loaded for each new set of shapes, and cached: the forward program when the model is
+    compiled, if its shapes are known then, else by the first evaluation. The gradients follow when they are first
+    requested, so a model whose gradients a library cannot express still runs forward.
 
     Attributes:
         traced: The model as JAX traces it.
@@ -40,6 +43,21 @@ class EmittedModel(EvaluatesAll):
         self.traced, self.backend = traced, backend
         self._programs = {name: self.emitted(traced._evaluate, name, key_argument=3) for name in PROGRAMS}
         self.params: dict[str, Any] = {}
+
+    def emit_forward(self) -> None:
+        """Write the source of the forward program, unless a size is open. The first evaluation then runs it.
+
+        Raises:
+            UnsupportedPrimitiveError: The library cannot express a block.
+        """
+        traced = self.traced
+        arrays = [*traced.input_specs.values(), *(one.spec for one in (*traced.parameters, *traced.states))]
+        if not all(spec.is_concrete for spec in arrays):
+            return
+        params, inputs, _ = traced.example_specs()
+        key = jax.ShapeDtypeStruct((2,), "uint32") if traced._draws else None
+        state = {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in traced.states} or None
+        self._programs["forward"].prepare(params, inputs, None, key, state)
 
     def emitted(self, function: Callable[..., Any], name: str, *, key_argument: int | None = None) -> EmittedFunction:
         """Return a function of trees of arrays as a function that runs as emitted source.
@@ -191,7 +209,8 @@ class EmittedModel(EvaluatesAll):
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
             ShapeError: Shapes do not match.
-            UnsupportedPrimitiveError: The library cannot express a block.
+            UnsupportedPrimitiveError: The library cannot express the gradients of a block; or a block, if the shapes
+                were unknown when the model was compiled. Nothing has run.
         """
         key = None
         if self.traced._draws:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import jax
+import numpy as np
 
 from mithril_nb.backends.emitted import EmittedBackend
 from mithril_nb.compilation.inspecting import inspect_program
@@ -18,7 +20,7 @@ from mithril_nb.emission.c.emit import emit
 from mithril_nb.emission.ggml.emitter import emit_ggml
 from mithril_nb.emission.python_text import load
 from mithril_nb.emission.source import Source
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.stages.trace import traced
 
@@ -38,6 +40,12 @@ class Loaded:
     function: Callable[..., Any]
     results: Any
     has_custom_gradients: bool
+
+
+@dataclass(frozen=True)
+class _Placeholder:
+    shape: tuple[int, ...]
+    dtype: Any
 
 
 class EmittedFunction:
@@ -73,13 +81,39 @@ class EmittedFunction:
             UnsupportedPrimitiveError: The library cannot express a block.
         """
         with self._backend.on_device():
-            loaded, arrays = self._for(args)
+            arrays, key = self._flat(args)
+            loaded = self._for((arrays, key))
             return jax.tree.unflatten(loaded.results, loaded.run(*arrays))
+
+    def prepare(self, *specs: Any) -> None:
+        """Write and load the source for arguments of these shapes and dtypes, which a first call would do.
+
+        Does nothing for arguments that the function itself rejects; a call then reports the error.
+
+        Args:
+            specs: Trees of `jax.ShapeDtypeStruct`, or `None`.
+
+        Raises:
+            UnsupportedPrimitiveError: The library cannot express a block.
+        """
+        leaves, structure = jax.tree.flatten(specs)
+        with self._backend.on_device():
+            arrays = [_Placeholder(leaf.shape, self._own_dtype(str(leaf.dtype))) for leaf in leaves]
+            try:
+                self._for((arrays, (structure, tuple([(one.shape, one.dtype) for one in arrays]))))
+            except UnsupportedPrimitiveError:
+                raise
+            except Exception:  # for example of a kernel that needs integers, for an input of any dtype
+                return
+
+    def _own_dtype(self, name: str) -> Any:
+        """Return the library's dtype of an array that JAX traces with a dtype."""
+        return self._backend.narrowed(self._backend.from_numpy(np.zeros(1, jax.numpy.dtype(name)))).dtype
 
     def loaded(self, *args: Any) -> Loaded:
         """Return the program for these arguments. Does not run it."""
         with self._backend.on_device():
-            return self._for(args)[0]
+            return self._for(self._flat(args))
 
     def results(self, *args: Any) -> Any:
         """Return the shapes and dtypes of the results, as a tree of `jax.ShapeDtypeStruct`.
@@ -93,11 +127,11 @@ class EmittedFunction:
                 self._results[key] = jax.eval_shape(self._function, *self._specs(key[0], arrays))
         return self._results[key]
 
-    def _for(self, args: tuple[Any, ...]) -> tuple[Loaded, list[Any]]:
-        arrays, key = self._flat(args)
+    def _for(self, flat: tuple[list[Any], Any]) -> Loaded:
+        arrays, key = flat
         if key not in self._loaded:
             self._loaded[key] = self._load(key[0], arrays)
-        return self._loaded[key], arrays
+        return self._loaded[key]
 
     def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
         backend = self._backend
@@ -130,8 +164,13 @@ class EmittedFunction:
             dtypes = [str(leaf.dtype) for leaf in jax.tree.leaves(program.trace.traced.out_info)]
             if backend.name == "c":
                 file = emit(program)
-                routine = compiling.Routine(compiling.load({"model": file.source.text}), file)
-                return Loaded(routine, routine, results, is_custom)
+                # The compiler takes seconds, so it runs at the first call.
+                routine = cache(lambda: compiling.Routine(compiling.load({"model": file.source.text}), file))
+
+                def call(*arrays: Any) -> list[Any]:
+                    return routine()(*arrays)
+
+                return Loaded(call, call, results, is_custom)
             function = backend.compiled(load(source_of(program, backend)))
             names = program.trace.arguments
 

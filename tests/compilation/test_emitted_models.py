@@ -16,6 +16,7 @@ from mithril_nb.errors import (
     UnavailableBackendError,
     UnexpectedInputError,
     UnknownOptionError,
+    UnsupportedPrimitiveError,
 )
 from tests.backends.test_emitted_backends import KINDS, each_kind
 from tests.raised import message_of
@@ -139,3 +140,65 @@ def test_errors_are_those_of_jax() -> None:
         pm.evaluate(params, {"input": np.ones((2, 5), "float32")})
     with pytest.raises(UnknownOptionError, match="takes no option 'jit'"):
         ml.compile(models.Linear(3), ml.NumpyBackend(), jit=True)
+
+
+def _halved(x: Any) -> Any:
+    return jax.pure_callback(lambda x: np.asarray(x) / 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+class CalledBack(models.Operator):
+    def compute(self, inputs: Any) -> Any:
+        return {"output": _halved(inputs["input"])}
+
+
+@jax.custom_vjp
+def _twice(x: Any) -> Any:
+    return 2 * x
+
+
+_twice.defvjp(lambda x: (2 * x, None), lambda _, gradient: (4 * _halved(gradient),))
+
+
+class CallsBackInItsGradient(models.Operator):
+    def compute(self, inputs: Any) -> Any:
+        return {"output": _twice(inputs["input"])}
+
+
+EMITTING = [*KINDS, *([ml.GGMLBackend] if ml.GGMLBackend.available() else [])]
+
+
+@pytest.mark.parametrize("kind", EMITTING)
+def test_unsupported_primitives_are_refused_by_compile(kind: Any) -> None:
+    model = models.Model() + models.Linear(3) + CalledBack()
+    first, *facts = message_of(lambda: ml.compile(model, kind(), shapes={"input": [2, 4]})).splitlines()
+    assert first == (
+        f"UnsupportedPrimitiveError: backend {kind.name!r} has no source for primitive 'pure_callback' "
+        "(block 'called_back_0')."
+    )
+    assert facts == ["    line  model:6", "    Try: write the function with jax.numpy."]
+    open_batch = ml.compile(model, kind(), shapes={"input": ["batch", 4]})  # the shapes of a call decide
+    with pytest.raises(UnsupportedPrimitiveError):
+        open_batch.evaluate(open_batch.randomize_params(seed=0), {"input": np.ones((2, 4), "float32")})
+
+
+@pytest.mark.parametrize("kind", EMITTING)
+def test_an_unsupported_gradient_leaves_the_outputs(kind: Any) -> None:
+    model = models.Model() + models.Linear(3) + CallsBackInItsGradient()
+    pm = ml.compile(model, kind(), shapes={"input": [2, 4]})
+    params, x, ones = pm.randomize_params(seed=0), np.ones((2, 4), "float32"), np.ones((2, 3), "float32")
+    expected = 2 * x @ pm.backend.to_numpy(params["linear_0.weight"])
+    found = pm.evaluate(params, {"input": x})["output"]
+    np.testing.assert_allclose(pm.backend.to_numpy(found), expected, rtol=1e-5)
+    with pytest.raises(UnsupportedPrimitiveError, match="pure_callback"):
+        pm.evaluate(params, {"input": x}, {"output": ones})
+
+
+@pytest.mark.parametrize("kind", EMITTING)
+@pytest.mark.parametrize("block", [models.Linear(3) + models.Dropout(0.5), models.Linear(3) + models.BatchNorm1d(3)])
+def test_the_first_evaluation_uses_the_source_of_compile(kind: Any, block: Any) -> None:
+    pm = ml.compile(block, kind(), shapes={"input": [5, 4]})
+    forward = pm._programs["forward"]
+    assert len(forward._loaded) == 1
+    state = pm.initial_state() or None
+    pm.evaluate(pm.randomize_params(seed=0), {"input": np.ones((5, 4))}, state=state)
+    assert len(forward._loaded) == 1

@@ -66,7 +66,8 @@ XLA, NumPy, PyTorch and C; print it to see one table.
 
 - A program is emitted for the shapes and dtypes of its arguments. Each new set costs one emission, and in C one
   compilation.
-- A primitive without source raises `UnsupportedPrimitiveError` with the block and the line of Python.
+- A primitive without source raises `UnsupportedPrimitiveError` with the block and the line of Python: `ml.compile` if
+  it has all shapes, else the first evaluation. A model whose gradients have no source still runs forward.
 - {refused}
 - PyTorch has no arithmetic for 64 random bits, so blocks that draw random numbers do not run in float64.
 - MLX runs models in at most 32 bits.
