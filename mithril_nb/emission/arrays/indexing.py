@@ -66,7 +66,7 @@ def _scatter(to: Context, one: Statement) -> str:
     ]
     if numbers.operand_batching_dims:
         shown.append(f"batching={plain((numbers.operand_batching_dims, numbers.scatter_indices_batching_dims))}")
-    if _mode(params) == "clip":
+    if params["mode"].name == "CLIP":  # in the other modes, XLA drops slices outside of the array
         shown.append("mode='clip'")
     return to.helper("scatter", *to.arrays(one), *shown)
 
