@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from mithril_nb.compilation.calls import Calls
 from mithril_nb.compilation.evaluating import EvaluatesAll
 from mithril_nb.compilation.options import Options
 from mithril_nb.display import Shown
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import ShapeError, UnknownOptionError
 from mithril_nb.graph.found import Found
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
@@ -120,6 +120,16 @@ class InspectedModel(EvaluatesAll, Shown):
     def _inspections(self) -> dict[str, Inspection]:
         return {}
 
+    @property
+    def param_specs(self) -> dict[str, jax.ShapeDtypeStruct]:
+        """Shape and dtype of each parameter, as `randomize_params` returns it. Nothing is drawn or allocated.
+
+        Raises:
+            ShapeError: The shape of a parameter is still unknown.
+        """
+        self._check_concrete(self.parameters)
+        return _structs({parameter.name: parameter.spec for parameter in self.parameters})
+
     def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
 
@@ -128,8 +138,20 @@ class InspectedModel(EvaluatesAll, Shown):
         """
         self._calls.check_concrete_inputs()
         outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
-        params = {parameter.name: parameter.spec for parameter in self.parameters}
-        return _structs(params), _structs(self.input_specs), _structs(outputs)
+        return self.param_specs, _structs(self.input_specs), _structs(outputs)
+
+    def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
+        open_ones = [array for array in arrays if not array.spec.is_concrete]
+        if open_ones:
+            name = next(iter(self.input_specs), "input")
+            what = "state" if open_ones[0] in self.states else "parameter"
+            raise ShapeError(
+                f"the shape of {what} {open_ones[0].name!r} is unknown.",
+                (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
+                self._calls.with_shapes(),
+                block=open_ones[0].path,
+                port=open_ones[0].port,
+            )
 
     @property
     def jaxpr(self) -> stages.Stage:

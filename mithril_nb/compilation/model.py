@@ -159,19 +159,6 @@ class PhysicalModel(InspectedModel):
             return {one.name: put(values[one.name], device_of(one.path, self._placement)) for one in arrays}
         return values
 
-    def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
-        open_ones = [array for array in arrays if not array.spec.is_concrete]
-        if open_ones:
-            name = next(iter(self.input_specs), "input")
-            what = "state" if open_ones[0] in self.states else "parameter"
-            raise ShapeError(
-                f"the shape of {what} {open_ones[0].name!r} is unknown.",
-                (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
-                self._calls.with_shapes(),
-                block=open_ones[0].path,
-                port=open_ones[0].port,
-            )
-
     def forward(
         self,
         params: Arrays,

@@ -204,11 +204,12 @@ def programs(
         ShapeError: An input has an unknown dim.
     """
     inputs = {name: concrete(name, spec, batch_size) for name, spec in model.input_specs.items()}
-    param_specs = specs_of(jax.eval_shape(lambda: model.randomize_params(0)) if params is None else params)
+    if params is None:
+        params = getattr(model, "param_specs", None) or jax.eval_shape(lambda: model.randomize_params(0))
     state, frozen = jax.eval_shape(lambda: initial_state(model)), frozen_names(model)
     run = runner(model, bool(state))
     options = {"loss": loss, "optimizer": optimizer, "targets": targets, "frozen": frozen}
-    return programs_of(run, param_specs, inputs, state, needs_key=model.needs_key, **options)
+    return programs_of(run, specs_of(params), inputs, state, needs_key=model.needs_key, **options)
 
 
 def programs_of(

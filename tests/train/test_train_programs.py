@@ -11,6 +11,7 @@ import numpy as np
 import optax
 import pytest
 
+import mithril_nb as ml
 from mithril_nb.train import LOSSES, Program, loss_function, programs, train_step
 
 
@@ -35,6 +36,14 @@ def test_specs_match_the_functions_without_running(mlp: Any) -> None:
     assert batch["targets"].dtype == jnp.int32
     assert found["train step"].donated == (0, 1)
     assert found["forward"].donated == ()
+
+
+def test_no_param_is_drawn_for_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = ml.compile(ml.models.Linear(3), ml.JaxBackend(), shapes={"input": ["n", 4]})
+    drawn = {name: (array.shape, array.dtype) for name, array in model.randomize_params(0).items()}
+    monkeypatch.setattr(type(model), "randomize_params", None)
+    params = programs(model)["train step"].specs[0]
+    assert {name: (spec.shape, spec.dtype) for name, spec in params.items()} == drawn
 
 
 def test_roles_are_in_the_name_stacks(mlp: Any) -> None:
