@@ -110,7 +110,7 @@ CASES = {
         """,
     "compilation/compiling.py:graph_of": "ml.compile(None)",
     "compilation/compiling.py:graph_of | a class": "ml.compile(Linear)",
-    "compilation/model.py:PhysicalModel._check_concrete": """
+    "compilation/inspecting.py:InspectedModel._check_concrete": """
         model, backend = Model() | Linear(3)(input="x"), ml.JaxBackend()
         ml.compile(model).randomize_params()
         # Try: {}.randomize_params()
