@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Node
 from mithril_nb.models import MLP, Add, Linear, Model, Relu
+from mithril_nb.models.saving.links import data_in
+from mithril_nb.stages.graph.stage_graph import MOST
+from mithril_nb.ui.session.design import design_of
+from mithril_nb.ui.session.session import Session
+from mithril_nb.viz.costs.overlay import model_scene
 from mithril_nb.viz.diagrams.labels import annotate
+from mithril_nb.viz.diagrams.marked import marked_scene
 from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.diagrams.repeats import repeated_runs
 from mithril_nb.viz.diagrams.svg import scene_svg
+from mithril_nb.viz.pages.link import share_link
 
 
 def tower(height: int) -> Model:
@@ -90,8 +99,46 @@ def test_shares_add_up_and_the_picture_shows_the_count():
     assert picture(graph, fold=False).diagram.nodes != made.diagram.nodes
 
 
-def test_a_small_model_is_not_folded():
-    assert len(picture(tower(3).graph).diagram.nodes) == 8
+def test_a_first_view_folds_repeats_and_opens_groups_that_fit():
+    nodes = picture(tower(3).graph).diagram.nodes
+    assert [(node.name, node.repeat) for node in nodes if node.path or node.blocks] == [
+        ("linear_0", 1),
+        ("mlp_0", 3),
+        ("relu_0", 1),
+        ("linear_1", 1),
+    ]
+    opened = [node.key for node in picture((Model() + MLP(8, (4,), 8)).graph).diagram.nodes]
+    assert opened == ["input:input", "mlp_0", "mlp_0/linear_0", "mlp_0/relu_0", "mlp_0/linear_1", "output:output"]
+    assert picture(tower(3).graph, expanded={"mlp_1"}).diagram.nodes[3].key == "mlp_0"  # a part of mlp_0 ×3
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=40), st.integers(1, 30))
+def test_a_first_view_is_small_and_fits(kinds, depth):
+    made = {"a": Relu(), "b": Linear(4), "c": MLP(8, (4,) * depth, 8), "d": MLP(8, (4,), 8)}
+    model = Model()
+    for kind in kinds:
+        model += made[kind] if kind in "ab" else Model() + made[kind]
+    scene = picture(model.graph).diagram
+    opened = [node for node in scene.nodes if node.expanded]
+    assert not opened or (len(scene.nodes) <= MOST and scene.width <= 900 and scene.height <= 520)
+    assert all(node.repeat == 1 for node in opened)
+
+
+def test_every_first_view_of_a_model_opens_the_same_groups():
+    model = Model() + MLP(8, (4,), 8) + tower(12)
+    expected = {node.key for node in picture(model.graph).diagram.nodes if node.expanded}
+    assert expected
+    session = Session(design_of(model, None), JaxBackend())
+    assert set(session.snapshot()["graph"]["opened"]) == expected
+    assert {node.key for node in session.diagram.nodes if node.expanded} == expected
+    session.set_design(replace(session.design, graph=(Model() + MLP(8, (2,), 8, name="other")).graph))
+    assert session.snapshot()["graph"]["opened"] == ["other"]
+    session.undo()
+    assert set(session.snapshot()["graph"]["opened"]) == expected
+    session.end()
+    assert {node.key for node in model_scene(model.graph).nodes if node.expanded} == expected
+    assert {node.key for node in marked_scene(model.graph, {}, {}).nodes if node.expanded} == expected
+    assert set(data_in(share_link(model))["graph"]["opened"]) == expected
 
 
 def test_a_closed_group_shows_the_problem_of_a_block_inside() -> None:

@@ -114,7 +114,7 @@ def test_a_partly_unknown_block_has_a_bound(nested):
     assert "≥: some costs are unknown; shares refer to the known part" in rows
     found = check(drawing.svg)
     assert any("FLOPs, with inner blocks: ≥ 280 FLOP, 38.4 %" in one for one in found.tooltips)
-    assert "≥ 430 FLOP" in [one.text for one in found.texts]
+    assert "MLP · ≥ 430 FLOP" in [one.text for one in found.texts]
 
 
 def test_values_of_which_nothing_is_known(nested):
@@ -146,7 +146,7 @@ def test_your_own_values(step):
     drawing = program.overlay({"linear_0": 0.25, "mlp_0": float("nan")}, model, title="sparsity")
     rows = [" ".join(line.split()) for line in drawing.text.splitlines()]
     assert rows[:3] == ["train step, graph: sparsity", "node sparsity", "linear_0 Linear 0.25"]
-    assert rows[3:] == ["relu_0 Relu unknown", "mlp_0 MLP unknown"]
+    assert rows[3:5] == ["relu_0 Relu unknown", "mlp_0 MLP unknown"]
     assert {"frozen", "trained"} <= {one.text for one in check(
         program.overlay({"linear_0": "frozen", "mlp_0": "trained"}, model).svg).texts}  # fmt: skip
     with pytest.raises(UnknownOptionError) as raised:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from mithril_nb.ui.session.design import EDITS, Change, Design, set_attribute, s
 from mithril_nb.ui.session.snapshot import ViewState, description_of, graph_of, place_of
 from mithril_nb.ui.session.what_if import Changes, checked_changes
 from mithril_nb.viz.diagrams.layout import layout
-from mithril_nb.viz.diagrams.logical import repeat_keys
+from mithril_nb.viz.diagrams.logical import first_view, repeat_keys
 from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene
 
@@ -153,6 +153,7 @@ class DesignEditor(Publisher):
         self._seen: dict[Design, LazyProgram] = {}
         self._analysis = self._analysed(self._history.present, self._version)
         self._graph: NestedGraph = graph_of(self._analysis, self._view, self._shares)
+        self._view = replace(self._view, expanded=first_view(self._graph))
         self._described = description_of(self._analysis)
 
     @abstractmethod
@@ -255,8 +256,7 @@ class DesignEditor(Publisher):
     def set_design(self, design: Design, label: str = "set from Python") -> None:
         """Replace the design. Undo restores the previous one."""
         with self._lock:
-            view = replace(self._view, folded=frozenset(repeat_keys(design.graph)))
-            self._set_history(self._history.with_change(Change(design, label), time.monotonic()), view)
+            self._replace_design(Change(design, label))
 
     @command(is_edit=True)
     def restore_edits(self) -> None:
@@ -273,8 +273,7 @@ class DesignEditor(Publisher):
             count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
             with self._autosave.accepted() as design:
                 change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
-                view = replace(self._view, folded=frozenset(repeat_keys(design.graph)))
-                self._set_history(self._history.with_change(change, time.monotonic()), view)
+                self._replace_design(change)
 
     @command()
     def decline_edits(self) -> None:
@@ -331,13 +330,16 @@ class DesignEditor(Publisher):
             del self._seen[next(iter(self._seen))]
         return analysis
 
-    def _set_history(self, history: History, view: ViewState) -> None:
+    def _set_history(self, history: History, view: ViewState, known: Collection[str] | None = None) -> None:
+        """Set the design and the view. Groups that are not among the `known` boxes open as in a first view."""
         if history.present == self._history.present:
             self._publish()
             return
         analysis = self._analysed(history.present, self._version + 1)
         view = view.only({path for path, _ in history.present.graph.walk()})
         graph, described = graph_of(analysis, view, self._shares), description_of(analysis)
+        if known is not None:
+            view = replace(view, expanded=view.expanded | (first_view(graph) - set(known)))
         # Assign only now: everything above may raise.
         self._left[self._history.edits] = self._view
         self._history, self._version, self._analysis = history, self._version + 1, analysis
@@ -347,6 +349,12 @@ class DesignEditor(Publisher):
         if self._autosave and self._is_edited_by_user:
             self._autosave.save(history.present, self.edits, self.edit_labels)
         self._publish()
+
+    def _replace_design(self, change: Change) -> None:
+        """Replace the whole design. Repeated parts are folded; groups that are new are open as in a first view."""
+        view = replace(self._view, folded=frozenset(repeat_keys(change.design.graph)))
+        known = {box.key for box in self._graph.boxes}
+        self._set_history(self._history.with_change(change, time.monotonic()), view, known)
 
     def _set_view(self, view: ViewState) -> None:
         with self._lock:

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 
 _CALL = 'cost.overlay(inspection, "{}")'
-_MOST_ALIKE = 8
-"""Graphs with more top-level blocks draw equal blocks in a row as one."""
 
 
 def overlay_of(
@@ -71,7 +69,7 @@ def overlay(
         graph: The graph of the same model.
         field: Field to show, one of `ON_GRAPHS`.
         inputs: Specs of the graph's inputs.
-        expanded: Paths of the groups that are drawn open.
+        expanded: Paths of the groups that are drawn open; by default as many as fit.
         own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
@@ -113,8 +111,8 @@ def stage_overlay(
 def model_scene(
     graph: LogicalGraph, inputs: Mapping[str, TensorSpec] | None = None, expanded: Collection[str] = frozenset()
 ) -> Scene:
-    """Lay out a logical graph for values of its blocks: equal blocks in a row are one, unless groups are open."""
-    return picture(graph, inputs, None, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE).diagram
+    """Lay out a logical graph with some groups open; by default those of the first view."""
+    return picture(graph, inputs, None, expanded or None).diagram
 
 
 def _shares(data: Data, kind: Field) -> dict[str, float]:

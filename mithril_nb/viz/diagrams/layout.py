@@ -22,6 +22,8 @@ _EMPTY = {":": Part(24, 16, {}, {})}
 """Room in a group without boxes, where wires lead from its inputs to its outputs."""
 _WIDE = 208
 """Boxes up to this width are drawn equally wide on a level, so that rows of boxes form columns."""
+FIRST_VIEW = (900, 520)
+"""Room for the first picture in px."""
 
 
 def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str, Point] | None = None) -> Scene:
@@ -49,6 +51,12 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
         graph.is_model,
         graph.roles,
     )
+
+
+def fits_first_view(graph: NestedGraph, opened: Collection[str], scale: float = 1) -> bool:
+    """Return whether a picture with some groups open has room in the first picture at a scale."""
+    scene = layout(graph, opened)
+    return scene.width * scale <= FIRST_VIEW[0] and scene.height * scale <= FIRST_VIEW[1]
 
 
 @dataclass(frozen=True)

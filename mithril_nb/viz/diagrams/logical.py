@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node
+from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.viz.diagrams.labels import (
     NARROWEST,
     PAD,
@@ -18,8 +19,8 @@ from mithril_nb.viz.diagrams.labels import (
     pill_width,
     title_width,
 )
-from mithril_nb.viz.diagrams.layout import layout
-from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph
+from mithril_nb.viz.diagrams.layout import fits_first_view, layout
+from mithril_nb.viz.diagrams.nested import ROOT, Box, Flow, NestedGraph
 from mithril_nb.viz.diagrams.repeats import Run, repeated_runs
 from mithril_nb.viz.diagrams.scene import Scene, end_text
 from mithril_nb.viz.palette import HUES
@@ -82,6 +83,44 @@ def model_graph(
     return NestedGraph(
         "logical graph", tuple(build.boxes), tuple(build.flows), tuple(build.shapes), idle=tuple(build.idle)
     )
+
+
+def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> frozenset[str]:
+    """Return the groups to open in the first picture of a model.
+
+    At most 25 nodes are then visible, and every label can be read without zooming. Groups with a problem open first,
+    then the most expensive ones, or the largest if no cost is known. Repeated parts stay one box with ×N, unless one of
+    their blocks has a problem.
+
+    Args:
+        graph: The model, with its repeated parts folded.
+        marks: Differences from another model, by key. If there are any, only the groups around them open, and the
+            picture may be larger.
+    """
+    marked = {key for one in marks or {} if one in graph.by_key for key in graph.above(one)[1:]}
+    opened: set[str] = set()
+    waiting = list(graph.children.get(ROOT, []))
+    count = len(waiting)
+
+    def may_open(box: Box) -> bool:
+        if marks:
+            return box.key in marked and marks.get(box.key) == "changed"
+        inside = graph.children[box.key]
+        shows_more = len(inside) > 1 or inside[0].is_group
+        return shows_more and (box.problem is not None or box.key != repeat_key(box.blocks[0] if box.blocks else ""))
+
+    while waiting:
+        waiting = [box for box in waiting if graph.children.get(box.key) and may_open(box)]
+        waiting.sort(key=lambda box: (box.problem is None, -(box.share or 0), -len(graph.children[box.key])))
+        if not waiting:
+            break
+        box = waiting.pop(0)
+        inside = graph.children[box.key]
+        if count + len(inside) <= MOST and (marks or fits_first_view(graph, {*opened, box.key})):
+            opened.add(box.key)
+            count += len(inside)
+            waiting += inside
+    return frozenset(opened)
 
 
 @dataclass

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.stages.graph.stage_graph import MOST, GraphNode, StageGraph
 from mithril_nb.viz.diagrams.logical import repeat_key
 from mithril_nb.viz.diagrams.picture import picture
-from mithril_nb.viz.diagrams.repeats import MOST_ON_A_LEVEL, repeated_runs
+from mithril_nb.viz.diagrams.repeats import repeated_runs
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import stage_layout
 from mithril_nb.viz.text import outer_paths
-
-_MOST_OPEN = 24
-"""Groups are drawn open while the picture has at most this many blocks."""
 
 
 def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hues: Mapping[str, int]) -> Scene:
@@ -36,9 +33,8 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
         opened = _opened_nodes(graph, marks) if marks else None
         return stage_layout(graph, opened=opened, hues=hues).with_marks(marks)
     known = with_outer_blocks(marks)
-    if len(graph.nodes) > MOST_ON_A_LEVEL:
-        known |= _marks_of_repeats(graph, known, "")
-    return picture(graph, expanded=_opened(graph, known)).diagram.with_marks(known)
+    known |= _marks_of_repeats(graph, known, "")
+    return picture(graph, marks=known).diagram.with_marks(known)
 
 
 def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
@@ -69,21 +65,6 @@ def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str
     return found
 
 
-def _opened(graph: LogicalGraph, marks: Mapping[str, str]) -> frozenset[str]:
-    """Return the groups to open: those around a difference, as far as the picture stays readable."""
-    opened: set[str] = set()
-    count = len(graph.nodes)
-    for path, node in graph.walk():
-        inner = node.block.graph
-        parent = path.rpartition("/")[0]
-        if inner is None or marks.get(path) != "changed" or (parent and parent not in opened):
-            continue
-        if count + len(inner.nodes) <= _MOST_OPEN and _has_marks(path, marks):
-            opened.add(path)
-            count += len(inner.nodes)
-    return frozenset(opened)
-
-
 def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]:
     """Return the nodes of a stage to open: those around a difference, outer ones first."""
     opened: set[str] = set()
@@ -100,7 +81,3 @@ def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]
                 inner += graph.level(node.key)
         level = inner
     return frozenset(opened)
-
-
-def _has_marks(path: str, marks: Iterable[str]) -> bool:
-    return any(one.startswith(f"{path}/") for one in marks)

@@ -11,8 +11,9 @@ from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.diagrams.labels import PLAIN, Annotations, NodeAnnotation, annotate
-from mithril_nb.viz.diagrams.logical import model_layout
-from mithril_nb.viz.diagrams.repeats import MOST_ON_A_LEVEL
+from mithril_nb.viz.diagrams.layout import layout
+from mithril_nb.viz.diagrams.logical import first_view, model_graph
+from mithril_nb.viz.diagrams.nested import NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.text import one_line
 from mithril_nb.viz.units import percent
@@ -39,8 +40,9 @@ def picture(
     graph: LogicalGraph,
     inputs: Mapping[str, TensorSpec] | None = None,
     shares: Mapping[str, float] | None = None,
-    expanded: Collection[str] = frozenset(),
-    fold: bool | None = None,
+    expanded: Collection[str] | None = None,
+    fold: bool = True,
+    marks: Mapping[str, str] | None = None,
 ) -> Picture:
     """Infer a graph's shapes and lay it out.
 
@@ -48,8 +50,9 @@ def picture(
         graph: The graph.
         inputs: Specs of its inputs; missing specs are inferred where possible.
         shares: Share of the cost of blocks, by path.
-        expanded: Paths of the groups that are drawn open.
-        fold: Whether the rounds of a repeated part are drawn as one box; by default if there are more than 24 blocks.
+        expanded: Paths of the groups that are drawn open; default: `first_view`.
+        fold: Whether the rounds of a repeated part are drawn as one box with ×N, unless a block inside it is expanded.
+        marks: Differences from another graph, by key, for `first_view`.
 
     Returns:
         The picture. If nothing can be inferred from a broken graph, the reason is among its problems.
@@ -72,16 +75,15 @@ def picture(
         if inputs:  # without inputs, missing shapes are not errors yet
             found = inference.problems
     notes = annotate(graph, specs, given, shares, found)
-    is_folded = (len(graph.nodes) > MOST_ON_A_LEVEL if fold is None else fold) and not found
-    diagram = model_layout(
-        graph,
-        annotations=notes.nodes,
-        edge_shapes=notes.edge_shapes,
-        expanded=expanded,
-        edge_problems=notes.edge_problems,
-        fold=is_folded,
-    )
-    return Picture(graph, diagram, notes, found)
+    nested = model_graph(graph, notes.nodes, notes.edge_shapes, notes.edge_problems, fold)
+    opened = first_view(nested, marks) if expanded is None else _with_repeats(nested, expanded)
+    return Picture(graph, layout(nested, opened), notes, found)
+
+
+def _with_repeats(graph: NestedGraph, expanded: Collection[str]) -> set[str]:
+    """Return the groups to open, with the repeated parts around them."""
+    known = [key for key in expanded if key in graph.by_key]
+    return {key for one in known for key in graph.above(one) if key == one or (key and not graph.by_key[key].path)}
 
 
 def graph_text(

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from functools import partial
 
 from mithril_nb.display import columns
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import ROOT, GraphNode, StageGraph, short_shape, size_of_shape
 from mithril_nb.stages.records import ROLES
 from mithril_nb.viz.diagrams.labels import LEFT, NAME_SIZE, RIGHT, SMALL_SIZE
-from mithril_nb.viz.diagrams.layout import layout
+from mithril_nb.viz.diagrams.layout import fits_first_view, layout
 from mithril_nb.viz.diagrams.nested import GRADIENT, Box, Flow, NestedGraph
 from mithril_nb.viz.diagrams.scene import Scene, count_text, frame_texts
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import percent
 
-FIRST_VIEW = (900, 520)
-"""Room for the first picture in px."""
 _HEIGHTS = {"instruction": 46, "input": 34}
 _BOX_H = 64
 _NARROW, _WIDE, _GRID = 112, 208, 16
@@ -57,13 +56,7 @@ def opened_at_first(
         nested: Its boxes, if they are known.
         shares: Share of the cost by block path; by default the numbers of instructions decide what to open.
     """
-    boxes = nested or nested_stage(graph)
-
-    def fits(opened: Collection[str], scale: float) -> bool:
-        scene = layout(boxes, opened)
-        return scene.width * scale <= FIRST_VIEW[0] and scene.height * scale <= FIRST_VIEW[1]
-
-    return graph.first_view(shares=shares, fits=fits)
+    return graph.first_view(shares=shares, fits=partial(fits_first_view, nested or nested_stage(graph)))
 
 
 def nested_stage(

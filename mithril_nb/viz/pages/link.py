@@ -5,7 +5,7 @@ from __future__ import annotations
 from mithril_nb.models.model import Model
 from mithril_nb.models.saving.formats import to_dict
 from mithril_nb.models.saving.links import fragment_of
-from mithril_nb.viz.diagrams.logical import model_graph
+from mithril_nb.viz.diagrams.logical import first_view, model_graph
 
 
 def share_link(model: Model, page: str = "") -> str:
@@ -13,6 +13,7 @@ def share_link(model: Model, page: str = "") -> str:
 
     The link contains the model, for Python, and its graph with the sizes of all boxes, for the page.
     """
-    graph = model_graph(model.graph, fold=True).to_dict()
-    data = {"format": "mithril_nb.link", "version": 1, "model": to_dict(model), "graph": {**graph, "opened": []}}
+    graph = model_graph(model.graph, fold=True)
+    shown = {**graph.to_dict(), "opened": sorted(first_view(graph))}
+    data = {"format": "mithril_nb.link", "version": 1, "model": to_dict(model), "graph": shown}
     return page.partition("#")[0] + fragment_of(data)

@@ -8,7 +8,10 @@ from mithril_nb.ui.session import Session, design_of
 
 
 def session_of(model):
-    return Session(design_of(model, {"input": [8, 32]}), ml.JaxBackend())
+    session = Session(design_of(model, {"input": [8, 32]}), ml.JaxBackend())
+    for key in opened(session):  # the first view opens groups
+        session.do("collapse", path=key)
+    return session
 
 
 def opened(session):
