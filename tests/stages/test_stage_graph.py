@@ -366,3 +366,30 @@ def test_nodes_keep_the_dtype_of_symbolic_results() -> None:
         graph = inspect(net, jax.ShapeDtypeStruct(n, dtype)).graph("jaxpr")
         assert graph.nodes["block"].shape.startswith("n + 1×4")
         assert dtypes_of_stage(graph)["block"] == dtype
+
+
+def test_blocks_that_read_different_places_of_their_own_arrays_differ():
+    def chain(starts):
+        def program(x):
+            for at, start in enumerate(starts):
+                with jax.named_scope(f"block_{at}"):
+                    x = jnp.concatenate([jnp.sin(x[start : start + 2]), x[:2]])
+            return x
+
+        return inspect(program, f32(4)).graph()
+
+    assert [node.repeat for node in chain((0, 0, 0)).level() if node.kind == "block"] == [3]
+    assert [node.repeat for node in chain((0, 2, 2)).level() if node.kind == "block"] == [1, 2]
+
+
+@pytest.mark.parametrize("as_given", [True, False], ids=["parameters", "cast"])
+def test_blocks_may_read_different_parts_of_one_array(as_given):
+    def program(x, params):
+        params = params if as_given else params.astype("bfloat16")
+        for at in range(4):
+            with jax.named_scope(f"block_{at}"):
+                x = jnp.tanh(x @ params[at])
+        return x
+
+    graph = inspect(program, f32(2, 3), f32(4, 3, 3)).graph()
+    assert [node.repeat for node in graph.level() if node.kind == "block" and node.name == "block_0"] == [4]

@@ -195,35 +195,41 @@ class StageGraph(Shown):
             >>> [graph.nodes[one].name for one in graph.ancestors(graph.home["1"])]
             ['x', 'sin']
         """
-        starts = self._all_rounds(key)
-        return self._at(self._reach(starts).before(starts), key)
+        starts = self._inside(key)
+        return self._leaves(self._reach(key).before(starts), starts)
 
     def descendants(self, key: str) -> tuple[str, ...]:
         """Return the keys of the innermost nodes that the data of a node reaches; see `ancestors`."""
-        starts = self._all_rounds(key)
-        return self._at(self._reach(starts).after(starts), key)
+        starts = self._inside(key)
+        return self._leaves(self._reach(key).after(starts), starts)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
         """Return the keys of the innermost nodes on all ways from one node to another; `None` if no way exists."""
-        starts, ends = self._all_rounds(source), self._all_rounds(target)
-        reach = self._reach(starts)
+        starts, ends = self._inside(source), self._inside(target)
+        reach = self._reach(source)
         after = reach.after(starts)
-        return None if after.isdisjoint(ends) else self._at(after & reach.before(ends), source, target)
+        return None if after.isdisjoint(ends) else self._leaves(after & reach.before(ends), starts | ends)
 
-    def _all_rounds(self, key: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(id for one in self.represented_by(key) for id in self.instructions_of(one)))
+    def _inside(self, key: str) -> set[str]:
+        """Return the shown nodes at and inside of a node."""
+        if key not in self.nodes:
+            raise KeyError(key)
+        shown = self._shown(key, {})
+        return {shown, *(node.key for node in self.visible(self.nodes) if shown in self._above(node.key))}
 
-    def _reach(self, starts: Iterable[str]) -> Reach[str]:
-        is_forward = any(self.roles.get(id) == "forward" for id in starts)
-        flows = (*self.flows, *self.carried)
-        return Reach((a, b) for a, b, _ in flows if not is_forward or self.roles.get(b, "forward") == "forward")
+    def _reach(self, key: str) -> Reach[str]:
+        # From node to node: saved pages have no instructions, and give the same answers (search/reach.ts).
+        is_forward = self.nodes[self._shown(key, {})].counts[0] > 0
+        return Reach(
+            (link.source, link.target)
+            for link in self.links
+            if not link.is_gradient and (not is_forward or not link.roles or "forward" in link.roles)
+        )
 
-    def _at(self, ids: Collection[str], *ends: str) -> tuple[str, ...]:
-        """Return the shown nodes of instructions, without those at or inside of the ends."""
-        seen: dict[str, str] = {}
-        keys = dict.fromkeys(self._shown(home, seen) for id, home in self.home.items() if id in ids)
-        inside = {self._shown(self.home[id], seen) for end in ends for id in self.instructions_of(end)}
-        return tuple(key for key in keys if key and key not in inside and not self.nodes[key].children)
+    def _leaves(self, keys: Collection[str], ends: Collection[str]) -> tuple[str, ...]:
+        """Return the innermost of some nodes, without the ends, in program order."""
+        found = (node for node in self.visible(self.nodes) if node.key in keys and node.key not in ends)
+        return tuple(node.key for node in found if not node.children)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
         """Return the visible nodes if the nodes of some keys are open; a parent comes before its children."""

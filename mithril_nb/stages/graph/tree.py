@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from mithril_nb.stages.graph.attributes import block_of, options_of, shared_arrays
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
 from mithril_nb.stages.graph.gradients import passed_gradients
@@ -22,8 +23,6 @@ _ARGUMENT = re.compile(r"[.\[]")
 _BRANCH = re.compile(r"\.b(\d+)(?=\.|$)")
 _FEW_INPUTS = 3
 # Ops without a counterpart in other stages, which compute nothing.
-_PLACES = frozenset({"start_indices", "limit_indices", "slice", "index"})
-"""Attributes that choose a part of an array."""
 _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
 
 
@@ -137,8 +136,9 @@ def _planted(
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
     owners = set(parents.values())
     counted: dict[tuple[str, str, Role | None], int] = {}
+    shared = shared_arrays(by_id)
     for order, one in enumerate(stage.instructions):
-        block = _block(one)
+        block = block_of(one)
         if one.opcode in _PLUMBING:
             continue
         if one.opcode == "parameter" and one.id not in parents:
@@ -169,7 +169,7 @@ def _planted(
             home = place.child(f"={one.id}", one.opcode, "instruction", block)
             taken = (by_id[operand].shapes if operand in by_id else () for operand in one.operands)
             home.takes = tuple(shapes[0] if shapes else None for shapes in taken)
-            home.shapes, home.options = one.shapes, _options(one)
+            home.shapes, home.options = one.shapes, options_of(one, shared)
             home.set_result(one.shapes)
         home.ids.append(one.id)
         home.reads = one.operands
@@ -178,16 +178,6 @@ def _planted(
         home.source = one.source[0] if one.source else ""
         homes[one.id] = home
     return homes
-
-
-def _options(one: Instruction) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of an instruction in which equal instructions of equal blocks are equal.
-
-    Blocks may read different parts of one array of all parameters, and call copies of one function.
-    """
-    if one.opcode == "get-tuple-element":
-        return ()
-    return tuple(pair for pair in one.attributes if pair[0] not in _PLACES and not pair[1].startswith(("%", "@")))
 
 
 def _name_calls(root: Draft) -> None:
@@ -203,7 +193,7 @@ def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Regi
     if parent not in bodies:
         return root, ""
     home, region = bodies[parent]
-    if region.look == "call" and _block(one) != home.block and home.parent is not None:
+    if region.look == "call" and block_of(one) != home.block and home.parent is not None:
         # A call around whole blocks adds nothing to them: skip `remat` and `jit`, up to the region around them.
         regions = (above for above in _line(home) if above.kind in ("loop", "cond", "branch"))
         outer = next(regions, None)
@@ -225,12 +215,6 @@ def _walk(start: Draft, base: str, block: str) -> Draft:
         above = f"{above}/{part}" if above else part
         place = place.child(part, part, "block", above)
     return place
-
-
-def _block(one: Instruction) -> str:
-    if len(one.shares) < 2:
-        return one.shares[0][0] if one.shares else UNATTRIBUTED
-    return max(one.shares, key=lambda share: share[1])[0]
 
 
 def _gather_inputs(root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction]) -> set[str]:

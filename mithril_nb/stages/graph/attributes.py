@@ -1,0 +1,38 @@
+"""The block of an instruction, and the attributes in which equal instructions of equal blocks are equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+
+from mithril_nb.stages.records import UNATTRIBUTED, Instruction
+
+_PLACES = frozenset({"start_indices", "limit_indices", "slice", "index"})
+"""Attributes that choose a part of an array."""
+
+
+def block_of(one: Instruction) -> str:
+    """Return the path of the block with the largest share in an instruction."""
+    if len(one.shares) < 2:
+        return one.shares[0][0] if one.shares else UNATTRIBUTED
+    return max(one.shares, key=lambda share: share[1])[0]
+
+
+def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of an instruction in which equal instructions of equal blocks are equal.
+
+    Blocks may read different parts of one `shared` array, such as all parameters, and call copies of one function.
+    """
+    if one.opcode == "get-tuple-element":
+        return ()
+    places = _PLACES if not shared.isdisjoint(one.operands) else ()
+    return tuple(pair for pair in one.attributes if pair[0] not in places and not pair[1].startswith(("%", "@")))
+
+
+def shared_arrays(by_id: Mapping[str, Instruction]) -> set[str]:
+    """Return the arrays of which several blocks read a part each."""
+    cut: dict[str, set[str]] = {}
+    for one in by_id.values():
+        if any(name in _PLACES for name, _ in one.attributes):
+            for operand in one.operands:
+                cut.setdefault(operand, set()).add(block_of(one))
+    return {id for id, blocks in cut.items() if len(blocks) > 1}
