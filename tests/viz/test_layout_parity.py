@@ -17,6 +17,7 @@ from mithril_nb.models import Linear, Model, Relu, TransformerBlock
 from mithril_nb.viz.diagrams.layout import layout
 from mithril_nb.viz.diagrams.logical import model_graph
 from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph
+from mithril_nb.viz.diagrams.overlays import Overlay, legend_values
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import nested_stage
 
@@ -40,11 +41,60 @@ def cases() -> list[dict[str, Any]]:
     return found + [case(random_graph(seed), [f"g{at}" for at in range(9) if at % 3]) for seed in range(12)]
 
 
-def test_reachability_equals_the_golden_one(golden) -> None:
-    """`search.test.ts` compares what the front end finds with these answers of `StageGraph`.
+def test_overlays_equal_the_golden_ones(golden) -> None:
+    """`overlay.test.ts` compares the bars, colours, texts and legends of the front end with these."""
+    text = ",\n".join(json.dumps(overlay_case(one), separators=(",", ":")) for one in overlays())
+    golden("overlays.json", f"[{text}]\n")
 
-    Of a gradient through loops or repeated blocks, the front end, which has no instructions, finds other rounds.
-    """
+
+def overlay_case(overlay: Overlay) -> dict[str, Any]:
+    keys = [*overlay.values, "without a value"]
+    shown = {key: overlay.at(key) for key in overlay.values}
+    return {
+        "data": overlay.to_dict(keys),
+        "keys": keys,
+        "heading": overlay.heading,
+        "legend": [[one.text, one.level, one.hue] for one in legend_values(overlay)],
+        "shown": {
+            key: [one.text, one.level, one.hue, overlay.description(key)]
+            for key, one in shown.items()
+            if one is not None
+        },
+    }
+
+
+def overlays() -> list[Overlay]:
+    def named(values: list[Any]) -> dict[str, Any]:
+        return {f"n{at}": value for at, value in enumerate(values)}
+
+    numbers: list[Any] = [0, 1, 12, 999, 999.7, 1000, 12_250, 12_350, 99_950, 999_499, 999_500, 1e12, 1e22, 1e31]
+    small: list[Any] = [-2, 0.125, 0.375, 2.5, 1e-7, 0.00012, 0.25, 1.005, 1234.5678, -0.5, None, 3e20]
+    times: list[Any] = [0, 2e-9, 2.1e-6, 0.0009994, 0.0009996, 0.0125, 2.5, 59.94, 59.96, 90.5, 7325, 1 / 3, None]
+    shares = [0, 1, 4, 500, 1000, 431, 9_996, 9_999, 125]
+    many = [f"dtype{at % 17}" for at in range(40)] + ["a\nb", "\u202e<b>", None]
+    bounds, texts = {"n1", "n0"}, {"n2": "Σ 3 FLOP", "n4": "2 n"}
+    rng = random.Random(5)
+    return [
+        Overlay("numbers", "FLOPs", named(numbers), "FLOP", bounds=bounds, total=1e31),
+        Overlay(
+            "texts", "FLOPs\nof all", named([5, 6, None, None, 7, 8]), "FLOP", bounds, texts, total=21, notes=("a",)
+        ),
+        Overlay("small", "value", named(small)),
+        Overlay("seconds", "measured time", named(times), "s", total=7_500.25),
+        Overlay("shares", "bytes", named(shares), "B", total=10_000),
+        Overlay("categories", "dtype", named(many)),
+        Overlay("one", "one", named([3])),
+        Overlay("none", "none", named([None])),
+        Overlay("empty", "empty", {}),
+        *(
+            Overlay(f"random {unit}", "random", named([rng.uniform(0, 10.0**at) for at in range(-9, 12)]), unit)
+            for unit in ("B", "s", "")
+        ),
+    ]
+
+
+def test_reachability_equals_the_golden_one(golden) -> None:
+    """`search.test.ts` compares what the front end finds with these answers of `StageGraph`."""
     text = ",\n".join(json.dumps(one, separators=(",", ":")) for one in reach_cases())
     golden("reach.json", f"[{text}]\n")
 
@@ -66,14 +116,13 @@ def reach_cases() -> list[dict[str, Any]]:
         with jax.named_scope("last"):
             return x.sum() + means.sum()
 
-    programs = [
-        inspect(jax.grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) ** 2)), w, x),
-        inspect(blocks, x, w),
-        inspect(looped, x, w),
-    ]
+    plain = inspect(jax.grad(lambda w, x: jnp.sum(jnp.tanh(x @ w) ** 2)), w, x)
+    unrolled = inspect(jax.grad(lambda x, w: blocks(x, w).sum()), x, w)
+    steps = inspect(jax.grad(looped, argnums=(0, 1)), x, w)
+    graphs = [one.graph("jaxpr") for one in (plain, inspect(blocks, x, w), inspect(looped, x, w), unrolled, steps)]
+    graphs += [one.graph(stage) for one in (unrolled, steps) for stage in ("stablehlo", "hlo")]
     found: list[dict[str, Any]] = []
-    for program in programs:
-        graph = program.graph("jaxpr")
+    for graph in graphs:
         keys = [node.key for node in graph.visible(graph.nodes)]
         answers = {key: [sorted(graph.ancestors(key)), sorted(graph.descendants(key))] for key in keys}
         found.append({"graph": nested_stage(graph).to_dict(), "answers": answers})

@@ -148,6 +148,11 @@ class Overlay:
         low, high = min(0, self.ends[0]), max(0, self.ends[1])
         return (value - low) / (high - low) if high > low else 0.0
 
+    def _text(self, key: str) -> str:
+        """Return the text of a node if it is neither its number nor the name of its category in the legend."""
+        value = self.values.get(key)
+        return one_line(value) if isinstance(value, str) and value not in self.categories else self.texts.get(key, "")
+
     def of(self, keys: Iterable[str]) -> Overlay:
         """Return the overlay with only the nodes of some keys, whose numbers are then the ends of its scale."""
         return replace(self, values={key: self.values[key] for key in keys if key in self.values})
@@ -169,13 +174,13 @@ class Overlay:
         known = {at: key for at, key in enumerate(listed)}
         return {
             "name": self.name,
-            "title": self.title,
+            "title": one_line(self.title),
             "unit": self.unit,
             "total": self.total,
-            "categories": list(self.categories),
+            "categories": [one_line(one) for one in self.categories],
             "values": [value_of(key) for key in listed],
             "bounds": [at for at, key in known.items() if key in self.bounds],
-            "texts": {str(at): self.texts[key] for at, key in known.items() if key in self.texts},
+            "texts": {str(at): text for at, key in known.items() if (text := self._text(key))},
             "notes": list(self.notes),
         }
 

@@ -1,5 +1,7 @@
 /** Values on the nodes of a graph: numbers, categories, bounds, unknowns, and the legend. */
 
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { GraphOverlay, type OverlayData, OverlayLayer, OverlayMenu } from "../src/graph/overlay";
 import type { PaintState } from "../src/graph/painter";
@@ -26,6 +28,24 @@ test("categories are hues with texts; negative numbers start at the least one", 
   expect(found.describe("b")).toBe("FLOPs, with inner blocks: int32");
   const signed = new GraphOverlay({ ...data, total: null, values: [-2, 0, 2], bounds: [], texts: {} }, keys);
   expect([...signed.marks.values()].map(({ level }) => level)).toEqual([0, 0.5, 1]);
+});
+
+interface OverlayCase {
+  data: OverlayData;
+  keys: string[];
+  heading: string;
+  legend: [text: string, level: number | null, hue: number | null][];
+  shown: Record<string, [text: string, level: number | null, hue: number | null, description: string]>;
+}
+// Written by tests/viz/test_layout_parity.py: the overlays that Python draws.
+const OVERLAYS = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/overlays.json"), "utf8")) as OverlayCase[];
+
+test.each(OVERLAYS.map((one) => [one.data.name, one] as const))("bars, colours, texts and legend are those of Python: %s", (_, { data, keys, heading, legend, shown }) => {
+  const found = new GraphOverlay(data, keys);
+  expect(found.heading).toBe(heading);
+  expect(found.legend.map(({ text, level, hue }) => [text, level ?? null, hue ?? null])).toEqual(legend);
+  const drawn = [...found.marks].map(([key, { text, level, hue }]) => [key, [text, level ?? null, hue ?? null, found.describe(key)]]);
+  expect(Object.fromEntries(drawn)).toEqual(shown);
 });
 
 test("the legend keeps hostile texts as data", () => {

@@ -1,6 +1,6 @@
 /** Elapsed time of a wait, as in "Compiling: 3.2 s". Hidden for the first 300 ms. */
 
-import { seconds } from "./format";
+import { elapsed } from "./format";
 
 export const GRACE_MS = 300;
 
@@ -19,8 +19,8 @@ export class Clock {
     }
     this.since = performance.now();
     this.timer = setInterval(() => {
-      const elapsed = performance.now() - this.since!;
-      if (elapsed >= GRACE_MS) this.tick(seconds(elapsed / 1000));
+      const passed = performance.now() - this.since!;
+      if (passed >= GRACE_MS) this.tick(elapsed(passed / 1000));
     }, 100);
   }
 

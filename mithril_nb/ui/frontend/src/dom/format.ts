@@ -1,52 +1,90 @@
-/** Number formatting: SI prefixes with three digits, and exact values for tooltips. */
+/** Number formatting: SI prefixes with three digits, and exact values for tooltips; the same texts as `viz/units.py`. */
 
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
+const SMALL = [["s", 1], ["ms", 1e-3], ["µs", 1e-6], ["ns", 1e-9]] as const;
+/** Larger values have no prefix, or too many digits. */
+const [MOST_PREFIXED, MOST_EXACT] = [1e21, 1e30];
 
-function digits(value: number): string {
-  const size = Math.abs(value);
-  return size >= 100 ? value.toFixed(0) : size >= 10 ? value.toFixed(1) : value.toFixed(2);
+/** Like `toFixed`, with halves rounded to even digits as in Python. */
+function fixed(value: number, places: number): string {
+  const halves = value * 2 ** (places + 1); // exact; an odd integer exactly for a number in the middle of two
+  if (!Number.isInteger(halves) || halves % 2 === 0) return value.toFixed(places);
+  const below = Math.floor(value * 10 ** places);
+  return ((below + (below % 2)) / 10 ** places).toFixed(places);
+}
+
+/** Three significant digits of a number from 0 to 1000. */
+function threeFigures(value: number): string {
+  return fixed(value, value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+}
+
+/** Return an exponent as Python writes it: `1e-7` is `1e-07`. */
+function asInPython(text: string): string {
+  return text.replace(/e([+-])(\d)$/, "e$10$2");
 }
 
 /** `84200000, "FLOP"` → `84.2 MFLOP`. Unknown is an en dash, never 0. */
 export function si(value: number | null | undefined, unit = ""): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (value === 0) return unit ? `0 ${unit}` : "0";
-  const sign = value < 0 ? "−" : "";
   let size = Math.abs(value);
+  if (size >= MOST_PREFIXED) return `${value.toExponential(2)} ${unit}`.trimEnd();
   let step = 0;
-  // 999.5 would print as "1000", so use the next prefix from there on.
-  while (size >= 999.5 && step < PREFIXES.length - 1) {
+  // 999.5 of a prefix would print as "1000", so use the next prefix from there on.
+  while (size >= (step ? 999.5 : 1000) && step < PREFIXES.length - 1) {
     size /= 1000;
     step += 1;
   }
-  const number = step === 0 && Number.isInteger(size) ? String(size) : digits(size);
-  return `${sign}${number}${unit || PREFIXES[step] ? " " : ""}${PREFIXES[step]}${unit}`;
+  const number = step === 0 && Number.isInteger(size) ? String(size) : threeFigures(size);
+  return `${value < 0 ? "-" : ""}${number} ${PREFIXES[step]}${unit}`.trimEnd();
 }
 
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  if (value === 0) return "0 s";
-  if (value < 0.9995e-3) return `${Number((value * 1e6).toPrecision(3))} µs`;
-  if (value < 0.9995) return `${Number((value * 1e3).toPrecision(3))} ms`;
-  if (value < 60) return `${value < 9.95 ? value.toFixed(1) : value.toFixed(0)} s`;
-  const whole = Math.round(value);
-  const minutes = Math.floor(whole / 60);
-  return minutes < 60 ? `${minutes} min ${whole % 60} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+  if (value >= MOST_PREFIXED) return `${value.toExponential(2)} s`;
+  if (value >= 59.95) {
+    const whole = Number(fixed(value, 0));
+    const minutes = Math.floor((whole % 3600) / 60);
+    return whole < 3600 ? `${minutes} min ${whole % 60} s` : `${Math.floor(whole / 3600)} h ${minutes} min`;
+  }
+  if (value <= 0) return "0 s";
+  const [unit, size] = SMALL.find(([, one]) => value >= one * 0.9995) ?? SMALL[3];
+  return `${threeFigures(value / size)} ${unit}`;
 }
 
-/** `0.4312` → `43.1 %`. */
+/** The time since a start, which counts up: with few digits, so that its width changes rarely. */
+export function elapsed(value: number): string {
+  return value < 0.9995 || value >= 59.5 ? seconds(value) : `${value.toFixed(value < 9.95 ? 1 : 0)} s`;
+}
+
+/** `0.4312` → `43.1 %`. A share that would round to 0 or 100 % is shown as `<` or `>`. */
 export function percent(share: number | null | undefined, places = 1): string {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
-  const value = share * 100;
-  if (value > 0 && value < 0.1) return "< 0.1 %";
-  return `${value.toFixed(places)} %`;
+  if (share === 0 || share === 1) return `${share * 100} %`;
+  if (share > 0 && share < 0.001) return "< 0.1 %";
+  if (share >= 0.9995 && share < 1) return "> 99.9 %";
+  return `${share < 0 ? "-" : ""}${fixed(Math.abs(share * 100), places)} %`;
 }
 
 /** The exact value for a tooltip: `84,200,000 FLOP`. */
 export function exact(value: number | null | undefined, unit = ""): string {
   if (value === null || value === undefined) return "unknown";
-  const number = Number.isInteger(value) ? value.toLocaleString("en-US") : String(value);
-  return unit ? `${number} ${unit}` : number;
+  return `${exactNumber(value)} ${unit}`.trimEnd();
+}
+
+function exactNumber(value: number): string {
+  const size = Math.abs(value);
+  if (size >= MOST_EXACT) return value.toExponential(20);
+  if (Number.isInteger(value)) return BigInt(value).toLocaleString("en-US");
+  if (size < 1e-4) return asInPython(value.toExponential());
+  const [whole, fraction] = String(value).split(".");
+  return `${Number(whole) === 0 ? whole : Number(whole).toLocaleString("en-US")}.${fraction}`;
+}
+
+/** The exact time for a tooltip, with nine digits. */
+export function exactSeconds(value: number): string {
+  const [digits, power] = value.toExponential(8).split("e") as [string, string];
+  const isPlain = Number(power) >= -4 && Number(power) < 9;
+  return `${isPlain ? String(Number(value.toPrecision(9))) : asInPython(`${Number(digits)}e${power}`)} s`;
 }
 
 /** Format a loss or metric with three or four significant digits. */

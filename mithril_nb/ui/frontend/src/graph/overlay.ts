@@ -1,6 +1,6 @@
 /** The values of an overlay by key of the node, as the kernel and saved pages send them, and its legend. */
 
-import { exact, percent, seconds, si } from "../dom/format";
+import { exact, exactSeconds, percent, seconds, si } from "../dom/format";
 import { attr, h, svg } from "../dom/dom";
 import type { Overlay } from "./boxes";
 import type { Description } from "./items";
@@ -53,7 +53,8 @@ export class GraphOverlay {
       const mark = value === UNKNOWN ? { text: UNKNOWN } : markOf(value as number);
       this.marks.set(key, { ...mark, text: written ?? bound + mark.text });
       const share = isNumber && total && typeof value === "number" ? `, ${percent(value / total)}` : "";
-      const detail = value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text;
+      const known = (): string => written ?? (isNumber ? `${bound}${this.exact(value as number)}${share}` : mark.text);
+      const detail = value === UNKNOWN ? (written === undefined ? "unknown" : `${written}; of this node: unknown`) : known();
       this.details.set(key, `${title}: ${detail}`);
     });
     this.notes = data.notes;
@@ -72,7 +73,7 @@ export class GraphOverlay {
   }
 
   private exact(value: number): string {
-    return this.data.unit === "s" ? `${Number(value.toPrecision(9))} s` : exact(value, this.data.unit);
+    return this.data.unit === "s" ? exactSeconds(value) : exact(value, this.data.unit);
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { GRADIENT, type NestedGraph } from "../layout/data";
 
-/** Boxes, and ports of groups: a group passes on only the data of the same port. */
+/** Boxes, and ports of groups: a group of a model passes on only the data of the same port. */
 type Vertex = string;
 
 export class Reach {
@@ -50,7 +50,7 @@ export class Reach {
   }
 
   private vertex(key: string, port: string, side: "in" | "out"): Vertex {
-    const name = this.graph.children.has(key) ? `${side} ${port}\n${key}` : key;
+    const name = this.graph.isModel && this.graph.children.has(key) ? `${side} ${port}\n${key}` : key;
     this.boxOf.set(name, key);
     return name;
   }

@@ -3,7 +3,7 @@
 import { together } from "../dom/calls";
 import { attr, h, keyed, text } from "../dom/dom";
 import { FIGURE_TITLES, figureText, shareOf, titled, totalOf } from "../costs/figures";
-import { percent, seconds } from "../dom/format";
+import { elapsed, percent, seconds } from "../dom/format";
 import type { Store } from "../store/store";
 
 const LONGEST = 40; // characters of a path; its whole name is in the tooltip
@@ -79,7 +79,7 @@ export class Status {
       text(this.waiting, this.store.outcome);
       return;
     }
-    const paint = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${seconds((performance.now() - waiting.since) / 1000)}`);
+    const paint = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${elapsed((performance.now() - waiting.since) / 1000)}`);
     paint();
     this.timer = setInterval(paint, 1000);
   }
