@@ -112,7 +112,7 @@ describe("the Cost tab", () => {
     at("source.lowered").click();
     await soon(() => expect(find("thead").textContent).toContain("Analytic, own FLOPsLowered, own FLOPs"));
     expect(sent("request_cost")).toEqual([{ source: "lowered" }]);
-    expect(find(".mnb-total").textContent).toContain("11.7 MFLOP23.5 MFLOP100.0 %");
+    expect(find(".mnb-total").textContent).toContain("11.7 MFLOP23.5 MFLOP100 %");
     expect(find(".mnb-cost-notes").textContent).toContain("Lowered: lowered: a note");
     at("source.analytic").click();
     at("source.lowered").click();
