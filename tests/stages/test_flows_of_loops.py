@@ -118,6 +118,47 @@ def test_data_leaves_a_loop_where_it_is_computed(seed: int) -> None:
     assert {one for one in now if one[0].startswith("inner") and one[1].startswith("outer")} == out
 
 
+@pytest.mark.parametrize("is_scan", [True, False])
+def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
+    def turn(values: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        with block("inner_0"):
+            first = jnp.tanh(values[0])
+        with block("inner_1"):
+            return first, jnp.cosh(values[1] + first)
+
+    def program(x: jax.Array) -> jax.Array:
+        with block("start"):
+            x = jnp.sin(x)
+        if is_scan:
+            values, _ = lax.scan(lambda values, _: (turn(values), None), (x, x), None, length=3)
+        else:
+            values = lax.while_loop(lambda values: values[0].sum() < 3, turn, (x, x))
+        with block("outer"):
+            return jnp.arctan(values[1])
+
+    inspection = inspect(program, jnp.ones(3))
+    expected = links_of(inspection.graph("jaxpr"))
+    now, later = links_of(inspection.graph("stablehlo"))
+    blocks = {"start", "inner_0", "inner_1", "outer"}
+    assert {ends for ends in now if blocks.issuperset(ends)} == {
+        ends for ends in expected[0] if blocks.issuperset(ends)
+    }
+    assert ("inner_1", "outer") in now
+    assert ("start", "outer") not in now
+    assert {ends for ends in later if blocks.issuperset(ends)} <= expected[1]
+
+
+def test_each_result_of_an_op_is_a_separate_operand() -> None:
+    def program(x: jax.Array) -> jax.Array:
+        first, second = jax.jit(lambda x: (jnp.sin(x), x.sum()), inline=False)(x)
+        return first + second * 2
+
+    stage = inspect(program, jnp.ones(3)).stage("stablehlo")
+    calls = [one for one in stage.instructions if one.opcode.endswith("call")]
+    assert [len(one.results) for one in calls] == [2]
+    assert any(1 in one.picks for one in stage.instructions)
+
+
 OPS = {"scale": jnp.sin, "tanh": jnp.tanh, "stop": lax.stop_gradient}
 
 

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.given.locations import GivenLines, ReadSources
+from mithril_nb.stages.hlo.mlir_flows import with_flows
 from mithril_nb.stages.hlo.spelling import MLIR_DTYPES, read_mlir
 from mithril_nb.stages.hlo.syntax import QUOTED
 from mithril_nb.stages.inference import Draft, attribute, pass_on
@@ -171,7 +172,8 @@ def read_stablehlo(
     read = None if lines is None else lines.of_mlir(table)
     if read is not None:
         _take_lines_of_callers(functions, read)
-    return "\n".join(shown) + "\n", _resolve(functions, tags, equations, read)
+    plain_text = "\n".join(shown) + "\n"
+    return plain_text, with_flows(plain_text, _resolve(functions, tags, equations, read))
 
 
 def result_specs(rest: str) -> tuple[TensorSpec, ...]:

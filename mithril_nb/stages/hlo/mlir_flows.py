@@ -1,0 +1,106 @@
+"""The data flow of StableHLO through regions: results of ops with several, loops, and functions with one call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from mithril_nb.stages.records import Instruction
+
+# For example: %2#1, the second result of %2
+_VALUE = re.compile(r"(%\w+)(?:#(\d+))?")
+# For example: %iterArg = %2#1 in stablehlo.while(%iterArg = %2#1, ...)
+_CARRIED = re.compile(r"(%\w+) = %\w+")
+_INSIDE = re.compile(r"%\w+ = (?=%)")
+# For example: %arg0: tensor<4xf32>
+_GIVEN = re.compile(r"(%\w+): ")
+# For example: call @relu(%0)
+_CALL = re.compile(r'call @("[^"]*"|[\w.$-]+)')
+_ById = dict[str, Instruction]
+_Value = tuple[str, int]
+"""Id of an instruction, and the index of the result."""
+
+
+def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
+    """Return the instructions with `picks`, and loops and calls with the data that enters and leaves their bodies.
+
+    A function with several calls is not connected: data of one call would seem to reach the others.
+
+    Args:
+        text: The text without locations.
+        instructions: Its instructions; only the ids of their operands are known.
+    """
+    lines = text.split("\n")
+    found = {one.id: one for one in instructions}
+    for one in instructions:
+        if "#" in lines[one.line - 1] and (picks := _picks(one, lines[one.line - 1])):
+            found[one.id] = replace(one, picks=picks)
+    at_line = {one.line: one.id for one in instructions}
+    calls: dict[str, list[str]] = {}
+    for one in instructions:
+        call = _CALL.search(lines[one.line - 1]) if one.opcode.endswith("call") else None
+        if call:
+            calls.setdefault(f"@{call[1].strip(chr(34))}", []).append(one.id)
+    regions: list[tuple[Instruction, Instruction, list[Instruction]]] = []
+    for one in instructions:
+        # The line before the closing bracket; the last region of a loop is its body.
+        end = found.get(at_line.get(one.line + one.lines - 2, ""))
+        if one.lines > 2 and end is not None and end.opcode.endswith("return"):
+            inside = [found[at_line[line]] for line in range(one.line + 1, one.line + one.lines) if line in at_line]
+            regions.append((one, end, inside))
+    returned: dict[str, list[_Value]] = {}  # by call, the values that its function returns
+    for one, end, inside in regions:
+        if one.opcode == "func.func" and len(calls.get(one.id, ())) == 1:
+            call = found[calls[one.id][0]]
+            returned[call.id] = _values(end)
+            _connect_call(call, inside, _GIVEN.findall(lines[one.line - 1]), returned[call.id], found)
+    for one, end, inside in regions:
+        if one.opcode.endswith(".while"):
+            made = {inner.id for inner in inside}
+            results = [_made_by(value, returned) if value[0] in made else "" for value in _values(end)]
+            found[one.id] = replace(found[one.id], results=tuple(results))
+            makers = dict(zip(_CARRIED.findall(lines[one.line - 1]), results, strict=False))
+            for inner in inside:
+                used = dict.fromkeys(name for name, _ in _VALUE.findall(lines[inner.line - 1]))
+                carried = [makers[name] for name in used if makers.get(name)]
+                if carried and inner is not end:
+                    known = found[inner.id]
+                    found[inner.id] = replace(known, carried=tuple(dict.fromkeys((*known.carried, *carried))))
+    return tuple(found.values())
+
+
+def _values(one: Instruction) -> list[_Value]:
+    return list(zip(one.operands, one.picks or (0,) * len(one.operands), strict=True))
+
+
+def _made_by(value: _Value, returned: Mapping[str, Sequence[_Value]]) -> str:
+    """Return the instruction that computes a value, inside the function that a call returns it from."""
+    id, pick = value
+    for _ in returned:
+        if id not in returned or pick >= len(returned[id]):
+            break
+        id, pick = returned[id][pick]
+    return id
+
+
+def _picks(one: Instruction, line: str) -> tuple[int, ...]:
+    used = _INSIDE.sub("", line.partition(" = ")[2] or line)
+    picks = tuple([int(pick or 0) for _, pick in _VALUE.findall(used)])
+    return picks if any(picks) and len(picks) == len(one.operands) else ()
+
+
+def _connect_call(
+    call: Instruction, inside: Sequence[Instruction], given: Sequence[str], returned: Sequence[_Value], found: _ById
+) -> None:
+    """Connect the operands and results of a call to the body of its function."""
+    made = {one.id for one in inside}
+    found[call.id] = replace(call, results=tuple([id if id in made else "" for id, _ in returned]))
+    taken = dict(zip(given, _values(call), strict=False))
+    for one in inside:
+        if any(name in taken for name in one.operands):
+            values = [taken.get(name, (name, pick)) for name, pick in _values(one)]
+            picks = tuple([pick for _, pick in values])
+            found[one.id] = replace(
+                found[one.id], operands=tuple([id for id, _ in values]), picks=picks if any(picks) else ()
+            )
