@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +15,8 @@ from mithril_nb.inspection.exports import VERSION
 from mithril_nb.stages.records import ROLES, Equation, Input, Instruction, Param, Stage
 
 FORMAT = "mithril_nb.inspection"
+PAGE = "mithril_nb.page"
+"""Format of the data that a saved page exports: its stages, as columns, without shapes and costs."""
 _ADVICE = 'inspection.save("inspection.json")  # writes the file again'
 _ORIGINS = ("tagged", "inferred", "kernel")
 Value = TypeVar("Value")
@@ -39,12 +42,14 @@ class SavedInspection:
 
 
 def is_saved_inspection(data: Any) -> bool:
-    """Return whether data declares the format of `Inspection.to_dict`."""
-    return isinstance(data, dict) and data.get("format") == FORMAT
+    """Return whether data declares the format of `Inspection.to_dict`, or of the export of a saved page."""
+    return isinstance(data, dict) and data.get("format") in (FORMAT, PAGE)
 
 
 def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
-    """Read an inspection from the data of `Inspection.to_dict`.
+    """Read an inspection from the data of `Inspection.to_dict`, or from the JSON export of a saved page.
+
+    A page has the texts of the stages and the blocks of their lines, but no shapes and equations.
 
     Raises:
         ModelFileError: The data has a later version, or does not have the structure of `schema.json`.
@@ -64,6 +69,9 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
             "pip install --upgrade mithril-nb",
         )
     try:
+        if data["format"] == PAGE:
+            stages = {one.name: one for one in map(_stage_of_page, _items(data["stages"]))}
+            return SavedInspection(_text(data["name"]), _text(data.get("jax", "unknown")), stages)
         return SavedInspection(
             _text(data["name"]),
             _text(data["jax"]),
@@ -143,7 +151,49 @@ def _param(value: Any) -> Param:
 
 
 def _stage(data: Any) -> Stage:
-    text, instructions = _text(data["text"]), tuple(map(_instruction, _items(data["instructions"])))
+    return _made_stage(data, tuple(map(_instruction, _items(data["instructions"]))))
+
+
+def _stage_of_page(data: Any) -> Stage:
+    """Read a stage in columns, as `viz.pages.listing.stage_data` writes it."""
+    columns, tables = _pairs(data["columns"]), _pairs(data["tables"])
+
+    def column(name: str, read: Callable[[Any], Any]) -> list[Any]:
+        table = list(map(read, _items(tables[name])))
+        return [table[_index(at, len(table))] for at in _items(columns[name])]
+
+    lines = accumulate(map(_number, _items(columns["step"])))
+    rows = zip(
+        lines,
+        column("opcode", _text),
+        column("equations", _texts),
+        column("shares", lambda pairs: tuple((_text(path), float(share)) for path, share in _items(pairs))),
+        column("role", lambda role: _one_of(role, ROLES)),
+        column("origin", lambda origin: _one_of(origin, _ORIGINS)),
+        map(_number, _items(columns["lines"])),
+        column("transforms", _texts),
+        column("source", _texts),
+        column("library", _texts),
+        strict=True,
+    )
+    instructions = tuple(
+        Instruction(
+            str(at), opcode, max(1, line), equations, shares, role, origin, max(1, count), transforms=transforms,
+            source=source, library_source=library,
+        )
+        for at, (line, opcode, equations, shares, role, origin, count, transforms, source, library) in enumerate(rows)
+    )  # fmt: skip
+    return _made_stage(data, instructions)
+
+
+def _index(value: Any, end: int) -> int:
+    if not 0 <= _number(value) < end:
+        raise ValueError(f"expected an index below {end}, found {value}")
+    return value
+
+
+def _made_stage(data: Any, instructions: tuple[Instruction, ...]) -> Stage:
+    text = _text(data["text"])
     count = text.removesuffix("\n").count("\n") + 1
     last = max((one.line + one.lines - 1 for one in instructions), default=0)
     if last > count:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
 import mithril_nb as ml
+from mithril_nb.errors import ModelFileError
+from mithril_nb.inspection.saved import saved_inspection
 from mithril_nb.models import Linear, Model, Relu
 
 Run = Callable[..., tuple[int, str, str]]
@@ -87,3 +94,49 @@ def test_errors_have_advice_for_the_terminal(run_cli: Run):
         "    because  No such file or directory\n"
         "    Try: -o comparison.html\n",
     )
+
+
+def exported(page: str, name: str) -> dict[str, Any]:
+    """Return what a saved page exports as JSON (`page/files.ts`)."""
+    packed = re.search(r'id="mnb-data">([^<]*)<', page)
+    assert packed is not None
+    data = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    return {
+        "format": "mithril_nb.page",
+        "version": 1,
+        "name": name,
+        **{key: data[key] for key in data if key != "rows"},
+    }
+
+
+def test_the_json_export_of_a_page_is_compared(tmp_path, run_cli):
+    def before(x):
+        with jax.named_scope("a"):
+            return jnp.sin(x)
+
+    def after(x):
+        with jax.named_scope("a"):
+            return jnp.sin(x) * 2
+
+    files = []
+    for at, function in enumerate((before, after)):
+        inspection = ml.inspect(function, jnp.zeros(3))
+        data = exported(inspection.to_html(stages=["jaxpr", "stablehlo"]), "program")
+        saved = saved_inspection(data)
+        assert saved.jax == jax.__version__
+        for stage in saved.stages.values():
+            known = inspection.stage(stage.name)
+            assert stage.text == known.text
+            for name in ("line", "lines", "opcode", "equations", "shares", "role", "source"):
+                assert [getattr(one, name) for one in stage.instructions] == [
+                    getattr(one, name) for one in known.instructions
+                ]
+        files.append(tmp_path / f"{at}.json")
+        files[-1].write_text(json.dumps(data))
+    assert ml.compare(*files).stages == ("jaxpr", "stablehlo")
+    code, out, _ = run_cli("compare", *map(str, files))
+    assert code == 0
+    assert "~  a  equations: 1 added" in out
+    data["stages"][0]["columns"]["opcode"][0] = 99
+    with pytest.raises(ModelFileError, match="index below"):
+        saved_inspection(data)

@@ -15,14 +15,16 @@ from typing import Any
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost, costs_so_far
 from mithril_nb.display import renderer
+from mithril_nb.errors import ModelFileError
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
+from mithril_nb.models.saving.links import is_link
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
 from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of
 from mithril_nb.ui.session.cost_requests import CostRequests, ProgramView
 from mithril_nb.ui.session.cost_tables import cost_table
-from mithril_nb.ui.session.design import EDITS, Design
+from mithril_nb.ui.session.design import EDITS, Design, design_of
 from mithril_nb.ui.session.editor import DesignEditor
 from mithril_nb.ui.session.graphs.exports import ExportRequests, ExportSubject
 from mithril_nb.ui.session.graphs.overlays import OverlayRequests, OverlaySubject
@@ -238,6 +240,17 @@ class Session(DesignEditor):
         if self._analysis.can_run:
             return self.passes.view(self._version)
         return {"state": "unavailable", "message": self._analysis.why_not, "version": 0}
+
+    @command('link="#model=..."', is_edit=True)
+    def open_link(self, link: str) -> None:
+        """Replace the model by that of a link from `Model.share_link`, as one edit. No code in the link runs.
+
+        Raises:
+            ModelFileError: This is not a link to a model, or it is damaged.
+        """
+        if not is_link(link):
+            raise ModelFileError("this is not a link to a model.", (), "model.share_link()")
+        self.set_design(design_of(Model.load(link), None), "open a link")
 
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]

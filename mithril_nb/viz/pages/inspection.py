@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,6 +170,7 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
     tables, rows = ("", []) if costs is None else page_tables(costs, hues)
     packed.add_rest(
         {
+            "jax": version("jax"),
             **_links(inspection, stages, hues),
             "shown": _first_open(inspection, names),
             "passes": diffs,

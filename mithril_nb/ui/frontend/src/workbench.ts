@@ -30,6 +30,7 @@ import { Status } from "./shell/status";
 import { Tabs } from "./shell/tabs";
 import { Panes } from "./stages/panes";
 import { PassesTab } from "./stages/passes";
+import { followAddress } from "./store/address";
 import { Store } from "./store/store";
 import { feedCurves } from "./train/curves";
 import { Train } from "./train/train";
@@ -142,7 +143,9 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   ];
   paintVersion();
   void kernel.send("hello", {});
+  const unfollowAddress = followAddress(root, store);
   return () => {
+    unfollowAddress();
     model.off("change:snapshot", onSnapshot);
     unfollowTheme();
     releaseKeyboard();

@@ -3,7 +3,9 @@
 import { afterEach, beforeAll, expect, test, vi } from "vitest";
 import { NestedGraph } from "../src/layout/data";
 import { layout } from "../src/layout/layout";
-import { MARK, readLink, showShared } from "../src/page/shared";
+import { readLink, showShared } from "../src/page/shared";
+import { MARK, followAddress } from "../src/store/address";
+import type { Store } from "../src/store/store";
 import { finderIn } from "./find";
 
 /** Returned by `share_link` in Python for a Linear and an MLP. */
@@ -97,4 +99,23 @@ test("the layout ends for every valid graph, also with circles", async () => {
     const read = await readLink(await linkTo({ ...(await whole()), graph: made }));
     for (const opened of [[], key]) expect(layout(new NestedGraph(read.graph), new Set(opened)).nodes.length).toBeGreaterThan(0);
   }
+});
+
+test("a page with nothing but a workbench opens the link of its address once, in the kernel", async () => {
+  const sent: unknown[] = [];
+  const store = { command: (name: string, args: unknown) => sent.push([name, args]) } as unknown as Store;
+  const frame = (): Promise<unknown> => new Promise((done) => requestAnimationFrame(done));
+  document.body.innerHTML = '<div><div class="alone"></div></div><div class="mnb-page"><div class="page"></div></div>';
+  const [alone, page] = [".alone", ".page"].map((one) => document.querySelector<HTMLElement>(one)!);
+  location.hash = LINK;
+  const ends = [followAddress(alone!, store)];
+  await frame();
+  expect([sent, location.hash]).toEqual([[], LINK]);
+  ends.push(followAddress(page!, store));
+  await frame();
+  expect([sent, location.hash]).toEqual([[["open_link", { link: LINK }]], ""]);
+  location.hash = `${MARK}other`;
+  globalThis.dispatchEvent(new Event("hashchange"));
+  expect(sent[1]).toEqual(["open_link", { link: `${MARK}other` }]);
+  for (const end of ends) end();
 });

@@ -11,7 +11,8 @@ import { PageGraph } from "./graph";
 import { showPasses } from "./pass-list";
 import { type Saved, decodeSaved, stagesOf } from "./saved";
 import { type Look, Selection, hasSelectedText, pressByKeys } from "./selection";
-import { MARK, readLink, showShared } from "./shared";
+import { readLink, showShared } from "./shared";
+import { MARK } from "../store/address";
 import { TextPane } from "./text-pane";
 
 const PARTS = "[data-block]";

@@ -3,11 +3,11 @@
 import { copyText } from "../dom/clipboard";
 import { h } from "../dom/dom";
 import type { PackedGraph } from "../kernel/graph";
+import { MARK } from "../store/address";
 import { PageGraph } from "./graph";
 import { Selection } from "./selection";
 
-/** Start of the fragment, and the limits: as in models/saving/links.py. */
-export const MARK = "#model=";
+/** The limits of the fragment: as in models/saving/links.py. */
 const MOST_CHARACTERS = 8_000;
 const MOST_BYTES = 2_000_000;
 const MOST_BOXES = 5_000;

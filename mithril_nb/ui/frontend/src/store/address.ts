@@ -1,0 +1,19 @@
+/** A link to a model in the page's address: in a page with nothing but a workbench, the kernel opens it. */
+
+import type { Store } from "./store";
+
+/** Start of the fragment: as in models/saving/links.py. */
+export const MARK = "#model=";
+
+/** Open the model of the address, now and when the address changes. Returns a function that ends this. */
+export function followAddress(root: HTMLElement, store: Store): () => void {
+  const open = (): void => {
+    const { hash, pathname, search } = location;
+    if (!hash.startsWith(MARK) || !root.closest(".mnb-page")) return;
+    history.replaceState(history.state, "", pathname + search); // a reload keeps later edits
+    void store.command("open_link", { link: hash });
+  };
+  globalThis.addEventListener("hashchange", open);
+  requestAnimationFrame(open); // the classes of the widget are set after it is drawn
+  return () => globalThis.removeEventListener("hashchange", open);
+}
