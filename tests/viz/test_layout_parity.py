@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from mithril_nb.viz.diagrams.nested import Box, Flow, NestedGraph
 from mithril_nb.viz.diagrams.overlays import Overlay, legend_values
 from mithril_nb.viz.diagrams.scene import Scene
 from mithril_nb.viz.diagrams.stages import nested_stage
+from mithril_nb.viz.pages.packed_text import in_columns, packed_text
 
 HOSTILE = ("<b>&amp;", "a/b", "\u202eright to left", "line\nbreak", "😀", "x" * 300, '"', "%2F")
 
@@ -91,6 +93,30 @@ def overlays() -> list[Overlay]:
             for unit in ("B", "s", "")
         ),
     ]
+
+
+def test_packed_texts_equal_the_golden_ones(golden) -> None:
+    """`page.test.ts` compares the texts that the front end reads with these."""
+    rng = random.Random(7)
+    parts = ("0x0048", "0x12345", "0x5", "0x00000001", "0x123456789abcdef", "007", "1" * 20, "-3", "1.50", "%2#1", "é٣")
+    texts = [
+        "",
+        "no numbers\n\n",
+        "  0x0048  movabs rdi, 0  ; = 0.125\n  0x0052  movabs rsi, 10\n  0x10052  movabs rsi, 0x0010\n",
+        "\n".join(" ".join([*rng.choices(parts, k=3), str(rng.randrange(999))]) for _ in range(60)),
+    ]
+    cases = [{"text": text, "packed": in_columns(text)} for text in texts]
+    golden("packed_texts.json", json.dumps(cases, ensure_ascii=False, indent=1) + "\n")
+
+
+def test_long_texts_are_packed_only_if_this_is_shorter() -> None:
+    repeated = "\n".join(f"  0x{at * 5:04x}  vaddps ymm{at % 7}, ymm{at % 5}, {at % 3}" for at in range(20_000))
+    packed = packed_text(repeated)
+    size = len(zlib.compress(json.dumps(packed).encode()))
+    assert 3 * size < len(zlib.compress(repeated.encode()))
+    assert packed_text("\1" + repeated) == {"text": "\1" + repeated}
+    letters = "".join(random.Random(1).choices("abcdef\n", k=30_000))
+    assert packed_text(letters) == {"text": letters}
 
 
 def test_reachability_equals_the_golden_one(golden) -> None:

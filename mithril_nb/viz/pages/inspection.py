@@ -27,6 +27,7 @@ from mithril_nb.viz.costs.graph_overlays import block_shares, page_overlays
 from mithril_nb.viz.costs.tables.table import page_tables
 from mithril_nb.viz.html_parts import built, html_table, link_script, output_html, page_html, write_page
 from mithril_nb.viz.pages.listing import blocks_of, equation_data, hue_class, hues_seen, key_of, panes_html, stage_data
+from mithril_nb.viz.pages.packed_text import packed_text
 from mithril_nb.viz.text import block_key, escaped, one_line, outer_paths
 
 if TYPE_CHECKING:
@@ -229,7 +230,9 @@ def _add_stages(inspection: Inspection, names: Iterable[str], packed: _Packed) -
     for name in names:
         stage = inspection.stage(name)
         about = {"title": title_of(name), "language": language_of(name), "unavailable": stage.unavailable}
-        packed.add_stage({"name": name, **about, **stage_data(inspection, stage)})
+        data = stage_data(inspection, stage)
+        text = packed_text(data.pop("text"))
+        packed.add_stage({"name": name, **about, **text, **data})
         stages.append(stage)
     return stages
 

@@ -1,10 +1,13 @@
 /** The page and the outputs without a kernel. */
 
+import { readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { columnsOf } from "../dev/fake-model";
 import type { RawInstruction, RawStage } from "../src/kernel/types";
 import { Output } from "../src/page/outputs";
 import { mountPage } from "../src/page/page";
+import { type PackedText, textOf } from "../src/page/packed-text";
 import { Selection } from "../src/page/selection";
 import { TextPane } from "../src/page/text-pane";
 import { StageText } from "../src/store/links";
@@ -294,4 +297,12 @@ describe("a saved page", () => {
     menu.dispatchEvent(new Event("focus"));
     expect([...menu.options].map((option) => option.textContent)).toEqual(["Blocks", "one", "two"]);
   });
+});
+
+test("packed texts are those of Python", () => {
+  // Written by tests/viz/test_layout_parity.py.
+  const cases = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/packed_texts.json"), "utf8")) as { text: string; packed: PackedText }[];
+  expect(cases.length).toBeGreaterThan(3);
+  for (const { text, packed } of cases) expect(textOf(packed)).toBe(text);
+  expect(textOf({ text: "plain" })).toBe("plain");
 });

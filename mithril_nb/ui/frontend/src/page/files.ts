@@ -1,6 +1,7 @@
 /** The files that a saved page offers: the page itself, and its data. */
 
 import type { ExportChoice } from "../graph/export";
+import { textOf } from "./packed-text";
 import { decodeSaved } from "./saved";
 
 /** Return the choices of the export menu. Called before the page is changed; `packed` has its data. */
@@ -19,8 +20,13 @@ function pageText(first: Node): string {
   return `<!DOCTYPE html>\n${root.outerHTML}\n`;
 }
 
-/** Return the data as JSON. Instructions stay columns of indices into tables: all lines of a kernel have the same thousands of blocks. */
+/** Return the data as JSON, with plain texts. Instructions stay columns of indices into tables: all lines of a kernel have the same thousands of blocks. */
 async function dataText(packed: HTMLElement): Promise<string> {
   const { rows: _, ...data } = await decodeSaved(packed.textContent);
-  return JSON.stringify({ format: "mithril_nb.page", version: 1, name: document.title, ...data });
+  const stages = data.stages.map((stage) => {
+    if ("text" in stage) return stage;
+    const { templates: _1, lines: _2, addresses: _3, numbers: _4, ...rest } = stage;
+    return { ...rest, text: textOf(stage) };
+  });
+  return JSON.stringify({ format: "mithril_nb.page", version: 1, name: document.title, ...data, stages });
 }

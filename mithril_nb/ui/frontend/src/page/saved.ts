@@ -5,10 +5,11 @@ import type { Cost } from "../kernel/types";
 import type { PackedGraph } from "../kernel/graph";
 import { StageText } from "../store/links";
 import type { SavedGraph } from "./graph";
+import { type PackedText, textOf } from "./packed-text";
 
 /** The stages are encoded as for the widgets. */
 export interface Saved {
-  stages: (Omit<PackedStage, "equations"> & { name: string; title: string; language: string; unavailable: string | null })[];
+  stages: (Omit<PackedStage, "equations" | "text"> & ({ text: string } | PackedText) & { name: string; title: string; language: string; unavailable: string | null })[];
   /** Those of all stages. */
   equations: PackedEquations;
   /** Paths of blocks by the keys in the page's attributes, where they differ. */
@@ -47,7 +48,10 @@ export function stagesOf(saved: Saved): SavedStage[] {
   const equations = unpackEquations(saved.equations);
   return saved.stages.map(({ name, title, language, unavailable, ...packed }) => {
     let text: StageText | null = null;
-    const unpacked = (): StageText => new StageText(name, 0, packed.text.replace(/\n$/, ""), { ...unpackStage(packed), equations });
+    const unpacked = (): StageText => {
+      const whole = textOf(packed);
+      return new StageText(name, 0, whole.replace(/\n$/, ""), { ...unpackStage({ ...packed, text: whole }), equations });
+    };
     return { name, title, language, unavailable, get text() { return (text ??= unpacked()); } };
   });
 }
