@@ -15,10 +15,9 @@ from typing import Any
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost, costs_so_far
 from mithril_nb.display import renderer
-from mithril_nb.errors import ModelFileError
 from mithril_nb.inspection import Inspection
 from mithril_nb.models.model import Model
-from mithril_nb.models.saving.links import is_link
+from mithril_nb.models.saving.links import MARK, is_link
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.autosave import Autosave, saved_design
 from mithril_nb.ui.session.commands import Client, check_arguments, command, commands_of
@@ -248,9 +247,8 @@ class Session(DesignEditor):
         Raises:
             ModelFileError: This is not a link to a model, or it is damaged.
         """
-        if not is_link(link):
-            raise ModelFileError("this is not a link to a model.", (), "model.share_link()")
-        self.set_design(design_of(Model.load(link), None), "open a link")
+        whole = link if is_link(link) else f"{MARK}{link}"  # never a path
+        self.set_design(design_of(Model.load(whole), None), "open a link")
 
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]

@@ -7,7 +7,7 @@ import json
 import jax.numpy as jnp
 
 import mithril_nb as ml
-from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
 from mithril_nb.ui.session.exploring import Exploration
 
@@ -52,4 +52,19 @@ def test_a_model_that_cannot_run_has_no_page():
     assert found["html"].data is None
     assert found["html"].head["problem"] != ""
     assert json.loads(found["model"].data)["graph"]["nodes"][0]["name"] == "linear_0"
+    session.end()
+
+
+def test_a_link_replaces_the_model_as_one_edit():
+    session = Session(design_of(MLP(8, [4], 2), None), ml.JaxBackend(), None)
+    before = session.design
+    other = Model(name="other") + Linear(7) + Relu()
+    assert session.run_command("open_link", {"link": other.share_link()}) is None
+    assert (session.model.graph, session.design.name) == (other.graph, "other")
+    session.undo()
+    assert session.design == before
+    for link in ("model.json", "#model=AAAA"):
+        error = session.run_command("open_link", {"link": link})
+        assert error is not None
+        assert session.design == before
     session.end()

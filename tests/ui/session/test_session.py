@@ -488,18 +488,3 @@ def test_palette_starts_with_common_blocks():
     kinds = [(entry["category"], entry["kind"]) for entry in palette()]
     assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]
     assert len({kind for _, kind in kinds}) == len(kinds), "each kind is listed once"
-
-
-def test_a_link_replaces_the_model_as_one_edit():
-    session = Session(design_of(mlp(), None), JaxBackend(), None)
-    before = session.design
-    other = Model(name="other") + Linear(7) + Relu()
-    assert session.run_command("open_link", {"link": other.share_link()}) is None
-    assert (session.model.graph, session.design.name) == (other.graph, "other")
-    session.undo()
-    assert session.design == before
-    for link in ("model.json", "#model=AAAA"):
-        error = session.run_command("open_link", {"link": link})
-        assert error is not None
-        assert session.design == before
-    session.end()

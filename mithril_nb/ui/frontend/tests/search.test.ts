@@ -227,7 +227,7 @@ interface ReachCase {
   graph: PackedGraph;
   answers: Record<string, [ancestors: string[], descendants: string[]]>;
 }
-// Written by tests/viz/test_layout_parity.py: the answers of `StageGraph`.
+// Written by tests/viz/test_reach_parity.py: the answers of `StageGraph`.
 const REACH = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/reach.json"), "utf8")) as ReachCase[];
 
 test.each(REACH.map((one, at) => [at, one] as const))("ancestors and descendants are those of Python, also in loops and repeats: %i", (_, one) => {
