@@ -6,7 +6,7 @@ import argparse
 
 from mithril_nb.cli.target import call_of, find_target
 
-FORMATS = ("numpy", "torch", "mlx", "c", "jax", "stablehlo", "onnx", "iree")
+FORMATS = ("numpy", "torch", "mlx", "c", "ggml", "jax", "stablehlo", "onnx", "iree")
 
 
 def export_target(options: argparse.Namespace) -> int:

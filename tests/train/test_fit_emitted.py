@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.errors import TrainingError, UnknownOptionError
 from mithril_nb.train import Run, fit
-from tests.backends.test_emitted_backends import each_kind
+from tests.backends.test_emitted_backends import KINDS, each_kind
 from tests.raised import message_of
 
 STEPS = 20
@@ -70,7 +70,7 @@ def assert_same_params(run: Run, expected: Run, backend: Any) -> None:
         np.testing.assert_allclose(backend.to_numpy(run.params[name]), value, rtol=1e-3, atol=1e-5)
 
 
-@each_kind
+@pytest.mark.parametrize("kind", [*KINDS, *([ml.GGMLBackend] if ml.GGMLBackend.available() else [])])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_losses_agree_with_jax(kind: Any, name: str) -> None:
     backend, expected = kind(), trained(name)

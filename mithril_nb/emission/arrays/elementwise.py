@@ -110,7 +110,7 @@ def _of_arrays(to: Context, one: Statement) -> str:
 def _remainder(to: Context, one: Statement) -> str:
     if to.library == "mlx":
         return to.helper("remainder", *to.arrays(one))
-    return to.function("rem", *to.operands(one))
+    return _of_arrays(to, one)
 
 
 @rule("round")

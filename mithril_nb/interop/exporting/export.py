@@ -13,7 +13,7 @@ from mithril_nb.compilation.emitted import EmittedModel
 from mithril_nb.emission.build import check_sizes
 from mithril_nb.errors import MissingParameterError, StageUnavailableError, UnknownOptionError, listed
 from mithril_nb.inspection import Inspection
-from mithril_nb.interop.exporting import array_source, c_source, compiled, jax_source  # noqa: F401 - they register their formats
+from mithril_nb.interop.exporting import array_source, c_source, compiled, ggml_source, jax_source  # noqa: F401 - they register their formats
 from mithril_nb.interop.exporting.folder import check_folder, write_folder
 from mithril_nb.interop.exporting.formats import format_of
 from mithril_nb.interop.exporting.stored import by_name, fill, stored
@@ -45,8 +45,8 @@ def export(
         target: What `ml.inspect` takes: a model, compiled or not, or a function; or an inspection.
         folder: The folder to write. It does not exist or is empty.
         *args: Arguments of the call, as in `ml.inspect`. Arrays among them are the stored inputs.
-        to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`, `"iree"`, or
-            a format that `mithril_nb.interop.exporting.export_format` registered.
+        to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"ggml"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`,
+            `"iree"`, or a format that `mithril_nb.interop.exporting.export_format` registered.
         params: Parameters by name, dotted or nested. Default: for a model, its initial parameters for seed 0;
             otherwise placeholders.
         inputs: Arrays by the name of a model's input, or of a function's argument. Default: random

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax import lax
 
 import mithril_nb as ml
 from tests.emission.libraries import differences, each_library, run_emitted
@@ -123,3 +124,10 @@ def test_empty_and_scalar_arrays(library: str) -> None:
     for one, other in zip(found, program(x, n), strict=True):
         assert one.shape == other.shape
         np.testing.assert_array_equal(one, np.asarray(other))
+
+
+@each_library
+def test_the_remainder_of_a_number(library: str) -> None:
+    x = jnp.array([2.0, -3.0, 4.5])
+    (found,) = run_emitted(ml.inspect(lambda x: lax.rem(7.0, x), x), library, {"x": x})
+    np.testing.assert_allclose(found, [1, 1, 2.5])

@@ -66,6 +66,7 @@ RUNS = {
     "torch": ("names", "dropout"),
     "mlx": ("mlp", "names", "dropout"),
     "c": ("mlp", "state", "names", "dropout"),
+    "ggml": ("mlp", "names", "cnn"),
     "jax": ("mlp", "state", "names", "dropout", "loops"),
     "stablehlo": ("names", "dropout"),
     "onnx": ("names", "cnn", "lstm", "gpt"),
@@ -73,7 +74,7 @@ RUNS = {
 }
 WITHOUT = {
     "numpy": "mithril_nb jax torch mlx", "torch": "mithril_nb jax mlx", "mlx": "mithril_nb jax torch",
-    "onnx": "mithril_nb jax torch mlx onnx",
+    "onnx": "mithril_nb jax torch mlx onnx", "ggml": "mithril_nb jax torch mlx",
 }  # fmt: skip
 """Packages that a folder must not import."""
 
@@ -95,7 +96,10 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str]
             (hidden / f"{name}.py").write_text(f"raise ImportError({name!r})")
         command = ["make", "test"] if to == "c" else [sys.executable, "test.py"]
         kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-        environment = {**kept, "PYTHONPATH": str(hidden), "CFLAGS": "-O1 -Wall -Wextra -Werror"}
+        found = importlib.util.find_spec("ggml") if to == "ggml" else None  # it may lie outside of this environment
+        outside = [str(Path(found.origin).parents[1])] if found and found.origin else []
+        path = os.pathsep.join([str(hidden), *outside])
+        environment = {**kept, "PYTHONPATH": path, "CFLAGS": "-O1 -Wall -Wextra -Werror"}
         return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
     return run
@@ -103,8 +107,9 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, str]
 
 @pytest.mark.parametrize(("to", "name"), [(to, name) for to, names in RUNS.items() for name in names])
 def test_a_folder_runs_its_test(to: str, name: str, tmp_path: Path, run_folder: Any) -> None:
-    if to == "iree" and not is_installed("iree.compiler"):  # not in the extra `test`, unlike the other packages
-        pytest.skip("iree.compiler is not installed")
+    package = {"iree": "iree.compiler", "ggml": "ggml"}.get(to)  # the others are in the extra `test`
+    if package and not is_installed(package):
+        pytest.skip(f"{package} is not installed")
     target, options = PROGRAMS[name]()
     folder = ml.export(target, tmp_path / "folder", to=to, **options)
     done = run_folder(folder, to)
