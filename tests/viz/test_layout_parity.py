@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from mithril_nb.inspection import inspect
 from mithril_nb.models import Linear, Model, Relu, TransformerBlock
@@ -26,6 +27,7 @@ from mithril_nb.viz.pages.packed_text import in_columns, packed_text
 HOSTILE = ("<b>&amp;", "a/b", "\u202eright to left", "line\nbreak", "😀", "x" * 300, '"', "%2F")
 
 
+@pytest.mark.skipif(jax.__version_info__[:2] != (0, 10), reason="the golden file contains programs of JAX 0.10")
 def test_layouts_equal_the_golden_ones(golden) -> None:
     text = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases())
     golden("layouts.json", f"[{text}]\n")

@@ -11,11 +11,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from mithril_nb.inspection import inspect
 from mithril_nb.viz.diagrams.stages import nested_stage
 
 
+@pytest.mark.skipif(jax.__version_info__[:2] != (0, 10), reason="the golden file contains programs of JAX 0.10")
 def test_reachability_equals_the_golden_one(golden) -> None:
     """`search.test.ts` compares what the front end finds with these answers of `StageGraph`."""
     text = ",\n".join(json.dumps(one, separators=(",", ":")) for one in reach_cases())
