@@ -16,12 +16,13 @@ from tests.emission.test_blocks import CANCELLING, CASES, NORMAL, REFUSED, step_
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "backends.md"
 KINDS: dict[str, Any] = {
-    "numpy": ml.NumpyBackend, "torch": ml.TorchBackend, "mlx": ml.MlxBackend, "c": ml.CBackend,
+    "numpy": ml.NumpyBackend, "torch": ml.TorchBackend, "mlx": ml.MlxBackend, "c": ml.CBackend, "ggml": ml.GGMLBackend,
 }  # fmt: skip
+TITLES = {"c": "C", "ggml": "GGML"}
 DTYPES = ("float32", "float64")
 DERIVED = {"autograd": "the library", "jax": "JAX, emitted"}
 DEVICES = {"torch": "`cpu`, `cuda`, `mps`", "mlx": "`cpu`, `gpu`"}
-RUNNING = {(library, dtype) for library in KINDS for dtype in DTYPES} - {("mlx", "float64")}
+RUNNING = {(library, dtype) for library in KINDS for dtype in DTYPES} - {("mlx", "float64"), ("ggml", "float64")}
 """Runs of the tests, also on a machine without some of the libraries."""
 
 TEXT = """# Backends
@@ -70,7 +71,7 @@ XLA, NumPy, PyTorch and C; print it to see one table.
   it has all shapes, else the first evaluation. A model whose gradients have no source still runs forward.
 - {refused}
 - PyTorch has no arithmetic for 64 random bits, so blocks that draw random numbers do not run in float64.
-- MLX runs models in at most 32 bits.
+- MLX runs models in at most 32 bits. GGML computes in float32, on arrays of at most four axes, none of them empty.
 - Draws from the normal distribution ({normal}) agree with JAX to 1e-6 in float64.
 
 ## Blocks
@@ -114,7 +115,7 @@ def page(gradients: Mapping[str, bool]) -> str:
         refused=f"C has no eigenvalues, so {_listed(lacking)} do not run.",
         normal=_listed(sorted(NORMAL)),
         cancelling=_listed(sorted(CANCELLING)),
-        titles=" | ".join(one.title if one.name != "c" else "C" for one in KINDS.values()),
+        titles=" | ".join(TITLES.get(one.name, one.title) for one in KINDS.values()),
         lines="|".join("---" for _ in KINDS),
         rows="\n".join(row(name, gradients[name]) for name in sorted(CASES)),
     )

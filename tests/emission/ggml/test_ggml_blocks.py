@@ -18,16 +18,11 @@ from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.inspection import inspect
 from tests.blocks import test_cases
 from tests.emission.test_blocks import CASES, Step, difference, nearby, step_of
+from tests.emission.test_blocks import GGML as REFUSED
 
 pytest.importorskip("ggml")
 pytestmark = pytest.mark.slow
 
-REFUSED = frozenset(
-    "AUC AUCCore AdaptiveAvgPool2d AdaptiveMaxPool2d Arctan AvgPool3d Cholesky Conv3d ConvTranspose3d Eigvalsh "
-    "FloorDivide GPRAlpha GPRVOuter GaussProcessRegressionCore MaxPool3d Mod PrimitiveRandInt PrimitiveRandn "
-    "RandInt Randn Repeat Scan ShiftLeft ShiftRight Unique".split()
-)
-"""Blocks that GGML has no source for."""
 GROUPS = 12
 """One JAX program each."""
 FEW = settings(
