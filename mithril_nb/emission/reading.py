@@ -107,6 +107,9 @@ class _Reader:
             inner = self._inlined(site, inputs)
             if site.primitive == "platform_index":
                 env[site.equation.outvars[0]] = Number(_place_of_cpu(site.equation.params["platforms"]), "int32")
+            elif site.primitive == "polynomial":
+                made, env[site.equation.outvars[0]] = _polynomial(inputs, site.equation.outvars[0], record)
+                found += made
             elif inner is None:
                 order = site.equation.params.get("dimensions") if site.primitive == "reshape" else None
                 if order is not None:  # a transpose before the reshape
@@ -203,6 +206,28 @@ def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Sta
     output = Value(_HINTS["transpose"], shape, operand.dtype)
     params = {"permutation": tuple(order)}
     return Statement("transpose", (operand,), (output,), params, (record.id,), record.block, record.role, record.source)
+
+
+def _polynomial(inputs: tuple[Operand, ...], var: Any, record: Equation) -> tuple[list[Statement], Operand]:
+    """Return a polynomial, a primitive since JAX 0.12, as the products and sums of Horner's rule, and its result."""
+    shape, found = jax_versions.spec_of(var.aval).shape, list[Statement]()
+
+    def made(primitive: str, *operands: Operand, **params: Any) -> Value:
+        output = _value(_HINTS.get(primitive, primitive), var)
+        origin = (record.block, record.role, record.source)
+        found.append(Statement(primitive, operands, (output,), params, (record.id,), *origin))
+        return output
+
+    def whole(one: Operand) -> Operand:
+        if isinstance(one, Number) or one.shape == shape:
+            return one
+        axes = tuple(range(len(shape) - len(one.shape), len(shape)))
+        return made("broadcast_in_dim", one, shape=shape, broadcast_dimensions=axes, sharding=None)
+
+    x, *coefficients, total = map(whole, inputs)
+    for coefficient in reversed(coefficients):
+        total = made("add", made("mul", total, x), coefficient)
+    return found, total
 
 
 def _place_of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:

@@ -43,6 +43,10 @@ PROGRAMS: dict[str, Callable[[], Inspection]] = {
     "loops": lambda: ml.inspect(loops, SPEC, jax.ShapeDtypeStruct((), "int32")),
     "hessian": lambda: ml.inspect(jax.hessian(lambda x: jnp.sum(jnp.tanh(x @ x.T) ** 2)), SPEC),
 }
+if hasattr(jax.lax, "polynomial"):  # since JAX 0.12; also in the derivative of erfc
+    PROGRAMS["polynomial"] = lambda: ml.inspect(
+        lambda x: (jax.lax.polynomial(x, [1.0, x[:1] * 2, 3.0]), jax.lax.polynomial(x, [x + 1.0])), SPEC
+    )
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
