@@ -69,7 +69,8 @@ GGML = "tests/emission/ggml"
 
 def on_ggml(venv: Environment) -> int:
     """Run the tests of GGML, whose package was compiled in the background."""
-    return ggml.install(venv) or _pytest(venv, "ggml", GGML, "--numprocesses=2")
+    export = "tests/interop/exporting/test_export.py"
+    return ggml.install(venv) or _pytest(venv, "ggml", GGML, export, "-k", "ggml", "--numprocesses=2")
 
 
 def jupyter(venv: Environment) -> int:

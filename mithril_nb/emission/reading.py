@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -107,15 +108,20 @@ class _Reader:
             inner = self._inlined(site, inputs)
             if site.primitive == "platform_index":
                 env[site.equation.outvars[0]] = Number(_place_of_cpu(site.equation.params["platforms"]), "int32")
-            elif site.primitive == "polynomial":
-                made, env[site.equation.outvars[0]] = _polynomial(inputs, site.equation.outvars[0], record)
-                found += made
+            elif (closed := jax_versions.expansion(site.equation)) is not None:
+                jaxpr = jax_versions.open_jaxpr(closed)
+                scope = dict(zip(jaxpr.invars, inputs, strict=True))
+                self.bind_constants(closed, scope)
+                computed = tuple(one for one in self._by_id if one == site.id or one.startswith(f"{site.id}."))
+                made = self.statements(sites_of(jaxpr)[0], scope, record)
+                found += [replace(one, equations=(around and one.equations) or computed) for one in made]
+                env.update(zip(site.equation.outvars, [self.operand(one, scope) for one in jaxpr.outvars], strict=True))
             elif inner is None:
                 order = site.equation.params.get("dimensions") if site.primitive == "reshape" else None
                 if order is not None:  # a transpose before the reshape
                     found.append(_transposed(inputs[0], order, record))
                     inputs = found[-1].outputs
-                statement = self._statement(site, record, inputs)
+                statement = self._statement(site, record, inputs, around)
                 env.update(zip(site.equation.outvars, statement.outputs, strict=True))
                 found.append(statement)
             else:
@@ -150,14 +156,16 @@ class _Reader:
             if jax_versions.open_jaxpr(closed) is jaxpr:
                 self.bind_constants(closed, scope)
 
-    def _statement(self, site: Site, record: Equation, inputs: tuple[Operand, ...]) -> Statement:
+    def _statement(
+        self, site: Site, record: Equation, inputs: tuple[Operand, ...], around: Equation | None
+    ) -> Statement:
         params = {key: one for key, one in site.equation.params.items() if not _holds_jaxpr(one)}
         if site.primitive == "reshape":
             params["dimensions"] = None  # the transpose is a statement
         bodies: list[Function] = []
         if site.primitive in ("scan", "while", "cond"):
             loops = wirings(site)
-            bodies = [self._body(site, one.jaxpr, one.sites, _closed_over(site, one, inputs)) for one in loops]
+            bodies = [self._body(site, one.jaxpr, one.sites, _closed_over(site, one, inputs), around) for one in loops]
             if site.primitive == "scan":
                 params["num_carry"] = len(loops[0].carried)
                 inputs = inputs[loops[0].constants :]
@@ -206,28 +214,6 @@ def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Sta
     output = Value(_HINTS["transpose"], shape, operand.dtype)
     params = {"permutation": tuple(order)}
     return Statement("transpose", (operand,), (output,), params, (record.id,), record.block, record.role, record.source)
-
-
-def _polynomial(inputs: tuple[Operand, ...], var: Any, record: Equation) -> tuple[list[Statement], Operand]:
-    """Return a polynomial, a primitive since JAX 0.12, as the products and sums of Horner's rule, and its result."""
-    shape, found = jax_versions.spec_of(var.aval).shape, list[Statement]()
-
-    def made(primitive: str, *operands: Operand, **params: Any) -> Value:
-        output = _value(_HINTS.get(primitive, primitive), var)
-        origin = (record.block, record.role, record.source)
-        found.append(Statement(primitive, operands, (output,), params, (record.id,), *origin))
-        return output
-
-    def whole(one: Operand) -> Operand:
-        if isinstance(one, Number) or one.shape == shape:
-            return one
-        axes = tuple(range(len(shape) - len(one.shape), len(shape)))
-        return made("broadcast_in_dim", one, shape=shape, broadcast_dimensions=axes, sharding=None)
-
-    x, *coefficients, total = map(whole, inputs)
-    for coefficient in reversed(coefficients):
-        total = made("add", made("mul", total, x), coefficient)
-    return found, total
 
 
 def _place_of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:

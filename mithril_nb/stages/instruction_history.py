@@ -259,7 +259,8 @@ class _Nameless:
         if user.opcode.endswith("while") or (self._is_named(at) and nameless):  # XLA may reorder them
             return "", False
         if self._is_named(at):
-            is_other = at.opcode == "parameter" or set(self._made[at.name].equations).isdisjoint(op.equations)
+            made = self._made.get(at.name)  # JAX 0.12: the call of a shard_map has another name in XLA's dump
+            is_other = at.opcode == "parameter" or (made and set(made.equations).isdisjoint(op.equations))
             return (at.name if is_other else ""), False
         if self._is_constant(at) and self._is_folded(op):
             return at.name, opcode != "constant"

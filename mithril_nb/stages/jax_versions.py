@@ -12,7 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -327,6 +327,31 @@ def is_number(value: Any) -> bool:
 def is_dropped(var: Any) -> bool:
     """Return whether this result is unused."""
     return isinstance(var, core.DropVar)
+
+
+def _horner(*arrays: jax.Array) -> jax.Array:
+    x, *coefficients = jax.numpy.broadcast_arrays(*arrays)
+    return reduce(lambda total, one: total * x + one, reversed(coefficients))
+
+
+_EXPANSIONS: dict[str, Callable[..., Any]] = {
+    "exp_neg_sq": lambda x: jax.lax.exp(-(x * x)),
+    "polynomial": _horner,
+    "one_minus_square": lambda x: (1 + x) * (1 - x),
+    "log2": lambda x: jax.lax.log(x) * 1.4426950408889634,
+}
+"""Primitives since JAX 0.12, and the call in the derivative of `erf`, in older primitives."""
+
+
+def expansion(equation: Any) -> Any | None:
+    """Return the closed jaxpr of older primitives for one of JAX 0.12; `None` for any other equation."""
+    if (high := equation.params.get("_prim")) is not None:
+        return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+    name = equation.primitive.name
+    function = _EXPANSIONS.get(equation.params.get("name") if name == "custom_jvp_call" else name)
+    return function and jax.make_jaxpr(function)(
+        *[jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
+    )
 
 
 def spec_of(aval: Any) -> TensorSpec:

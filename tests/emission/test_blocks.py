@@ -26,13 +26,15 @@ GGML = frozenset(
     "RandInt Randn Repeat Scan ShiftLeft ShiftRight Unique".split()
 )
 """Blocks that GGML has no source for."""
+ERF = {"Erf", "FeedForward", "Gelu", "TransformerBlock", "TransformerEncoder"}
+"""Blocks whose derivative splits numbers into their bits, since JAX 0.12."""
 REFUSED = {
     ("ggml", "float32"): GGML,
     ("c", "float32"): {"Eigvalsh", "GaussProcessRegressionCore"},
     ("c", "float64"): {"Eigvalsh", "GaussProcessRegressionCore"},
-    ("torch", "float64"): RANDOM,
+    ("torch", "float64"): RANDOM | (ERF if jax.__version_info__ >= (0, 12) else set()),
 }
-"""Blocks that a library has no source for: C has no `eigh`, PyTorch no arithmetic for 64 random bits."""
+"""Blocks that a library has no source for: C has no `eigh`, PyTorch no arithmetic for 64 bits without a sign."""
 NORMAL = {"PrimitiveRandn", "Randn"}
 """Blocks that draw from the normal distribution in float32: the inverse error function is XLA's to 1e-6."""
 CANCELLING = {"GroupNorm", "InstanceNorm", "MDS", "TransformerBlock", "TransformerEncoder", "GPT"}

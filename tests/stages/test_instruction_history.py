@@ -432,7 +432,8 @@ def test_nameless_instruction_is_followed_by_its_users() -> None:
     known = {one.id: (one, loop.who_changed("hlo_before", one.id)) for one in loop.stage("hlo_before").instructions}
     assert "unknown" not in {told.became for _, told in known.values()}, known
     arguments = [told for id, (_, told) in known.items() if id.startswith("Arg_")]
-    assert {told.became for told in arguments} == {"inlined"}
+    has_call = jax.__version_info__ < (0, 12)  # later versions write the body of a scan without a call
+    assert {told.became for told in arguments} == ({"inlined"} if has_call else set())
 
 
 def test_call_arguments_are_not_outcomes() -> None:

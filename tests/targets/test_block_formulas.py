@@ -226,6 +226,9 @@ def compared(model: Model, inputs: Arrays, sizes: Sequence[int]) -> Cost:
         found = named.at(**given)
         if opcodes(found) != opcodes(traced):
             raise DiffersError(OTHERWISE)
+        # JAX 0.12 has `call_hi_primitive`, whose cost is counted in its StableHLO: unknown with names for sizes.
+        if "call_hi_primitive" in opcodes(found) and found.total.unknown:
+            raise DiffersError(OTHERWISE)
         assert found.total == traced.total
         assert found.by_block == traced.by_block
         assert found.by_role == traced.by_role

@@ -140,6 +140,8 @@ class Comparison(Shown):
     def _counted(self) -> tuple[CostComparison | None, str]:
         if not (self.before.names and self.after.names):
             return None, "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
+        if not (self.before.sources and self.after.sources):
+            return None, "costs need the equations of both sides: a saved page has none, inspection.save does"
         source = next((name for name in self.before.sources if name in self.after.sources), None)
         if source is None:
             return None, "the costs of the two sides are not counted in the same way"

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
-import jax
 import numpy as np
 from jax.lax import RaggedDotDimensionNumbers
 
@@ -122,10 +121,8 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
-    high = params.get("_prim")
-    if equation.primitive.name == "call_hi_primitive" and high is not None:
-        expanded = jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
-        return ((KERNEL, _equations(expanded.jaxpr)),)
+    if equation.primitive.name == "call_hi_primitive" and (expanded := jax_versions.expansion(equation)) is not None:
+        return ((KERNEL, _equations(jax_versions.open_jaxpr(expanded))),)
     mapping = params.get("grid_mapping")
     if equation.primitive.name != "pallas_call" or mapping is None:
         if equation.primitive.name not in _COMBINED:
