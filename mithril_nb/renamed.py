@@ -14,6 +14,7 @@ from typing import Any
 _MODULES = {
     "mithril_nb.backends.notices": "mithril_nb.backends.backend",
     "mithril_nb.checks": "mithril_nb.analysis.checks",
+    "mithril_nb.exporting": "mithril_nb.interop.exporting",
     "mithril_nb.ipython": "mithril_nb.cli.ipython",
     "mithril_nb.launch": "mithril_nb.compilation.launch.launcher",
     "mithril_nb.measure": "mithril_nb.analysis.measure",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -112,9 +111,7 @@ class _Reader:
                 jaxpr = jax_versions.open_jaxpr(closed)
                 scope = dict(zip(jaxpr.invars, inputs, strict=True))
                 self.bind_constants(closed, scope)
-                computed = tuple(one for one in self._by_id if one == site.id or one.startswith(f"{site.id}."))
-                made = self.statements(sites_of(jaxpr)[0], scope, record)
-                found += [replace(one, equations=(around and one.equations) or computed) for one in made]
+                found += self.statements(sites_of(jaxpr)[0], scope, record)
                 env.update(zip(site.equation.outvars, [self.operand(one, scope) for one in jaxpr.outvars], strict=True))
             elif inner is None:
                 order = site.equation.params.get("dimensions") if site.primitive == "reshape" else None

@@ -335,23 +335,21 @@ def _horner(*arrays: jax.Array) -> jax.Array:
 
 
 _EXPANSIONS: dict[str, Callable[..., Any]] = {
-    "exp_neg_sq": lambda x: jax.lax.exp(-(x * x)),
     "polynomial": _horner,
     "one_minus_square": lambda x: (1 + x) * (1 - x),
     "log2": lambda x: jax.lax.log(x) * 1.4426950408889634,
 }
-"""Primitives since JAX 0.12, and the call in the derivative of `erf`, in older primitives."""
+"""Primitives since JAX 0.12, in older primitives."""
 
 
 def expansion(equation: Any) -> Any | None:
     """Return the closed jaxpr of older primitives for one of JAX 0.12; `None` for any other equation."""
-    if (high := equation.params.get("_prim")) is not None:
-        return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
-    name = equation.primitive.name
-    function = _EXPANSIONS.get(equation.params.get("name") if name == "custom_jvp_call" else name)
-    return function and jax.make_jaxpr(function)(
-        *[jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
-    )
+    operands = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
+    with jax.enable_x64(any(one.dtype.itemsize == 8 for one in operands) or jax.config.jax_enable_x64):  # else 32 bits
+        if (high := equation.params.get("_prim")) is not None:
+            return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+        function = _EXPANSIONS.get(equation.primitive.name)
+        return function and jax.make_jaxpr(function)(*operands)
 
 
 def spec_of(aval: Any) -> TensorSpec:

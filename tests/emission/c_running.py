@@ -40,7 +40,7 @@ def assert_close(found: list[np.ndarray], expected: Any, tolerance: float) -> No
 def distance(one: np.ndarray, other: np.ndarray) -> float:
     """Return max|a - b| / max|b| of the finite items; infinity if other items differ.
 
-    Differences of a few roundings of 1 do not count: where the result is exactly zero, both are rounding errors.
+    Where `b` is a few rounding errors of 1, the exact result is zero, and `a` may be as large.
     """
     finite = np.isfinite(other)
     if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
@@ -48,7 +48,8 @@ def distance(one: np.ndarray, other: np.ndarray) -> float:
     if not finite.any():
         return 0.0
     error = float(np.max(np.abs(one[finite] - other[finite])))
-    return 0.0 if error <= rounding(other.dtype) else error / max(float(np.max(np.abs(other[finite]))), 1e-30)
+    largest = float(np.max(np.abs(other[finite])))
+    return 0.0 if max(error, largest) <= rounding(other.dtype) else error / max(largest, 1e-30)
 
 
 def rounding(dtype: np.dtype) -> float:

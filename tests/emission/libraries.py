@@ -60,8 +60,9 @@ def run_emitted(inspection: Inspection, library: str, arrays: Mapping[str, Any])
 def differences(found: list[np.ndarray], expected: Any, dtype: str) -> list[str]:
     """Return a text for each result that differs from JAX's by more than the tolerance of a dtype.
 
-    The error is max|a - b| / max|b|, 0 for a few roundings of 1. A result that is nearly zero beside the others, such
-    as a gradient that cancels out, is compared with a hundredth of the largest.
+    The error is max|a - b| / max|b|; 0 if both are a few rounding errors of 1, so the exact result is zero. A result
+    that is nearly zero beside the others, such as a gradient that cancels out, is compared with a hundredth of the
+    largest.
     """
     leaves = [np.asarray(one) for one in jax.tree.leaves(expected)]
     assert len(found) == len(leaves)
@@ -79,7 +80,8 @@ def differences(found: list[np.ndarray], expected: Any, dtype: str) -> list[str]
             is_same = (np.isnan(one) & np.isnan(other)) | (one == other)
             with np.errstate(invalid="ignore"):
                 error = np.where(is_same, 0, np.abs(one.astype(other.dtype) - other)).max()
-            error = 0 if error <= rounding(other.dtype) else error / max(_largest(other), largest / 100, 1e-30)
+            is_zero = max(error, _largest(other)) <= rounding(other.dtype)
+            error = 0 if is_zero else error / max(_largest(other), largest / 100, 1e-30)
             if not error <= TOLERANCES[dtype]:
                 problems.append(f"result {place}: error {error:.1e}")
     return problems

@@ -219,3 +219,12 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); 0.70710677 is 1/sqrt(2)",
     ):
         assert line in lines, line
+
+
+def test_a_function_with_the_name_of_a_primitive_keeps_its_own_body() -> None:
+    @jax.custom_jvp
+    def polynomial(x: jax.Array) -> jax.Array:
+        return x * 5
+
+    polynomial.defjvps(lambda d, _, x: d * 5)
+    assert "x * 5.0" in ml.inspect(polynomial, SPEC).stage("numpy").text

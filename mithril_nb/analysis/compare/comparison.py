@@ -141,7 +141,7 @@ class Comparison(Shown):
         if not (self.before.names and self.after.names):
             return None, "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
         if not (self.before.sources and self.after.sources):
-            return None, "costs need the equations of both sides: a saved page has none, inspection.save does"
+            return None, "costs need the equations of both sides, as in files that inspection.save writes"
         source = next((name for name in self.before.sources if name in self.after.sources), None)
         if source is None:
             return None, "the costs of the two sides are not counted in the same way"

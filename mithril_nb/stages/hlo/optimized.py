@@ -103,7 +103,7 @@ class _Module:
                         shapes=line.specs,
                         attributes=attribute_pairs(line.attributes) + _trips(line),
                     )
-                    # If the name is the whole program, the location of the call is meant.
+                    # If the name is the whole program, the call has the location.
                     if line.place and (not line.op_name or self._tags.is_in(line.op_name)):
                         self._drafts[line.name].places = (line.place,)
                     for how, callee in line.calls:

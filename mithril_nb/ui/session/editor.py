@@ -253,10 +253,10 @@ class DesignEditor(Publisher):
         was = self._left.get(history.edits)
         self._set_history(history, view.returned(was, set(paths)) if was else view)
 
-    def set_design(self, design: Design, label: str = "set from Python") -> None:
-        """Replace the design. Undo restores the previous one."""
+    def set_design(self, design: Design, label: str = "set from Python", keeps_view: bool = True) -> None:
+        """Replace the design; the view too if the new one is another model. Undo restores the previous design."""
         with self._lock:
-            self._replace_design(Change(design, label))
+            self._replace_design(Change(design, label), keeps_view)
 
     @command(is_edit=True)
     def restore_edits(self) -> None:
@@ -350,10 +350,11 @@ class DesignEditor(Publisher):
             self._autosave.save(history.present, self.edits, self.edit_labels)
         self._publish()
 
-    def _replace_design(self, change: Change) -> None:
+    def _replace_design(self, change: Change, keeps_view: bool = True) -> None:
         """Replace the whole design. Repeated parts are folded; groups that are new are open as in a first view."""
-        view = replace(self._view, folded=frozenset(repeat_keys(change.design.graph)))
-        known = {box.key for box in self._graph.boxes}
+        view = self._view if keeps_view else ViewState()
+        view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
+        known = {box.key for box in self._graph.boxes} if keeps_view else set[str]()
         self._set_history(self._history.with_change(change, time.monotonic()), view, known)
 
     def _set_view(self, view: ViewState) -> None:

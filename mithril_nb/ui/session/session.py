@@ -248,7 +248,7 @@ class Session(DesignEditor):
             ModelFileError: This is not a link to a model, or it is damaged.
         """
         whole = link if is_link(link) else f"{MARK}{link}"  # never a path
-        self.set_design(design_of(Model.load(whole), None), "open a link")
+        self.set_design(design_of(Model.load(whole), None), "open a link", keeps_view=False)
 
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]

@@ -55,6 +55,16 @@ def test_a_model_that_cannot_run_has_no_page():
     session.end()
 
 
+def test_a_link_opens_with_its_own_view():
+    """Blocks of both models have the same names."""
+    first = Session(design_of(Model() | MLP(8, [4], 2), None), ml.JaxBackend())
+    (name,) = [node.name for node in first.design.graph.nodes]
+    first.move(name, 500.0, 300.0)
+    first.run_command("open_link", {"link": (Model() | MLP(8, [4, 4], 2)).share_link()})
+    assert (first._view.moved, first._view.expanded) == ({}, {name})
+    first.end()
+
+
 def test_a_link_replaces_the_model_as_one_edit():
     session = Session(design_of(MLP(8, [4], 2), None), ml.JaxBackend(), None)
     before = session.design

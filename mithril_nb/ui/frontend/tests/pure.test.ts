@@ -26,6 +26,7 @@ describe("numbers", () => {
   ] as const)("%s %s is %s", (value, unit, expected) => expect(si(value, unit)).toBe(expected));
   test.each([[0.009, "9.00 ms"], [0.31, "310 ms"], [2.5, "2.50 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2.00 µs"], [3e-9, "3.00 ns"]] as const)("%s s is %s", (value, expected) => expect(seconds(value)).toBe(expected));
   test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0 %", "< 0.1 %", "–"]));
+  test("shares without decimals are neither 0 nor 100 % unless exact", () => expect([0.996, 0.004, 0.994, 0.01, 1].map((one) => percent(one, 0))).toEqual(["> 99 %", "< 1 %", "99 %", "1 %", "100 %"]));
   test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "unknown"]));
   test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
   test("learning rates can be parsed again", () => {

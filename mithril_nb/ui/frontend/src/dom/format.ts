@@ -60,8 +60,9 @@ export function elapsed(value: number): string {
 export function percent(share: number | null | undefined, places = 1): string {
   if (share === null || share === undefined || !Number.isFinite(share)) return "–";
   if (share === 0 || share === 1) return `${share * 100} %`;
-  if (share > 0 && share < 0.001) return "< 0.1 %";
-  if (share >= 0.9995 && share < 1) return "> 99.9 %";
+  const step = 10 ** -places;
+  if (share > 0 && share * 100 < step) return `< ${fixed(step, places)} %`;
+  if (share >= 1 - step / 200 && share < 1) return `> ${fixed(100 - step, places)} %`;
   return `${share < 0 ? "-" : ""}${fixed(Math.abs(share * 100), places)} %`;
 }
 

@@ -7,11 +7,15 @@ export const MARK = "#model=";
 
 /** Open the model of the address, now and when the address changes. Returns a function that ends this. */
 export function followAddress(root: HTMLElement, store: Store): () => void {
-  const open = (): void => {
+  let sent = "";
+  const open = async (): Promise<void> => {
     const { hash, pathname, search } = location;
-    if (!hash.startsWith(MARK) || !root.closest(".mnb-page")) return;
-    history.replaceState(history.state, "", pathname + search); // a reload keeps later edits
-    void store.command("open_link", { link: hash });
+    if (!hash.startsWith(MARK) || hash === sent || !root.closest(".mnb-page")) return;
+    sent = hash;
+    const reply = await store.command("open_link", { link: hash });
+    sent = "";
+    // A reload keeps later edits. After an error, the link stays for another try.
+    if (reply.ok && location.hash === hash) history.replaceState(history.state, "", pathname + search);
   };
   globalThis.addEventListener("hashchange", open);
   requestAnimationFrame(open); // the classes of the widget are set after it is drawn
