@@ -12,6 +12,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from functools import lru_cache, reduce
 from types import CodeType
 from typing import Any, NamedTuple
@@ -329,13 +330,8 @@ def is_dropped(var: Any) -> bool:
     return isinstance(var, core.DropVar)
 
 
-def _horner(*arrays: jax.Array) -> jax.Array:
-    x, *coefficients = jax.numpy.broadcast_arrays(*arrays)
-    return reduce(lambda total, one: total * x + one, reversed(coefficients))
-
-
 _EXPANSIONS: dict[str, Callable[..., Any]] = {
-    "polynomial": _horner,
+    "polynomial": lambda x, *c: jax.numpy.broadcast_arrays(reduce(lambda total, one: total * x + one, c[::-1]), x)[0],
     "one_minus_square": lambda x: (1 + x) * (1 - x),
     "log2": lambda x: jax.lax.log(x) * 1.4426950408889634,
 }
@@ -344,12 +340,15 @@ _EXPANSIONS: dict[str, Callable[..., Any]] = {
 
 def expansion(equation: Any) -> Any | None:
     """Return the closed jaxpr of older primitives for one of JAX 0.12; `None` for any other equation."""
+    name, high = equation.primitive.name, equation.params.get("_prim")
+    if name not in _EXPANSIONS and high is None:
+        return None
     operands = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
-    with jax.enable_x64(any(one.dtype.itemsize == 8 for one in operands) or jax.config.jax_enable_x64):  # else 32 bits
-        if (high := equation.params.get("_prim")) is not None:
+    wide = any(one.dtype.itemsize == 8 for one in operands)
+    with jax.enable_x64(True) if wide else nullcontext():  # else JAX reads 64 bits as 32
+        if high is not None:
             return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
-        function = _EXPANSIONS.get(equation.primitive.name)
-        return function and jax.make_jaxpr(function)(*operands)
+        return jax.make_jaxpr(_EXPANSIONS[name])(*operands)
 
 
 def spec_of(aval: Any) -> TensorSpec:
