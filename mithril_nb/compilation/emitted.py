@@ -45,7 +45,7 @@ class EmittedModel(EvaluatesAll):
         self.params: dict[str, Any] = {}
 
     def emit_forward(self) -> None:
-        """Write the source of the forward program, unless a size is open. The first evaluation then runs it.
+        """Write the source of the forward program. While a size is unknown, the first evaluation writes it.
 
         Raises:
             UnsupportedPrimitiveError: The library cannot express a block.

@@ -211,3 +211,16 @@ def test_gradients_flow_back_past_sums(seed: int) -> None:
     scene = layout(nested_stage(graph))
     found = {(edge.source, edge.target) for edge in scene.edges if edge.returns and edge.target != "head"}
     assert {one for one in found if all(end.startswith("block") for end in one)} == expected
+
+
+def test_a_function_with_a_quoted_name_is_connected() -> None:
+    """MLIR writes `@"fσ"` with escapes; JAX names functions after those of the user."""
+
+    def f(x: jax.Array) -> jax.Array:
+        return jnp.sin(x)
+
+    f.__name__ = f.__qualname__ = "fσ"
+    stage = inspect(lambda x: jax.jit(f)(jnp.cos(x)), jax.ShapeDtypeStruct((3,), "float32")).stage("stablehlo")
+    found = {one.opcode: one for one in stage.instructions}
+    assert found["stablehlo.sine"].operands == (found["stablehlo.cosine"].id,)
+    assert found["call"].results == (found["stablehlo.sine"].id,)

@@ -14,7 +14,7 @@ _LOADING = Loading(
     ("from gguf_reader import read_gguf", "from safetensors.numpy import load_file"),
     'read_gguf(FOLDER / "weights.gguf") if name == "weights" else load_file(path)',
 )
-_NOTES = "pip compiles ggml-python for some minutes, with a C++ compiler. Programs of GGML also read `weights.gguf`."
+_NOTES = "pip compiles ggml-python, which takes minutes and a C++ compiler. Programs of GGML also read `weights.gguf`."
 
 
 @export_format("ggml")

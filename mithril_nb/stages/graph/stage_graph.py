@@ -179,8 +179,8 @@ class StageGraph(Shown):
     def ancestors(self, key: str) -> tuple[str, ...]:
         """Return the keys of the innermost nodes whose data reaches a node, in program order.
 
-        If the node has instructions of the forward pass, only data of the forward pass counts. A node inside equal
-        parts is that of every part.
+        If the node has instructions of the forward pass, only data of the forward pass counts. If equal parts are drawn
+        as one, a node inside represents the same node of each part.
 
         Args:
             key: Key of a node, which may contain others.

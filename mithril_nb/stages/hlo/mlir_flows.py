@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mithril_nb.stages.hlo.spelling import read_mlir
 from mithril_nb.stages.records import Instruction
 
 # For example: %2#1, the second result of %2
@@ -41,7 +42,8 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
     for one in instructions:
         call = _CALL.search(lines[one.line - 1]) if one.opcode.endswith("call") else None
         if call:
-            calls.setdefault(f"@{call[1].strip(chr(34))}", []).append(one.id)
+            name = read_mlir(call[1][1:-1]) if call[1].startswith('"') else call[1]
+            calls.setdefault(f"@{name}", []).append(one.id)
     regions: list[tuple[Instruction, Instruction, list[Instruction]]] = []
     for one in instructions:
         # The line before the closing bracket; the last region of a loop is its body.

@@ -12,7 +12,7 @@ import zlib
 from typing import Any
 
 LEAST = 20_000
-"""Shorter texts stay as they are."""
+"""Characters from which a text is packed; shorter texts are stored unchanged."""
 # Numbers that are written in one way only, so that their value is enough; others stay in the template.
 _NUMBER = re.compile(r"(0x[0-9a-f]{1,12}(?![0-9a-f])|(?<!\d)(?:0|[1-9]\d{0,14})(?!\d))", re.ASCII)
 DECIMAL, HEX, ADDRESS = "\1", "\2", "\3"
