@@ -213,14 +213,15 @@ class Cost(CostTotals, Shown):
         return draw(self, "roofline", peaks=peaks, width=width)
 
     def overlay(
-        self, graph: Any, field: str | None = None, expanded: Collection[str] = (), *, own: bool = False
+        self, graph: Any, field: str | None = None, expanded: Collection[str] | None = None, *, own: bool = False
     ) -> Any:
         """Return the graph of the program with the cost of each node on it: a `Drawing`.
 
         Args:
             graph: The inspection that was counted, or the model of its program, or the graph of either.
             field: As for `treemap`; or `"payload_bytes"` or `"wire_bytes"`.
-            expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph.
+            expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph; `()` for none.
+                Default: as many as fit.
             own: Whether the number of a block leaves out the blocks inside it.
 
         Raises:

@@ -104,7 +104,7 @@ class Inspection(ProgramStages):
         self,
         of: Any = "flops",
         graph: Any = None,
-        expanded: str | Collection[str] = (),
+        expanded: str | Collection[str] | None = None,
         *,
         own: bool = False,
         title: str = "",
@@ -119,7 +119,7 @@ class Inspection(ProgramStages):
                 `"sharding"`; measured times, as `ml.profile` returns them; or your own values: a dict of numbers or
                 of texts by path of the block.
             graph: Name of a stage, by default the first one; or the model of the program.
-            expanded: Paths of the groups to open; by default as many as fit.
+            expanded: Paths of the groups to open; `()` for none; default: as many as fit.
             own: Whether the number of a block leaves out the blocks inside it.
             title: Title of your own values, with their unit.
 

@@ -37,6 +37,17 @@ def test_golden(golden, nested):
     check(overlay(costs(BLOCKS), nested, expanded={"mlp_0"}, own=True).svg)
 
 
+def test_groups_are_open_as_asked_or_as_in_the_first_view(step):
+    model, inspection = step
+    cost = inspection.cost()
+    for drawn in (
+        lambda **options: cost.overlay(model, **options),
+        lambda **options: inspection.overlay(graph=model, **options),
+    ):
+        assert "layer_1" in drawn().text
+        assert "layer_1" not in drawn(expanded=()).text
+
+
 def test_text_is_readable_on_every_tint():
     for theme in (LIGHT, DARK):
         for colour in (theme.cost, *theme.hues):

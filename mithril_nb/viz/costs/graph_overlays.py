@@ -36,7 +36,7 @@ _CALL = "inspection.overlay({{{!r}: 0.5}})"
 
 
 def draw_overlay(
-    inspection: Inspection, of: Any, graph: Any = None, expanded: Any = (), *, own: bool = False, title: str = ""
+    inspection: Inspection, of: Any, graph: Any = None, expanded: Any = None, *, own: bool = False, title: str = ""
 ) -> Drawing:
     """Draw the graph of a program with a value on each node; `Inspection.overlay` documents the arguments."""
     from mithril_nb.viz.diagrams.stages import stage_layout
@@ -50,7 +50,7 @@ def draw_overlay(
     if isinstance(shown, LogicalGraph):
         scene, stage = model_scene(shown, getattr(graph, "input_specs", None), opened), None
     else:
-        scene = stage_layout(shown, opened=opened or None, shares=block_shares(inspection))
+        scene = stage_layout(shown, opened=opened, shares=block_shares(inspection))
         stage = shown
     if isinstance(of, Mapping):
         values = user_values(of, scene.nodes, title or "value", _CALL)

@@ -31,7 +31,7 @@ _CALL = 'cost.overlay(inspection, "{}")'
 
 
 def overlay_of(
-    data: Data, target: Any, field: str = "flops", expanded: Collection[str] = (), *, own: bool = False
+    data: Data, target: Any, field: str = "flops", expanded: Collection[str] | None = None, *, own: bool = False
 ) -> Drawing:
     """Draw costs on a graph, by `overlay` or `stage_overlay` depending on the graph.
 
@@ -39,7 +39,7 @@ def overlay_of(
         data: The costs.
         target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
         field: Field to show, one of `ON_GRAPHS`.
-        expanded: Groups to open.
+        expanded: Groups to open; by default as many as fit.
         own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
@@ -50,7 +50,7 @@ def overlay_of(
     opened = validate_opened(graph, expanded)
     if isinstance(graph, LogicalGraph):
         return overlay(data, graph, field, getattr(target, "input_specs", None), opened, own=own)
-    return stage_overlay(data, graph, field, opened or None, own=own)
+    return stage_overlay(data, graph, field, opened, own=own)
 
 
 def overlay(
@@ -58,7 +58,7 @@ def overlay(
     graph: LogicalGraph,
     field: str = "flops",
     inputs: Mapping[str, TensorSpec] | None = None,
-    expanded: Collection[str] = frozenset(),
+    expanded: Collection[str] | None = None,
     *,
     own: bool = False,
 ) -> Drawing:
@@ -109,10 +109,10 @@ def stage_overlay(
 
 
 def model_scene(
-    graph: LogicalGraph, inputs: Mapping[str, TensorSpec] | None = None, expanded: Collection[str] = frozenset()
+    graph: LogicalGraph, inputs: Mapping[str, TensorSpec] | None = None, expanded: Collection[str] | None = None
 ) -> Scene:
     """Lay out a logical graph with some groups open; by default those of the first view."""
-    return picture(graph, inputs, None, expanded or None).diagram
+    return picture(graph, inputs, None, expanded).diagram
 
 
 def _shares(data: Data, kind: Field) -> dict[str, float]:
@@ -201,17 +201,19 @@ def graph_of(target: Any, program: str) -> LogicalGraph | StageGraph:
     )
 
 
-def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str]:
-    """Validate the groups to open in a graph and return their paths.
+def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str] | None:
+    """Validate the groups to open in a graph and return their paths; `None` for those of the first view.
 
     Args:
         graph: The graph.
-        expanded: Paths of a logical graph, or keys of a stage's graph; or a single one.
+        expanded: Paths of a logical graph, or keys of a stage's graph; or a single one, or `None`.
 
     Raises:
         UnknownOptionError: These are not paths.
         UnknownBlockError: The graph has no such path.
     """
+    if expanded is None:
+        return None
     paths = (expanded,) if isinstance(expanded, str) else expanded
     known = _groups(graph)
     groups = [path for path, is_group in known.items() if is_group]

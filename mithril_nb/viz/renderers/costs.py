@@ -60,7 +60,7 @@ def _roofline(cost: Cost, peaks: Any, width: int) -> Drawing:
 
 
 @renderer(Cost, kind="overlay")
-def _overlay(cost: Cost, graph: Any, field: str, expanded: Collection[str], own: bool) -> Drawing:
+def _overlay(cost: Cost, graph: Any, field: str, expanded: Collection[str] | None, own: bool) -> Drawing:
     return overlay_of(cost.to_dict(), graph, field, expanded, own=own)
 
 
