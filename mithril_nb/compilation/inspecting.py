@@ -126,8 +126,11 @@ class InspectedModel(EvaluatesAll, Shown):
 
         Raises:
             ShapeError: The shape of a parameter is still unknown.
+            UnknownOptionError: A parameter has 64 bits, and JAX's x64 mode is off.
         """
         self._check_concrete(self.parameters)
+        for dtype in {parameter.spec.dtype for parameter in self.parameters}:
+            self.backend.zeros(0, dtype=dtype)  # raises as `randomize_params` would
         return _structs({parameter.name: parameter.spec for parameter in self.parameters})
 
     def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -138,7 +141,8 @@ class InspectedModel(EvaluatesAll, Shown):
         """
         self._calls.check_concrete_inputs()
         outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
-        return self.param_specs, _structs(self.input_specs), _structs(outputs)
+        params = {parameter.name: parameter.spec for parameter in self.parameters}
+        return _structs(params), _structs(self.input_specs), _structs(outputs)
 
     def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
         open_ones = [array for array in arrays if not array.spec.is_concrete]

@@ -146,9 +146,14 @@ def _halved(x: Any) -> Any:
     return jax.pure_callback(lambda x: np.asarray(x) / 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
 
 
-class CalledBack(models.Operator):
-    def compute(self, inputs: Any) -> Any:
-        return {"output": _halved(inputs["input"])}
+def with_callback() -> Any:
+    """Return a model with a block of a kind that only this test knows."""
+
+    class CalledBack(models.Operator):
+        def compute(self, inputs: Any) -> Any:
+            return {"output": _halved(inputs["input"])}
+
+    return models.Model() + models.Linear(3) + CalledBack()
 
 
 @jax.custom_vjp
@@ -159,9 +164,12 @@ def _twice(x: Any) -> Any:
 _twice.defvjp(lambda x: (2 * x, None), lambda _, gradient: (4 * _halved(gradient),))
 
 
-class CallsBackInItsGradient(models.Operator):
-    def compute(self, inputs: Any) -> Any:
-        return {"output": _twice(inputs["input"])}
+def with_callback_in_its_gradient() -> Any:
+    class CallsBackInItsGradient(models.Operator):
+        def compute(self, inputs: Any) -> Any:
+            return {"output": _twice(inputs["input"])}
+
+    return models.Model() + models.Linear(3) + CallsBackInItsGradient()
 
 
 EMITTING = [*KINDS, *([ml.GGMLBackend] if ml.GGMLBackend.available() else [])]
@@ -169,7 +177,7 @@ EMITTING = [*KINDS, *([ml.GGMLBackend] if ml.GGMLBackend.available() else [])]
 
 @pytest.mark.parametrize("kind", EMITTING)
 def test_unsupported_primitives_are_refused_by_compile(kind: Any) -> None:
-    model = models.Model() + models.Linear(3) + CalledBack()
+    model = with_callback()
     first, *facts = message_of(lambda: ml.compile(model, kind(), shapes={"input": [2, 4]})).splitlines()
     assert first == (
         f"UnsupportedPrimitiveError: backend {kind.name!r} has no source for primitive 'pure_callback' "
@@ -183,7 +191,7 @@ def test_unsupported_primitives_are_refused_by_compile(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", EMITTING)
 def test_an_unsupported_gradient_leaves_the_outputs(kind: Any) -> None:
-    model = models.Model() + models.Linear(3) + CallsBackInItsGradient()
+    model = with_callback_in_its_gradient()
     pm = ml.compile(model, kind(), shapes={"input": [2, 4]})
     params, x, ones = pm.randomize_params(seed=0), np.ones((2, 4), "float32"), np.ones((2, 3), "float32")
     expected = 2 * x @ pm.backend.to_numpy(params["linear_0.weight"])

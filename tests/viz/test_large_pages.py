@@ -11,7 +11,7 @@ import pytest
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.viz.costs.tables.table import MOST_PLAIN_ROWS
-from tests.viz.test_inspection_page import data_of
+from tests.viz.test_inspection_page import data_of, text_of
 
 COUNT = 1_000
 SPEC = jax.ShapeDtypeStruct((16,), "float32")
@@ -69,7 +69,7 @@ def test_without_scripts_a_page_shows_the_start_of_everything(page: str) -> None
 def test_all_lines_and_links_of_a_large_page_are_in_its_data(page: str, program: Inspection) -> None:
     for packed in data_of(page)["stages"]:
         stage = program.stage(packed["name"])
-        assert packed["text"] == stage.text
+        assert text_of(packed) == stage.text
         assert len(packed["columns"]["equations"]) == len(stage.instructions)
         last = packed["tables"]["equations"][packed["columns"]["equations"][-1]]
         assert tuple(last) == stage.instructions[-1].equations
