@@ -340,15 +340,15 @@ _EXPANSIONS: dict[str, Callable[..., Any]] = {
 
 def expansion(equation: Any) -> Any | None:
     """Return the closed jaxpr of older primitives for one of JAX 0.12; `None` for any other equation."""
-    name, high = equation.primitive.name, equation.params.get("_prim")
-    if name not in _EXPANSIONS and high is None:
+    name, operands = equation.primitive.name, [one.aval for one in equation.invars]
+    if name not in ("call_hi_primitive", *_EXPANSIONS):
         return None
-    operands = [jax.ShapeDtypeStruct(one.aval.shape, one.aval.dtype) for one in equation.invars]
-    wide = any(one.dtype.itemsize == 8 for one in operands)
+    wide = any(spec_of(one).dtype.endswith(("64", "128")) for one in operands)
     with jax.enable_x64(True) if wide else nullcontext():  # else JAX reads 64 bits as 32
-        if high is not None:
-            return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
-        return jax.make_jaxpr(_EXPANSIONS[name])(*operands)
+        if name in _EXPANSIONS:
+            return jax.make_jaxpr(_EXPANSIONS[name])(*[jax.ShapeDtypeStruct(one.shape, one.dtype) for one in operands])
+        high = equation.params["_prim"]
+        return jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
 
 
 def spec_of(aval: Any) -> TensorSpec:

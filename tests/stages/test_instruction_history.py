@@ -430,10 +430,10 @@ def test_nameless_instruction_is_followed_by_its_users() -> None:
     assert str(found.who_changed("hlo_before", "constant.3")) == "constant.3: simplified away by pass 0 algsimp"
     loop = inspect(lambda x: lax.scan(lambda c, _: (jnp.tanh(c + x), None), x, None, length=5)[0], spec(6))
     known = {one.id: (one, loop.who_changed("hlo_before", one.id)) for one in loop.stage("hlo_before").instructions}
-    assert "unknown" not in {told.became for _, told in known.values()}, known
-    arguments = [told for id, (_, told) in known.items() if id.startswith("Arg_")]
+    assert "unknown" not in {history.became for _, history in known.values()}, known
+    arguments = [history for id, (_, history) in known.items() if id.startswith("Arg_")]
     has_call = jax.__version_info__ < (0, 12)  # later versions write the body of a scan without a call
-    assert {told.became for told in arguments} == ({"inlined"} if has_call else set())
+    assert {history.became for history in arguments} == ({"inlined"} if has_call else set())
 
 
 def test_call_arguments_are_not_outcomes() -> None:

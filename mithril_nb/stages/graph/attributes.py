@@ -29,7 +29,7 @@ def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...
 
 
 def shared_arrays(by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the arrays of which several blocks read a part each."""
+    """Return the arrays from which several blocks each read a part."""
     cut: dict[str, set[str]] = {}
     for one in by_id.values():
         if any(name in _PLACES for name, _ in one.attributes):
