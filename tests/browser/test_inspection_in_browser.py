@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -91,6 +92,39 @@ def test_the_name_of_a_pass_is_never_cut(page: Page):
     assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
     pipeline = page.locator(".passes .quiet").first
     assert pipeline.evaluate("it => it.scrollWidth <= it.clientWidth")
+
+
+_CUT = """() => [...document.querySelectorAll('.live .pane > header')].flatMap((header) => {
+    const parts = [...header.querySelectorAll('b, .quiet, select, button')], frame = header.getBoundingClientRect();
+    return parts.flatMap((part, at) => {
+        const box = part.getBoundingClientRect(), name = part.textContent, found = [];
+        if (box.left < frame.left || box.right > frame.right || box.bottom > frame.bottom) found.push(`${name} is outside`);
+        for (const other of parts.slice(at + 1)) {
+            const next = other.getBoundingClientRect();
+            const isApart = box.right <= next.left || next.right <= box.left || box.bottom <= next.top || next.bottom <= box.top;
+            if (!isApart) found.push(`${name} covers ${other.textContent}`);
+        }
+        const whole = part.cloneNode(true);
+        whole.style = 'position:absolute;flex:none;width:max-content;min-width:0;max-width:none';
+        part.after(whole);
+        if (whole.getBoundingClientRect().width > box.width + 0.5) found.push(`${name} is cut`);
+        whole.remove();
+        return found;
+    });
+})"""
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_headers_of_panes_are_whole_at_any_width(page: Page, theme: Literal["light", "dark"], screenshots: Path):
+    page.emulate_media(color_scheme=theme)
+    for width in (320, 360, 435, 475, 560, 700, 900, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(_CUT) == [], width
+        ticks = page.locator(".live .pane .ticks, .live .pane .code").evaluate_all(
+            "parts => parts.map((part) => part.getBoundingClientRect().top)"
+        )
+        assert len(set(ticks[:2])) == 1, "the ticks start beside the first row"
+        page.locator(".live").screenshot(path=screenshots / f"pane-headers-{theme}-{width}.png")
 
 
 def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, address: str):

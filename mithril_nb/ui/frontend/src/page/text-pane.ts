@@ -66,10 +66,10 @@ export class TextPane extends ScrolledRows {
     this.root = h(
       "section",
       { class: "pane", "aria-label": title, "data-stage": text.stage },
-      h("header", {}, h("b", {}, title), this.folded.root, h("span", { class: "quiet" }, count)),
+      h("header", {}, h("b", {}, title), h("span", { class: "quiet" }, count), this.folded.root),
       unavailable === null ? null : h("p", { class: "gone" }, `not available: ${unavailable}`),
-      this.lineCount ? code : null,
       this.lineCount ? this.ticks : null,
+      this.lineCount ? code : null,
     );
     this.name();
     code.addEventListener("click", (event) => {
