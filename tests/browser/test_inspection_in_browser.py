@@ -98,11 +98,13 @@ _CUT = """() => [...document.querySelectorAll('.live .pane > header')].flatMap((
     const parts = [...header.querySelectorAll('b, .quiet, select, button')], frame = header.getBoundingClientRect();
     return parts.flatMap((part, at) => {
         const box = part.getBoundingClientRect(), name = part.textContent, found = [];
-        if (box.left < frame.left || box.right > frame.right || box.bottom > frame.bottom) found.push(`${name} is outside`);
+        const isInside = box.left >= frame.left && box.right <= frame.right && box.bottom <= frame.bottom;
+        if (!isInside) found.push(`${name} is outside`);
         for (const other of parts.slice(at + 1)) {
             const next = other.getBoundingClientRect();
-            const isApart = box.right <= next.left || next.right <= box.left || box.bottom <= next.top || next.bottom <= box.top;
-            if (!isApart) found.push(`${name} covers ${other.textContent}`);
+            const isBeside = box.right <= next.left || next.right <= box.left;
+            const isBelow = box.bottom <= next.top || next.bottom <= box.top;
+            if (!isBeside && !isBelow) found.push(`${name} covers ${other.textContent}`);
         }
         const whole = part.cloneNode(true);
         whole.style = 'position:absolute;flex:none;width:max-content;min-width:0;max-width:none';
