@@ -175,6 +175,8 @@ def _reduce_precision(to: Context, one: Statement) -> str:
 def infix(to: Context, one: Statement) -> str:
     """Return an expression with an operator, such as `x + y`."""
     left, right = to.operands(one)
+    if to.library == "mlx" and one.primitive in ("and", "or", "xor"):
+        left = to.array(one.inputs[0])  # MLX has no `True & array`
     return to.wrapped(one, f"{left} {to.infix(one.primitive)} {to.right(right)}")
 
 

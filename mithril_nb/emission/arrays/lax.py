@@ -12,7 +12,7 @@ import numpy as np
 
 from mithril_nb.emission.arrays.rules import RULES, Context, Rule, plain, sizes
 from mithril_nb.emission.arrays.shapes import filled
-from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
+from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
 
 LAX: dict[str, Rule] = {}
 """The rules of JAX that replace NumPy's, by primitive."""
@@ -47,7 +47,10 @@ def lax_rule(*primitives: str) -> Any:
 
 @lax_rule(*_SAME, *_SCATTERS)
 def _same(to: Context, one: Statement) -> str:
-    return _call(to, one, f"jax.lax.{one.primitive.replace('-', '_')}", to.arrays(one))
+    texts = to.arrays(one)
+    if one.primitive in ELEMENTWISE and len({len(each.shape) for each in one.inputs} - {0}) > 1:
+        texts = [f"*jnp.broadcast_arrays({', '.join(texts)})"]  # functions of jax.lax add no axes
+    return _call(to, one, f"jax.lax.{one.primitive.replace('-', '_')}", texts)
 
 
 @lax_rule(*_LINEAR)
@@ -116,7 +119,9 @@ def _is_open(name: str) -> bool:
 def _reduce_window(to: Context, one: Statement) -> str:
     combine = _POOLS.get(one.primitive) or _combiner(to, one)
     start = _neutral(combine, one.inputs[0].dtype) if one.primitive in _POOLS else one.inputs[1]
-    texts = [to.array(one.inputs[0]), to.array(start), f"jax.lax.{combine}"]
+    # JAX differentiates a pooling only if it starts from a Python number.
+    first = to.operand(start) if one.primitive in _POOLS else to.array(start)
+    texts = [to.array(one.inputs[0]), first, f"jax.lax.{combine}"]
     steps = ("window_strides", "base_dilation", "window_dilation")
     params: dict[str, Any] = dict(one.params)
     for key in steps:
@@ -239,7 +244,18 @@ def _each(one: Statement, function: str) -> str:
     return function
 
 
-@lax_rule("lt_to", "le_to", "eq_to", "threefry2x32", "select_and_gather_add")
+@lax_rule("lt_to", "le_to", "eq_to")
+def _compare_total(to: Context, one: Statement) -> str:
+    """Compare with NaN as the largest number, as sorting does."""
+    left, right = to.arrays(one)
+    if one.primitive == "lt_to":
+        return f"({left} < {right}) | (~jnp.isnan({left}) & jnp.isnan({right}))"
+    if one.primitive == "le_to":
+        return f"({left} <= {right}) | jnp.isnan({right})"
+    return f"({left} == {right}) | (jnp.isnan({left}) & jnp.isnan({right}))"
+
+
+@lax_rule("threefry2x32", "select_and_gather_add")
 def _refused(to: Context, one: Statement) -> str:
     raise to.unsupported(one, "a public function of JAX")
 

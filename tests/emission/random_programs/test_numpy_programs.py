@@ -131,3 +131,13 @@ def test_the_remainder_of_a_number(library: str) -> None:
     x = jnp.array([2.0, -3.0, 4.5])
     (found,) = run_emitted(ml.inspect(lambda x: lax.rem(7.0, x), x), library, {"x": x})
     np.testing.assert_allclose(found, [1, 1, 2.5])
+
+
+@each_library
+def test_a_number_and_an_array_of_bools(library: str) -> None:
+    def program(x: Any) -> Any:
+        return lax.bitwise_and(True, x > 0), lax.bitwise_or(x > 0, False), lax.bitwise_xor(True, x > 1)
+
+    x = jnp.array([-1.0, 1.0, 2.0])
+    found = run_emitted(ml.inspect(program, x), library, {"x": x})
+    np.testing.assert_array_equal(found, [[False, True, True], [False, True, True], [True, True, False]])
