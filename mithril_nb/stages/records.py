@@ -266,6 +266,15 @@ def column_of(instructions: Sequence[Instruction], name: str) -> list[Any]:
     return list(map(attrgetter(name), instructions)) if column is None else column(name)
 
 
+def shared_by_kernel(instructions: Sequence[Instruction], name: str) -> list[tuple[Any, int]] | None:
+    """Return an attribute of each kernel with the number of its instructions; `None` if each instruction has its own.
+
+    A program of 10,000 blocks may have 20 kernels with 300,000 instructions.
+    """
+    shared = getattr(instructions, "shared", None)
+    return None if shared is None else shared(name)
+
+
 Read = tuple[str, tuple[Instruction, ...]]
 """The text of a stage and its instructions."""
 

@@ -14,7 +14,7 @@ from jax_programs import block, spec
 
 from mithril_nb.inspection import Inspection, inspect
 from mithril_nb.inspection.exports import stage_data
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import Instruction, shared_by_kernel
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.kernel_code import llvm_lines
 from mithril_nb.stages.xla.kernels import Owners, listing, read_kernels
@@ -237,7 +237,11 @@ def test_lines_of_kernels_are_made_on_first_use() -> None:
         columns = {
             name: lines.column(name) for name in ("id", "opcode", "line", "lines", "equations", "shares", "role")
         }
+        shared = {name: shared_by_kernel(lines, name) for name in columns}
         assert "_every" not in vars(lines)
+        assert [name for name in columns if shared[name]] == ["equations", "shares", "role"]
+        for name, pairs in shared.items():
+            assert pairs is None or [value for value, count in pairs for _ in range(count)] == columns[name]
         assert [replace(one, operands=()) for one in lines] == plain
         assert columns == {name: [getattr(one, name) for one in lines] for name in columns}
         assert any(one.operands for one in lines)

@@ -37,6 +37,12 @@ class KernelLines(Sequence[Instruction]):
             found += _OWN[name](head, opcodes) if name in _OWN else [getattr(head, name)] * count
         return found
 
+    def shared(self, name: str) -> list[tuple[Any, int]] | None:
+        """Return an attribute of each kernel with the number of its instructions; `None` if they differ in it."""
+        if name in _OWN or name == "operands":
+            return None
+        return [(getattr(head, name), count) for (head, _), count in zip(self._kernels, self._counts, strict=True)]
+
     def without_operands(self) -> Iterator[Instruction]:
         """Yield the instructions; those that are not made yet lack their operands."""
         if "_every" in self.__dict__:

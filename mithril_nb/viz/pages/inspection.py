@@ -15,7 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import ne
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +210,9 @@ class _Packed:
         self.text = ""
 
     def add_stage(self, data: Mapping[str, Any]) -> None:
-        self._add(self._before + _json(data))
+        columns = ",".join(f"{_json(name)}:{_numbers_json(column)}" for name, column in data["columns"].items())
+        rest = _json({name: data[name] for name in data if name != "columns"})
+        self._add(f'{self._before}{rest[:-1]},"columns":{{{columns}}}}}')
         self._before = ","
 
     def add_rest(self, data: Mapping[str, Any]) -> None:
@@ -220,8 +223,15 @@ class _Packed:
         self._parts.append(self._compressor.compress(text.encode()))
 
 
-def _json(data: Mapping[str, Any]) -> str:
+def _json(data: Any) -> str:
     return json.dumps(data, separators=(",", ":"))
+
+
+def _numbers_json(numbers: list[int]) -> str:
+    """Return whole numbers as JSON; runs of equal ones, as in kernels, are written at once."""
+    if 8 * sum(map(ne, numbers, numbers[1:])) > len(numbers):
+        return _json(numbers)
+    return f"[{''.join([f'{number},' * len(list(run)) for number, run in groupby(numbers)])[:-1]}]"
 
 
 def _add_stages(inspection: Inspection, names: Iterable[str], packed: _Packed) -> list[Stage]:

@@ -14,11 +14,12 @@ import hashlib
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, repeat
 from operator import sub
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.stages.records import column_of
+from mithril_nb.stages.records import column_of, shared_by_kernel
 from mithril_nb.stages.stage_kinds import language_of, title_of
 from mithril_nb.viz.html_parts import link_script, output_html
 from mithril_nb.viz.languages import code_html, highlighted, op_help
@@ -161,7 +162,7 @@ def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
 
 def blocks_of(stages: Iterable[Stage]) -> set[str]:
     """Return the paths of the blocks that instructions of stages are attributed to."""
-    shares = distinct(one for stage in stages for one in column_of(stage.instructions, "shares"))
+    shares = distinct(one for stage in stages for one in _values_of(stage, "shares"))
     return {path for one in shares for path, _ in one}
 
 
@@ -172,6 +173,12 @@ def distinct(values: Iterable[Value]) -> Iterable[Value]:
     """
     kept = list(values)
     return dict(zip(map(id, kept), kept, strict=True)).values()
+
+
+def _values_of(stage: Stage, name: str) -> list[Any]:
+    """Return an attribute of the instructions of a stage, once for each kernel."""
+    shared = shared_by_kernel(stage.instructions, name)
+    return column_of(stage.instructions, name) if shared is None else [value for value, _ in shared]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -317,7 +324,13 @@ def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
     }
     tables: dict[str, list[Any]] = {}
     for column, name in _COLUMNS.items():
-        columns[column], tables[column] = _indexed(column_of(stage.instructions, name))
+        shared = shared_by_kernel(stage.instructions, name)
+        if shared is None:
+            columns[column], tables[column] = _indexed(column_of(stage.instructions, name))
+        else:
+            indices, tables[column] = _indexed([value for value, _ in shared])
+            counts = [count for _, count in shared]
+            columns[column] = [*chain.from_iterable(map(repeat, indices, counts))]
     searched = _searched(inspection, stage, columns, tables)
     return {
         "text": stage.text,
@@ -351,7 +364,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
     from mithril_nb.stages.program_stages import known_equations
 
     available = (stage for stage in stages if stage.unavailable is None)
-    groups = distinct(one for stage in available for one in column_of(stage.instructions, "equations"))
+    groups = distinct(one for stage in available for one in _values_of(stage, "equations"))
     used = {equation for group in groups for equation in group}
     known = [one for one in known_equations(inspection) if one.id in used] if used else []
     found: dict[str, Any] = {"id": [one.id for one in known], "source": [one.place for one in known], "tables": {}}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 LEAST = 20_000
@@ -18,6 +19,10 @@ _NUMBER = re.compile(r"(0x[0-9a-f]{1,12}(?![0-9a-f])|(?<!\d)(?:0|[1-9]\d{0,14})(
 DECIMAL, HEX, ADDRESS = "\1", "\2", "\3"
 """Signs in a template: a decimal number, a hexadecimal one, and one with at least four digits."""
 _SIGNS = re.compile(f"[{DECIMAL}{HEX}{ADDRESS}]")
+# An address at the start of a line.
+_LEADING = re.compile(r"(\s*)0x([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,11})(?![0-9a-f])", re.ASCII)
+_Line = tuple[int, Sequence[int], int | None]
+"""The template of a line, its numbers without the first address, and that address unless it starts the line."""
 
 
 def packed_text(text: str) -> dict[str, Any]:
@@ -39,30 +44,45 @@ def packed_text(text: str) -> dict[str, Any]:
 def in_columns(text: str) -> dict[str, Any]:
     """Return a text without signs as templates and columns of numbers."""
     templates: dict[str, int] = {}
-    columns: dict[tuple[int, int], list[int]] = {}
-    lines: list[int] = []
+    seen: dict[str, _Line] = {}  # most lines are repeated, apart from their address
+    rows: list[list[Sequence[int]]] = []  # by template, the numbers of its lines, without the address
+    keys: list[int] = []
     addresses: list[int] = []
-    for line in text.split("\n"):
-        parts = _NUMBER.split(line)
-        values: list[int] = []
-        first = ""
-        for at in range(1, len(parts), 2):
-            value, parts[at] = _read(parts[at])
-            if value is not None:
-                first = first or parts[at]
-                values.append(value)
-        key = templates.setdefault("".join(parts), len(templates))
-        lines.append(key)
-        if first == ADDRESS:
-            addresses.append(values.pop(0))
-        for at, value in enumerate(values):
-            columns.setdefault((key, at), []).append(value)
+    for whole in text.split("\n"):
+        leading = _LEADING.match(whole)
+        line = whole if leading is None else f"{leading[1]}{ADDRESS}{whole[leading.end() :]}"
+        found = seen.get(line)
+        if found is None:
+            found = seen[line] = _line(line, templates)
+            if found[0] == len(rows):
+                rows.append([])
+        key, values, address = found
+        keys.append(key)
+        rows[key].append(values)
+        if leading is not None:
+            addresses.append(int(leading[2], 16))
+        elif address is not None:
+            addresses.append(address)
     return {
         "templates": list(templates),
-        "lines": lines,
+        "lines": keys,
         "addresses": _differences(addresses),
-        "numbers": [_differences(column) for column in columns.values()],
+        "numbers": [_differences(column) for each in rows for column in zip(*each, strict=True)],
     }
+
+
+def _line(line: str, templates: dict[str, int]) -> _Line:
+    """Return the template of a line, added if it is new, and the numbers of the line."""
+    parts = _NUMBER.split(line)
+    values: list[int] = []
+    for at in range(1, len(parts), 2):
+        value, parts[at] = _read(parts[at])
+        if value is not None:
+            values.append(value)
+    template = "".join(parts)
+    first = _SIGNS.search(template)
+    address = values.pop(0) if first and first[0] == ADDRESS and ADDRESS not in line else None
+    return templates.setdefault(template, len(templates)), values, address
 
 
 def _read(number: str) -> tuple[int | None, str]:
@@ -75,7 +95,7 @@ def _read(number: str) -> tuple[int | None, str]:
     return (value, HEX) if number == f"0x{value:x}" else (None, number)
 
 
-def _differences(values: list[int]) -> str:
+def _differences(values: Sequence[int]) -> str:
     return " ".join([str(value - before) for value, before in zip(values, [0, *values], strict=False)])
 
 
