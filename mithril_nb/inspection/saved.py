@@ -17,7 +17,10 @@ from mithril_nb.stages.records import ROLES, Equation, Input, Instruction, Param
 FORMAT = "mithril_nb.inspection"
 PAGE = "mithril_nb.page"
 """Format of the data that a saved page exports: its stages, as columns, without shapes and costs."""
+PAGE_VERSION = 1
+"""Version of that format, which `page/files.ts` writes."""
 _ADVICE = 'inspection.save("inspection.json")  # writes the file again'
+_PAGE_ADVICE = 'inspection.to_html("page.html")  # its export menu writes the JSON again'
 _ORIGINS = ("tagged", "inferred", "kernel")
 Value = TypeVar("Value")
 
@@ -61,15 +64,17 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
         >>> saved.name, [one.primitive for one in saved.equations]
         ('sin', ['sin'])
     """
+    is_page = data.get("format") == PAGE
+    what, latest, advice = ("page", PAGE_VERSION, _PAGE_ADVICE) if is_page else ("inspection", VERSION, _ADVICE)
     version = data.get("version")
-    if type(version) is int and version > VERSION:
+    if type(version) is int and version > latest:
         raise ModelFileError(
-            f"this inspection was written in version {version} of the format.",
-            (("supported", f"versions 1 to {VERSION}"),),
+            f"this {what} was written in version {version} of the format.",
+            (("supported", f"versions 1 to {latest}"),),
             "pip install --upgrade mithril-nb",
         )
     try:
-        if data["format"] == PAGE:
+        if is_page:
             stages = {one.name: one for one in map(_stage_of_page, _items(data["stages"]))}
             return SavedInspection(_text(data["name"]), _text(data.get("jax", "unknown")), stages)
         return SavedInspection(
@@ -81,7 +86,7 @@ def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
         )
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         because = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ModelFileError("this inspection is broken.", (("because", because),), _ADVICE) from error
+        raise ModelFileError(f"this {what} is broken.", (("because", because),), advice) from error
 
 
 def read_json(path: str | Path) -> Any:

@@ -48,6 +48,15 @@ def test_groups_are_open_as_asked_or_as_in_the_first_view(step):
         assert "layer_1" not in drawn(expanded=()).text
 
 
+def test_the_most_expensive_group_opens_first():
+    model = Model()
+    for widths in ([8] * 5, [8] * 5, [256] * 5):  # only one of them fits
+        model += MLP(8, widths, 8)
+    inspection = ml.inspect(model, shapes={"input": [8, 8]})
+    for drawn in (inspection.cost().overlay(model), inspection.overlay(graph=model)):
+        assert [group for group in ("mlp_0", "mlp_1", "mlp_2") if f"{group}/linear_0" in drawn.svg] == ["mlp_2"]
+
+
 def test_text_is_readable_on_every_tint():
     for theme in (LIGHT, DARK):
         for colour in (theme.cost, *theme.hues):

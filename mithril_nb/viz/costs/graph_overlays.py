@@ -48,7 +48,8 @@ def draw_overlay(
     shown = inspection.graph(graph) if graph is None or isinstance(graph, str) else graph_of(graph, inspection.name)
     opened = validate_opened(shown, expanded)
     if isinstance(shown, LogicalGraph):
-        scene, stage = model_scene(shown, getattr(graph, "input_specs", None), opened), None
+        scene = model_scene(shown, getattr(graph, "input_specs", None), opened, block_shares(inspection))
+        stage = None
     else:
         scene = stage_layout(shown, opened=opened, shares=block_shares(inspection))
         stage = shown

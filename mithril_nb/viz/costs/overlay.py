@@ -69,7 +69,7 @@ def overlay(
         graph: The graph of the same model.
         field: Field to show, one of `ON_GRAPHS`.
         inputs: Specs of the graph's inputs.
-        expanded: Paths of the groups that are drawn open; by default as many as fit.
+        expanded: Paths of the groups that are drawn open; by default as many as fit, the most expensive ones first.
         own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
@@ -77,7 +77,7 @@ def overlay(
     """
     kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
     _check_blocks(data, [path for path, _ in graph.walk()])
-    scene = model_scene(graph, inputs, expanded)
+    scene = model_scene(graph, inputs, expanded, _shares(data, kind))
     values = inclusive(data, field)
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
     return _of_costs(data, kind, scene, cost_values(data, scene.nodes, kind, own=own), inside)
@@ -109,10 +109,13 @@ def stage_overlay(
 
 
 def model_scene(
-    graph: LogicalGraph, inputs: Mapping[str, TensorSpec] | None = None, expanded: Collection[str] | None = None
+    graph: LogicalGraph,
+    inputs: Mapping[str, TensorSpec] | None = None,
+    expanded: Collection[str] | None = None,
+    shares: Mapping[str, float] | None = None,
 ) -> Scene:
-    """Lay out a logical graph with some groups open; by default those of the first view."""
-    return picture(graph, inputs, None, expanded).diagram
+    """Lay out a logical graph with some groups open; by default those of the first view, the most expensive first."""
+    return picture(graph, inputs, shares, expanded).diagram
 
 
 def _shares(data: Data, kind: Field) -> dict[str, float]:

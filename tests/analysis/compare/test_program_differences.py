@@ -18,7 +18,7 @@ from mithril_nb.analysis.compare import Comparison
 from mithril_nb.analysis.compare.names import Renaming, lines_without_names
 from mithril_nb.analysis.compare.stages import compare_stages
 from mithril_nb.errors import MithrilError
-from mithril_nb.inspection.saved import saved_inspection
+from mithril_nb.inspection.saved import PAGE_VERSION, saved_inspection
 from mithril_nb.models import Gelu, Linear, Model, Relu
 from mithril_nb.stages.records import Stage
 
@@ -242,5 +242,17 @@ def test_errors_of_values_that_cannot_be_compared(tmp_path: Path):
     assert message_of(lambda: saved_inspection({"version": 99})) == (
         "ModelFileError: this inspection was written in version 99 of the format.\n"
         "    supported  versions 1 to 1\n"
+        "    Try: pip install --upgrade mithril-nb"
+    )
+    broken.write_text('{"format": "mithril_nb.page", "version": 1, "name": "sin"}')
+    assert message_of(lambda: ml.compare(broken, broken)) == (
+        "ModelFileError: this page is broken.\n"
+        f"    file     {broken}\n"
+        "    because  'stages' is missing\n"
+        '    Try: inspection.to_html("page.html")  # its export menu writes the JSON again'
+    )
+    assert message_of(lambda: saved_inspection({"format": "mithril_nb.page", "version": PAGE_VERSION + 1})) == (
+        f"ModelFileError: this page was written in version {PAGE_VERSION + 1} of the format.\n"
+        f"    supported  versions 1 to {PAGE_VERSION}\n"
         "    Try: pip install --upgrade mithril-nb"
     )

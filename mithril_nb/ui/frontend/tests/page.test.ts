@@ -40,6 +40,9 @@ const exported = (): Blob[] => {
   return found;
 };
 
+/** Texts and their packed form, written by tests/viz/test_layout_parity.py. */
+const packedCases = (): { text: string; packed: PackedText }[] => JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/packed_texts.json"), "utf8"));
+
 describe("an output", () => {
   const row = (id: string, e: string, of: string): string => `<div class="l" id="${id}" data-e="${e}" data-of="${of}"><a class="n" href="#x">1</a><span class="x">${id}</span></div>`;
 
@@ -189,7 +192,9 @@ describe("a saved page", () => {
 
   test("exports the page as it was saved, and its data", async () => {
     const before = find(".passes").innerHTML;
-    await mount({ ...saved, name: "x" }, "");
+    const { text: _, ...columns } = stage("asm", "", [[1, 1, "tanh", ["0"], [["one two", 1]], null, "tagged"]]) as { text: string };
+    const { text, packed: long } = packedCases().at(-1)!;
+    await mount({ ...saved, stages: [...saved.stages, { ...columns, ...long }], name: "x" }, "");
     const files = exported();
     const names = [...document.querySelectorAll(".mnb-action")].map((action) => action.textContent);
     expect(names).toEqual(["PNG, twice the size", "SVG", "HTML: this page", "JSON: all stages", "PDF or paper: print the page"]);
@@ -201,7 +206,8 @@ describe("a saved page", () => {
     expect([page.querySelectorAll(".mnb-board, .tools").length, page.querySelectorAll("script").length, page.querySelector(".passes")!.textContent]).toEqual([0, 1, "1. first2. second"]);
     expect(before).not.toBe("");
     const data = JSON.parse(json!);
-    expect([data.format, data.stages.map((one: { text: string }) => one.text), data.graph.title]).toEqual(["mithril_nb.page", ["a = tanh x\nb = exp a\n", "fusion", ""], "jaxpr"]);
+    expect([data.format, data.version, data.stages.map((one: { text: string }) => one.text), data.graph.title]).toEqual(["mithril_nb.page", 1, ["a = tanh x\nb = exp a\n", "fusion", "", text], "jaxpr"]);
+    expect(Object.keys(data.stages.at(-1)).sort()).toEqual(Object.keys(data.stages[0]).sort());
   });
 
   test("prints the whole text of the shown stages, up to a limit", async () => {
@@ -300,8 +306,7 @@ describe("a saved page", () => {
 });
 
 test("packed texts are those of Python", () => {
-  // Written by tests/viz/test_layout_parity.py.
-  const cases = JSON.parse(readFileSync(resolve(import.meta.dirname, "../../../../tests/viz/golden/packed_texts.json"), "utf8")) as { text: string; packed: PackedText }[];
+  const cases = packedCases();
   expect(cases.length).toBeGreaterThan(3);
   for (const { text, packed } of cases) expect(textOf(packed)).toBe(text);
   expect(textOf({ text: "plain" })).toBe("plain");
