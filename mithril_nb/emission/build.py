@@ -15,9 +15,9 @@ from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import DETACH, Function, Operand, Program, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.graph.paths import name_of
+from mithril_nb.graph.paths import lineage, name_of
 from mithril_nb.stages.inspect_options import with_numbers
-from mithril_nb.stages.records import Role
+from mithril_nb.stages.records import Ports, Role
 from mithril_nb.stages.trace import traced
 from mithril_nb.stages.trace.tracing import Leaf
 
@@ -41,7 +41,8 @@ def build(program: traced.Program, reserved: Iterable[str] = (), keeps_gradients
     params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
     divided = divide(main, constants, params)
     trace = program.trace
-    return _Namer(main, divided, constants, params, trace.outputs, reserved).program(trace.name, trace.inputs)
+    namer = _Namer(main, divided, constants, params, trace.outputs, reserved, program.ports)
+    return namer.program(trace.name, trace.inputs)
 
 
 def flat_program(program: traced.Program, keeps_gradients: bool = False) -> tuple[Function, dict[Value, Any]]:
@@ -96,7 +97,10 @@ class _Namer:
         params: set[Value],
         outputs: tuple[Leaf, ...],
         reserved: Iterable[str],
+        ports: Ports,
     ):
+        self._ports = ports
+        self._received: dict[str, tuple[str, ...]] = {}  # names of what a block receives, in its forward function
         self._main, self._divided, self._params, self._outputs = main, divided, params, outputs
         self._given = set(main.inputs) - params
         self._roles: dict[Value, Role | None] = {value: one.role for one in main.walk() for value in one.outputs}
@@ -107,6 +111,7 @@ class _Namer:
                 self._used_by.setdefault(value, set()).add((one.block, one.role))
         self._meanings, self._gradients = meanings(main), gradients(main, self._roles)
         self._results = self._names_of_results()
+        self._sources = self._sources_of_values()
         self._globals = Names(reserved)
         used = {value for one in main.walk() for value in one.reads} | set(main.outputs)
         self._constants = {
@@ -175,8 +180,11 @@ class _Namer:
         new = self._body(function, names, name, wanted, function.block)
         if function.role == "forward":
             self._local |= {(function.block, old): new.name for old, new in names.items()}
+            received = [names[value].name for value in function.inputs if value not in self._params]
+            self._received.update(dict.fromkeys(self._paths(function), tuple(received)))
         blocks = tuple(dict.fromkeys(self._divided.blocks.get(function, ())))
-        return replace(new, name=self._named[function], blocks=blocks)
+        ports = (*self._received.get(function.block, ()), *self._ports.outputs.get(function.block, ()))
+        return replace(new, name=self._named[function], blocks=blocks, ports=ports)
 
     def _body(
         self, function: Function, names: dict[Value, Value], name: Any, wanted: Mapping[Value, str], block: str
@@ -223,15 +231,43 @@ class _Namer:
     def _name_of_input(self, function: Function, value: Value) -> str:
         if value in self._params:
             return self._relative(function, value.name)
-        if value in self._given and self._roles.get(value) != "backward":
-            return value.name
         if function.role == "backward":
             # In a shared function, the value of the first block has the name.
             values = (value, self._divided.aliases.get(value, value))
             places = [(path, one) for path in self._paths(function) for one in values]
             forward = next((self._local[place] for place in places if place in self._local), None)
-            return forward or self._gradient_name(function, value)
-        return "input" if function.role == "forward" else value.name
+            if forward:
+                return forward
+        if value in self._given and self._roles.get(value) != "backward":
+            return self._port(function.block, value) or value.name
+        if function.role == "backward":
+            return self._gradient_name(function, value)
+        return self._port(function.block, value) or "input" if function.role == "forward" else value.name
+
+    def _port(self, block: str, value: Value) -> str:
+        """Return the only input of a block that reads an array; `""` if several do, or if that is unknown."""
+        source = self._sources.get(value)
+        found = [port for port, one in self._ports.sources.get(block, {}).items() if one == source]
+        return found[0] if len(found) == 1 else ""
+
+    def _sources_of_values(self) -> dict[Value, tuple[str, str]]:
+        """Return the block and output, or the input of the program, that arrays of the forward pass are."""
+        leaving: dict[str, dict[Value, None]] = {}
+        for one in self._main.walk():
+            path = next((path for path in lineage(one.block) if path in self._ports.outputs), None)
+            if path is not None and one.role != "backward":
+                for value in one.outputs:
+                    users = self._used_by.get(value, set())
+                    if value in self._results or any(
+                        role != "backward" and not _is_inside(block, path) for block, role in users
+                    ):
+                        leaving.setdefault(path, {})[value] = None
+        found = {value: ("", value.name) for value in self._given}
+        for path, values in leaving.items():
+            ports = self._ports.outputs[path]
+            if len(ports) == len(values):
+                found.update(zip(values, [(path, port) for port in ports], strict=True))
+        return found
 
     def _gradient_name(self, function: Function, value: Value) -> str:
         """Return the name of a gradient that a function receives: that of one of its results, or of another use."""
@@ -257,7 +293,8 @@ class _Namer:
         """Return the name of an array within a block: its meaning, else the operation that computes it."""
         if self._roles.get(value) == "backward":
             name = self._gradient_of(value, [block])
-            if name and not name.startswith("d_input"):  # of an input: that is the name of a result
+            received = ("input", *self._received.get(block, ()))
+            if name and name.removeprefix("d_") not in received:  # of an input: that is the name of a result
                 return name
         return self._meanings.get(value, value.name)
 
@@ -271,6 +308,11 @@ class _Namer:
             is_output = result is not None or any(
                 role != "backward" and not _is_inside(block, function.block) for block, role in users
             )
+            path, port = self._sources.get(value, ("", ""))
+            if path == function.block and len(self._ports.outputs.get(path, ())) > 1:
+                return port
+            if port and path != function.block and not is_output:  # of a block inside, for the gradients
+                return _prefixed(identifier(name_of(path.split("/")[-1])), port)
             return "output" if is_output else self._plain(value, function.block)
         if result is not None:
             prefix = next((one for one in ("d_", "new_") if result.startswith(one)), "")

@@ -135,6 +135,7 @@ class Function:
         block: Path of its block, in the first call; `""` for the whole program.
         role: Its part of a training step; `None` for the whole program.
         blocks: Paths of all blocks that share it; `()` for the whole program and for bodies.
+        ports: Names, in the forward function, of the arrays that its block receives from others and returns.
     """
 
     name: str
@@ -144,6 +145,7 @@ class Function:
     block: str = ""
     role: Role | None = None
     blocks: tuple[str, ...] = ()
+    ports: tuple[str, ...] = ()
 
     @cached_property
     def free(self) -> tuple[Value, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import base64
+import re
 import sys
 import textwrap
 import zlib
@@ -82,13 +83,20 @@ def title_of(function: Function) -> str:
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]
-    if function.role == "forward" and any(not name.startswith("output") for name in outputs):
+    if function.role == "forward" and any(
+        not name.startswith("output") and name not in function.ports for name in outputs
+    ):
         role += "; the gradients need the other results"
-    elif function.role == "backward" and not any(name.startswith("d_input") for name in outputs):
+    elif function.role == "backward" and not any(_is_of_input(name, function) for name in outputs):
         role += "; that of its input is not needed"
     elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
         role += "; d_input_so_far comes from other uses of its input"
     return f"{comment(blocks)}{f': {role}' if role else ''}."
+
+
+def _is_of_input(name: str, function: Function) -> bool:
+    """Return whether a name is that of the gradient of an array that the block receives."""
+    return re.sub(r"^d_(.*?)(_\d+)?$", r"\1", name) in ("input", *function.ports) or name[2:] in function.ports
 
 
 def load(source: Source) -> Callable[..., Any]:

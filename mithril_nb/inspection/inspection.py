@@ -20,6 +20,7 @@ from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.program_stages import ProgramStages
+from mithril_nb.stages.records import Ports
 from mithril_nb.stages.trace.provenance.frames import Span
 from mithril_nb.stages.trace.tracing import checked_params
 
@@ -269,6 +270,7 @@ def inspect(
     compiler_options: Mapping[str, Any] | None = None,
     source: tuple[str, Mapping[int, str]] | None = None,
     kinds: Mapping[str, str] | None = None,
+    ports: Ports | None = None,
     check_sizes: Callable[[Mapping[str, int]], None] | None = None,
     requested_at: Span | None = None,
 ) -> Inspection:
@@ -284,6 +286,7 @@ def inspect(
         compiler_options: Further options of XLA, as in `jax.jit`.
         source: Python that builds the model, and the block of each line; by default the traced functions.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
+        ports: How the blocks of a model are connected.
         check_sizes: Takes numbers for named sizes, by name, and raises for invalid ones.
         requested_at: The user's call that requested the inspection: the line of a loss or optimizer of this package.
 
@@ -307,7 +310,7 @@ def inspect(
         <BLANKLINE>
     """
     holders = checked_params(fn, args, params, name)
-    options = InspectOptions(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at)
+    options = InspectOptions(name, holders, device, compiler_options, source, kinds, ports, check_sizes, requested_at)
     return Inspection(fn, args, options)
 
 

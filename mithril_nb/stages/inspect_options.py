@@ -10,6 +10,7 @@ from typing import Any
 from mithril_nb.errors import MithrilError
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.param_names import DEFAULT
+from mithril_nb.stages.records import Ports
 from mithril_nb.stages.trace.provenance.frames import Span
 
 
@@ -24,6 +25,7 @@ class InspectOptions:
         compiler_options: Further XLA options.
         source: Python code that builds the model, and the path of the block that each line adds.
         kinds: Kind of each block, by path.
+        ports: How the blocks of a model are connected.
         check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
         requested_at: The user's call that requested a program of this package, such as a train step.
         given: The program itself, if it starts at a later stage than Python.
@@ -35,6 +37,7 @@ class InspectOptions:
     compiler_options: Mapping[str, Any] | None = None
     source: tuple[str, Mapping[int, str]] | None = None
     kinds: Mapping[str, str] | None = None
+    ports: Ports | None = None
     check_sizes: Callable[[Mapping[str, int]], None] | None = None
     requested_at: Span | None = None
     given: Given | None = None

@@ -117,7 +117,8 @@ class Pipeline:
 
     def _analyse(self) -> Program:
         with paused_collector():
-            return Program(self.traced.get(), self._options.params, self._options.source, self._options.requested_at)
+            own = self._options
+            return Program(self.traced.get(), own.params, own.source, own.requested_at, own.ports)
 
     def _find_names(self) -> Program | Names:
         return self.program.get() if self._given is None else self._given.names(self._options.params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -211,14 +212,27 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    variance = total_1 / 8.0  # (2, 3, 1)",
         "    normalized = centered * rsqrt  # (2, 3, 8)",
         "    softmax = exp_ / total  # (2, 2, 3, 3)",
-        "    d_input_2 = softmax.swapaxes(-1, -2) @ d_output  # (2, 2, 3, 4)",
-        "    d_softmax = d_output @ input_2.swapaxes(-1, -2)  # (2, 2, 3, 3)",
-        "def split_backward(d_output_2, d_output_1, d_output):",
+        "def attention_attention(query, key, value):",
+        "    d_value = softmax.swapaxes(-1, -2) @ d_output  # (2, 2, 3, 4)",
+        "    d_softmax = d_output @ value.swapaxes(-1, -2)  # (2, 2, 3, 3)",
+        "    dot = query @ key.swapaxes(-1, -2)  # (2, 2, 3, 3)",
+        "    output = softmax @ value  # (2, 2, 3, 4)",
+        "    return query, key, value",
+        '    """attention/split: forward."""',
+        "def split_backward(d_value, d_key, d_query):",
         '    """norm_2: gradients; d_input_so_far comes from other uses of its input."""',
         '    """norm_1: gradients; that of its input is not needed."""',
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); 0.70710677 is 1/sqrt(2)",
     ):
         assert line in lines, line
+
+
+def test_arguments_have_the_names_of_ports_in_every_language() -> None:
+    inspection = of_model(models.TransformerBlock(width=8, heads=2), 2, 3, 8)
+    for stage in ("numpy", "torch", "mlx", "c", "ggml"):
+        text = inspection.stage(stage).text
+        assert re.search(r"attention_attention\([^)]*\bquery\b[^)]*\bkey\b[^)]*\bvalue\b", text), stage
+        assert not re.search(r"\b(d_)?(input|output)_\d", text), stage
 
 
 def test_a_function_with_the_name_of_a_primitive_keeps_its_own_body() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Ports, Range, Role
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
@@ -29,6 +29,7 @@ class Program:
         trace: The trace.
         model: The Python that builds its model, or `""`; the label of these lines is `"model"`.
         tags: The tags of its equations in later stages.
+        ports: How the blocks of a model are connected.
     """
 
     def __init__(
@@ -37,8 +38,10 @@ class Program:
         params: Sequence[str],
         source: tuple[str, Mapping[int, str]] | None = None,
         requested_at: Span | None = None,
+        ports: Ports | None = None,
     ):
         self.trace = trace
+        self.ports = ports or Ports()
         self._requested_at = requested_at
         self._params = params
         self._attributed = Once(self._attribute)
