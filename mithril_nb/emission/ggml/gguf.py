@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,7 +41,8 @@ def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata
 def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
     """Return the content of a `.gguf` file.
 
-    GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there.
+    GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there. A name of more
+    than 63 bytes is shortened to `x`, and the key `"name.x"` has the whole name.
 
     Args:
         params: Arrays by name, of at most four axes: float16, float32, float64, int8, int16, int32 or int64.
@@ -55,13 +57,15 @@ def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
         b'GGUF'
     """
     arrays = {name: _checked(name, np.asarray(value)) for name, value in params.items()}
-    every = {"general.architecture": "mithrilnb", **metadata}
+    short = {name: _shortened(name) for name in arrays}
+    whole = {f"name.{one}": name for name, one in short.items() if one != name}
+    every = {"general.architecture": "mithrilnb", **metadata, **whole}
     parts = [b"GGUF", struct.pack("<IQQ", _VERSION, len(arrays), len(every))]
     parts += [_text(key) + _item(key, value) for key, value in every.items()]
     offset, blocks = 0, list[bytes]()
     for name, array in arrays.items():
         dims = array.shape[::-1] or (1,)
-        parts.append(_text(name) + struct.pack(f"<I{len(dims)}Q", len(dims), *dims))
+        parts.append(_text(short[name]) + struct.pack(f"<I{len(dims)}Q", len(dims), *dims))
         parts.append(struct.pack("<IQ", _TYPES[array.dtype.name], offset))
         blocks.append(_padded(array.tobytes()))
         offset += len(blocks[-1])
@@ -73,15 +77,24 @@ def _checked(name: str, array: np.ndarray) -> np.ndarray:
         f"its dtype {array.dtype} is none of {', '.join(_TYPES)}" if array.dtype.name not in _TYPES
         else f"it has {len(array.shape)} axes, and GGML at most {MOST_AXES}" if len(array.shape) > MOST_AXES
         else "it is empty" if not array.size
-        else f"its name is longer than {_LONGEST_NAME} bytes" if len(name.encode()) > _LONGEST_NAME
         else ""
     )  # fmt: skip
     if problem:
         raise UnknownOptionError(
             f"cannot write array {name!r} to a .gguf file.",
             (("reason", problem), ("shape", str(array.shape))),
+            'ml.export(model, "folder", to="numpy")  # stores it as safetensors',
         )
     return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+
+
+def _shortened(name: str) -> str:
+    """Return a name of at most 63 bytes: its end, which differs most, and a number of the whole name."""
+    data = name.encode()
+    if len(data) <= _LONGEST_NAME:
+        return name
+    number = f"{zlib.crc32(data):08x}~"
+    return number + data[len(number) - _LONGEST_NAME :].decode(errors="ignore")
 
 
 def _text(text: str) -> bytes:

@@ -56,11 +56,15 @@ def write_folder(path: str | os.PathLike[str], contents: Contents, program: Stor
         with new_folder(path) as part:
             for name, content in texts.items():
                 (part / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-            for file in FILES:
+            for file in _stored(contents):
                 save_params(program.arrays[file], part / f"{file}.safetensors")
     except OSError as error:
         raise _cannot_export(path, error.strerror or str(error)) from error
     return Path(path)
+
+
+def _stored(contents: Contents) -> list[str]:
+    return [file for file in FILES if file not in contents.replaced]
 
 
 def _text(path: Path) -> str:
@@ -70,7 +74,7 @@ def _text(path: Path) -> str:
 def _readme(contents: Contents, program: StoredProgram) -> str:
     width = max(len(command) for command, _ in contents.commands)
     commands = "\n".join(f"{command:<{width}}  # {comment}" for command, comment in contents.commands)
-    about = {**contents.about, **{f"{file}.safetensors": _ARRAYS[file] for file in FILES}}
+    about = {**contents.about, **{f"{file}.safetensors": _ARRAYS[file] for file in _stored(contents)}}
     rows = "\n".join(f"| `{name}` | {text} |" for name, text in about.items())
     notes = f"\n{contents.notes.strip()}\n" if contents.notes else ""
     return f"""# {contents.title}

@@ -19,6 +19,7 @@ class Contents:
         about: One line about each file, for the README.
         commands: The two commands of the README, each with a comment: install or compile, then test.
         notes: A further paragraph of the README, in Markdown.
+        replaced: Names of stored arrays, `"weights"`, that are in one of the files instead of a safetensors file.
     """
 
     title: str
@@ -26,6 +27,7 @@ class Contents:
     about: Mapping[str, str]
     commands: tuple[tuple[str, str], tuple[str, str]]
     notes: str = ""
+    replaced: tuple[str, ...] = ()
 
 
 Format = Callable[[StoredProgram], Contents]

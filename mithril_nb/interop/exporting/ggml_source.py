@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mithril_nb.emission.ggml.emitter import emit_ggml
 from mithril_nb.emission.ggml.gguf import gguf_bytes
 from mithril_nb.interop.exporting.formats import Contents, export_format
@@ -20,15 +22,16 @@ _NOTES = "pip compiles ggml-python, which takes minutes and a C++ compiler. Prog
 @export_format("ggml")
 def ggml_folder(program: StoredProgram) -> Contents:
     """Return a folder with the program as a GGML graph, and its weights as a `.gguf` file."""
-    source = emit_ggml(program.traced)
     arrays = program.arrays["weights"]
     shapes = {f"shape.{name}": list(map(int, array.shape)) for name, array in arrays.items() if array.shape}
     weights = gguf_bytes(arrays, {"general.name": program.name, **shapes})
+    source = emit_ggml(program.traced)
     more = {
         "weights.gguf": (weights, "the parameters, as GGML's programs read them"),
         "gguf_reader.py": (_READER, "reads the arrays of weights.gguf with ggml-python"),
     }
-    return python_contents(program, source.text, source.function, _LOADING, more, _NOTES)
+    contents = python_contents(program, source.text, source.function, _LOADING, more, _NOTES)
+    return replace(contents, replaced=("weights",))
 
 
 _READER = '''\
@@ -46,7 +49,7 @@ DTYPES = {0: np.float32, 1: np.float16, 24: np.int8, 25: np.int16, 26: np.int32,
 def read_gguf(path):
     """Return the arrays of a file by name.
 
-    GGML leaves out leading axes of size 1, so the file also has the shape of each array as metadata.
+    GGML leaves out leading axes of size 1 and shortens long names, so the metadata has shapes and whole names.
     """
     data = ggml.ggml_context_p_ctypes()
     params = ggml.gguf_init_params(no_alloc=False, ctx=ctypes.pointer(data))
@@ -57,6 +60,8 @@ def read_gguf(path):
     for place in range(ggml.gguf_get_n_tensors(context)):
         name = ggml.gguf_get_tensor_name(context, place)
         tensor = ggml.ggml_get_tensor(data, name)
+        key = ggml.gguf_find_key(context, b"name." + name)
+        name = ggml.gguf_get_val_str(context, key) if key >= 0 else name
         key = ggml.gguf_find_key(context, b"shape." + name)
         shape = ()
         if key >= 0:

@@ -52,6 +52,15 @@ def test_ggml_reads_arrays_and_metadata(tmp_path: Path) -> None:
     assert ggml.gguf_get_arr_n(file, key("sizes")) == 2
 
 
+def test_long_names_are_shortened_and_kept_as_metadata(tmp_path: Path) -> None:
+    names = [f"{'bloc/' * 20}{one}.{'weightü' * 9}" for one in "ab"]
+    write_gguf(tmp_path / "model.gguf", {name: np.full(2, place, "float32") for place, name in enumerate(names)}, {})
+    arrays, file = read(tmp_path / "model.gguf")
+    whole = [ggml.gguf_get_val_str(file, ggml.gguf_find_key(file, f"name.{one}".encode())).decode() for one in arrays]
+    assert whole == names
+    assert [array[0] for array in arrays.values()] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("array", "reason"),
     [

@@ -16,6 +16,11 @@ CASES = {
         ml.export(pm, "a", to="c", overwrite=True)
         ml.export(model, "a", to="numpy", shapes=shapes)
         """,
+    "emission/ggml/gguf.py:_checked": f"""{MODEL}
+        from mithril_nb.emission.ggml.gguf import gguf_bytes
+        gguf_bytes({{"weight": np.zeros((0, 2), "float32")}}, {{}})
+        # Try: model = pm; {{}}
+        """,
     "interop/exporting/folder.py:_cannot_export": f"""{MODEL}
         model = pm
         ml.export(model, "a/b", to="numpy")
