@@ -20,7 +20,7 @@ from mithril_nb.emission.c.emit import emit
 from mithril_nb.emission.ggml.emitter import emit_ggml
 from mithril_nb.emission.python_text import load
 from mithril_nb.emission.source import Source
-from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.stages.trace import traced
 
@@ -88,7 +88,8 @@ class EmittedFunction:
     def prepare(self, *specs: Any) -> None:
         """Write and load the source for arguments of these shapes and dtypes, which a first call would do.
 
-        Does nothing for arguments that the function itself rejects; a call then reports the error.
+        Does nothing for arguments that the function itself rejects; a call then reports the error. An error of the
+        emission is raised.
 
         Args:
             specs: Trees of `jax.ShapeDtypeStruct`, or `None`.
@@ -99,12 +100,14 @@ class EmittedFunction:
         leaves, structure = jax.tree.flatten(specs)
         with self._backend.on_device():
             arrays = [_Placeholder(leaf.shape, self._own_dtype(str(leaf.dtype))) for leaf in leaves]
+            key = (structure, tuple([(one.shape, one.dtype) for one in arrays]))
+            if key in self._loaded:
+                return
             try:
-                self._for((arrays, (structure, tuple([(one.shape, one.dtype) for one in arrays]))))
-            except UnsupportedPrimitiveError:
-                raise
+                program = self._traced(structure, arrays)
             except Exception:  # for example of a kernel that needs integers, for an input of any dtype
                 return
+            self._loaded[key] = self._load(structure, program)
 
     def _own_dtype(self, name: str) -> Any:
         """Return the library's dtype of an array that JAX traces with a dtype."""
@@ -130,7 +133,7 @@ class EmittedFunction:
     def _for(self, flat: tuple[list[Any], Any]) -> Loaded:
         arrays, key = flat
         if key not in self._loaded:
-            self._loaded[key] = self._load(key[0], arrays)
+            self._loaded[key] = self._load(key[0], self._traced(key[0], arrays))
         return self._loaded[key]
 
     def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
@@ -149,16 +152,18 @@ class EmittedFunction:
             specs.pop()
         return tuple(specs)
 
-    def _load(self, structure: Any, arrays: list[Any]) -> Loaded:
-        backend = self._backend
-        with precision(backend):
+    def _traced(self, structure: Any, arrays: list[Any]) -> traced.Program:
+        with precision(self._backend):
             specs = self._specs(structure, arrays)
-            inspection = inspect_program(self._graph, self._name, self._function, specs, {})
             try:
-                program = inspection.traced_program
+                return inspect_program(self._graph, self._name, self._function, specs, {}).traced_program
             except StageUnavailableError:
                 jax.eval_shape(self._function, *specs)  # raises the error of the model itself
                 raise
+
+    def _load(self, structure: Any, program: traced.Program) -> Loaded:
+        backend = self._backend
+        with precision(backend):
             is_custom = any(site.primitive.startswith("custom_vjp") for site in program.sites)
             results = jax.tree.structure(program.trace.traced.out_info)
             dtypes = [str(leaf.dtype) for leaf in jax.tree.leaves(program.trace.traced.out_info)]

@@ -10,6 +10,8 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
+from mithril_nb.emission.arrays import rules as arrays
+from mithril_nb.emission.c import rules as c
 from mithril_nb.errors import (
     MissingParameterError,
     ShapeError,
@@ -173,6 +175,17 @@ def with_callback_in_its_gradient() -> Any:
 
 
 EMITTING = [*KINDS, *([ml.GGMLBackend] if ml.GGMLBackend.available() else [])]
+
+
+@pytest.mark.parametrize(("kind", "rules"), [(ml.NumpyBackend, arrays.RULES), (ml.CBackend, c.RULES)])
+def test_errors_of_the_emission_are_raised_by_compile(kind: Any, rules: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> str:
+        raise KeyError("axis")
+
+    monkeypatch.setitem(rules, "dot_general", broken)
+    with pytest.raises(KeyError, match="axis") as error:
+        ml.compile(models.MLP(4, [3], 2), kind(), shapes={"input": [5, 4]})
+    assert "emitting 'dot_general' of block 'linear_0'" in error.value.__notes__[0]
 
 
 @pytest.mark.parametrize("kind", EMITTING)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from mithril_nb.emission.arrays import contractions, elementwise, indexing, shap
 from mithril_nb.emission.arrays.dialects import DIALECTS, INFIX, Dialect, Library
 from mithril_nb.emission.arrays.lax import LAX, LAX_NAMES, LaxControl
 from mithril_nb.emission.arrays.results import tree_of
-from mithril_nb.emission.arrays.rules import RULES, Context, Rule
+from mithril_nb.emission.arrays.rules import RULES, Context
 from mithril_nb.emission.build import build
 from mithril_nb.emission.meanings import constant_note
 from mithril_nb.emission.names import comment
@@ -28,6 +28,7 @@ from mithril_nb.emission.python_text import (
     title_of,
     used_helpers,
 )
+from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.source import Source, Writer
 from mithril_nb.stages.trace import traced
 
@@ -218,7 +219,7 @@ class _Emitter(Context):
     def _expression(self, one: Statement) -> str:
         name = one.primitive
         if name in self.rules:
-            return self.rules[name](self, one)
+            return self.rules.write(self, one)
         if name in INFIX:
             return elementwise.infix(self, one)
         return self.function(name, *self.operands(one))
@@ -301,9 +302,9 @@ class _Emitter(Context):
 
 
 class _JaxEmitter(LaxControl, _Emitter):
-    @property
-    def rules(self) -> Mapping[str, Rule]:
-        return {**RULES, **LAX}
+    @cached_property
+    def rules(self) -> Rules[Context, str]:
+        return Rules({**RULES, **LAX})
 
     def _constant(self, value: Value, array: Any) -> None:
         super()._constant(value, array)

@@ -10,12 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.emission.arrays.rules import RULES, Context, Rule, plain, sizes
+from mithril_nb.emission.arrays.rules import RULES, Context, plain, sizes
 from mithril_nb.emission.arrays.shapes import filled
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
+from mithril_nb.emission.rules import Rules
 
-LAX: dict[str, Rule] = {}
+LAX: Rules[Context, str] = Rules()
 """The rules of JAX that replace NumPy's, by primitive."""
+lax_rule = LAX.rule
 LAX_NAMES = ("jax", "jnp", "carry", "items", "condition", "body")
 """Names that the source uses."""
 _MODES = {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "promise_in_bounds"}
@@ -33,16 +35,6 @@ _LINEAR = {
 """Functions of `jax.lax.linalg`, with the options that differ from those of the primitive."""
 _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min", "and": "bitwise_and", "or": "bitwise_or"}
 _POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add"}
-
-
-def lax_rule(*primitives: str) -> Any:
-    """Register a rule of JAX for some primitives."""
-
-    def register(function: Rule) -> Rule:
-        LAX.update(dict.fromkeys(primitives, function))
-        return function
-
-    return register
 
 
 @lax_rule(*_SAME, *_SCATTERS)

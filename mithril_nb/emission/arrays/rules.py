@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mithril_nb.emission.arrays.dialects import INFIX, Dialect, Library
 from mithril_nb.emission.program import Number, Operand, Statement
+from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
 
@@ -26,7 +27,7 @@ class Context:
         self.helpers: set[str] = set()
 
     @property
-    def rules(self) -> Mapping[str, Rule]:
+    def rules(self) -> Rules[Context, str]:
         """The rules of the library, by primitive."""
         return RULES
 
@@ -104,19 +105,9 @@ class Context:
         return unsupported(statement, self.library, reason)
 
 
-Rule = Callable[[Context, Statement], str]
-RULES: dict[str, Rule] = {}
+RULES: Rules[Context, str] = Rules()
 """The rule of each primitive, without those of control flow."""
-
-
-def rule(*primitives: str) -> Callable[[Rule], Rule]:
-    """Register a rule for some primitives."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(primitives, function))
-        return function
-
-    return register
+rule = RULES.rule
 
 
 def sizes(shape: Sequence[Any]) -> str:

@@ -12,6 +12,7 @@ from mithril_nb.emission.c.helper_functions import Helpers
 from mithril_nb.emission.c.memory import Buffer
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, item_bytes, literal, pointer_type
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
+from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.source import Line, Writer
 from mithril_nb.emission.unsupported import unsupported
 
@@ -259,14 +260,14 @@ class Body:
 
     # Statements
 
-    def statements(self, function: Function, rules: dict[str, Callable[[Body, Statement], None]]) -> None:
+    def statements(self, function: Function, rules: Rules[Body, None]) -> None:
         """Write the statements of a function or of a body."""
         for one in function.statements:
             self.next_time()
             if one.primitive in ELEMENTWISE:
                 self._elementwise(one)
             elif one.primitive in rules:
-                rules[one.primitive](self, one)
+                rules.write(self, one)
             else:
                 raise unsupported(one, "c")
 

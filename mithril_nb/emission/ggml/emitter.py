@@ -210,7 +210,7 @@ class _Emitter(Context):
         else:
             targets = ", ".join(value.name for value in one.outputs)
             shown = ", ".join(map(_shown, one.outputs))
-            self._out.add(f"{targets} = {RULES[one.primitive](self, one)}  # {shown}", one)
+            self._out.add(f"{targets} = {RULES.write(self, one)}  # {shown}", one)
 
     def _carry(self, one: Statement, targets: Iterable[Value], values: Iterable[Operand]) -> None:
         pairs = [(target.name, self.shaped(value, target.shape)) for target, value in zip(targets, values, strict=True)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mithril_nb.emission.program import Number, Operand, Statement, Value
+from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
 
@@ -98,19 +99,9 @@ class Context:
         return unsupported(statement, "ggml", reason)
 
 
-Rule = Callable[[Context, Statement], str]
-RULES: dict[str, Rule] = {}
+RULES: Rules[Context, str] = Rules()
 """The rule of each primitive, without those of control flow."""
-
-
-def rule(*primitives: str) -> Callable[[Rule], Rule]:
-    """Register a rule for some primitives."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(primitives, function))
-        return function
-
-    return register
+rule = RULES.rule
 
 
 def ne(shape: Sequence[int]) -> tuple[int, ...]:

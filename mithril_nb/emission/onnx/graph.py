@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
+from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
 
@@ -140,24 +141,14 @@ class Graph:
         if one.outputs and not any(value.size for value in one.outputs):  # operators differ about empty arrays
             names = [self.constant(np.zeros(value.shape), value.dtype) for value in one.outputs]
         else:
-            names = RULES[one.primitive](self, one)
+            names = RULES.write(self, one)
         self.tensors.update(zip(one.outputs, [names] if isinstance(names, str) else names, strict=True))
         self._at = before
 
 
-Rule = Callable[[Graph, Statement], str | list[str]]
-RULES: dict[str, Rule] = {}
+RULES: Rules[Graph, str | list[str]] = Rules()
 """Functions that add the nodes of a statement and return its tensors, by primitive."""
-
-
-def rule(*primitives: str) -> Callable[[Rule], Rule]:
-    """Register the function that writes some primitives."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(primitives, function))
-        return function
-
-    return register
+rule = RULES.rule
 
 
 def number_of(one: Operand) -> Any:

@@ -1,0 +1,48 @@
+"""The registry of an emitter: from primitives to the functions that write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from mithril_nb.emission.program import Statement
+from mithril_nb.errors import MithrilError
+from mithril_nb.stages.records import format_source
+
+To = TypeVar("To")
+Result = TypeVar("Result")
+
+
+class Rules(dict[str, Callable[[To, Statement], Result]]):
+    """Functions by primitive. Each takes the emitter and a statement, and writes the statement or returns its text.
+
+    Examples:
+        >>> rules = Rules[str, str]()
+        >>> @rules.rule("exp", "log")
+        ... def unary(module, statement):
+        ...     return f"{module}.{statement.primitive}(x)"
+        >>> rules.write("np", Statement("log", (), ()))
+        'np.log(x)'
+    """
+
+    def rule(
+        self, *primitives: str
+    ) -> Callable[[Callable[[To, Statement], Result]], Callable[[To, Statement], Result]]:
+        """Register a function for some primitives."""
+
+        def register(function: Callable[[To, Statement], Result]) -> Callable[[To, Statement], Result]:
+            self.update(dict.fromkeys(primitives, function))
+            return function
+
+        return register
+
+    def write(self, to: To, statement: Statement) -> Result:
+        """Call the function of a statement. A note on any unexpected error names the statement and its block."""
+        try:
+            return self[statement.primitive](to, statement)
+        except MithrilError:
+            raise
+        except Exception as error:
+            source = statement.source and f", {format_source(statement.source)}"
+            error.add_note(f"emitting {statement.primitive!r} of block {statement.block!r}{source}")
+            raise
