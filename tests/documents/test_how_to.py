@@ -15,11 +15,13 @@ FOLDER = ROOT / "docs" / "how-to"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
 MOST_LINES = 60
 _TITLED = re.compile(r'(?:python|toml) title="([\w./-]+)"')
+_LINKED = re.compile(r"\]\((\w+\.py)\)")
 
 
 def files_of(page: str) -> dict[str, str]:
-    """Return the files that a page shows, by name."""
-    return {found[1]: code for language, code in fences(page) if (found := _TITLED.fullmatch(language))}
+    """Return the files that a page shows or links, by name."""
+    shown = {found[1]: code for language, code in fences(page) if (found := _TITLED.fullmatch(language))}
+    return shown | {name: (FOLDER / name).read_text(encoding="utf-8") for name in _LINKED.findall(page)}
 
 
 def install(folder: Path, project: str) -> None:
