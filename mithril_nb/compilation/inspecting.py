@@ -16,6 +16,7 @@ from mithril_nb.compilation.options import Options
 from mithril_nb.display import Shown
 from mithril_nb.errors import ShapeError, UnknownOptionError
 from mithril_nb.graph.found import Found
+from mithril_nb.graph.ports import Ports
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection
@@ -23,7 +24,6 @@ from mithril_nb.inspection import inspect as inspect_function
 from mithril_nb.models.saving.formats import source_lines
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
-from mithril_nb.stages.records import Ports
 from mithril_nb.stages.trace.provenance.frames import calling_line
 
 PROGRAMS = ("forward", "forward+backward")

@@ -16,8 +16,9 @@ from mithril_nb.emission.program import DETACH, Function, Operand, Program, Stat
 from mithril_nb.emission.reading import read
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.paths import lineage, name_of
+from mithril_nb.graph.ports import Ports
 from mithril_nb.stages.inspect_options import with_numbers
-from mithril_nb.stages.records import Ports, Role
+from mithril_nb.stages.records import Role
 from mithril_nb.stages.trace import traced
 from mithril_nb.stages.trace.tracing import Leaf
 

@@ -14,13 +14,13 @@ from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.display import draw, render
 from mithril_nb.graph.found import Found
+from mithril_nb.graph.ports import Ports
 from mithril_nb.inspection.exports import exporter, inspection_data, save
 from mithril_nb.inspection.finding import find_in
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.inspect_options import InspectOptions
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.program_stages import ProgramStages
-from mithril_nb.stages.records import Ports
 from mithril_nb.stages.trace.provenance.frames import Span
 from mithril_nb.stages.trace.tracing import checked_params
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.errors import MithrilError
+from mithril_nb.graph.ports import Ports
 from mithril_nb.stages.given.program import Given
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.records import Ports
 from mithril_nb.stages.trace.provenance.frames import Span
 
 

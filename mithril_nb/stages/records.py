@@ -393,16 +393,3 @@ def lines_of_source(source: str) -> tuple[str, int, int]:
     if not (file and first.isdigit() and (last or first).isdigit()):
         return "", 0, 0
     return file, int(first), int(last or first)
-
-
-@dataclass(frozen=True)
-class Ports:
-    """How the blocks of a model are connected.
-
-    Attributes:
-        sources: For each block, by path, the block and output that each of its inputs reads; `("", "x")` for input `x`.
-        outputs: For each block without inner ones, by path, its outputs, in the order in which it computes them.
-    """
-
-    sources: Mapping[str, Mapping[str, tuple[str, str]]] = field(default_factory=dict)
-    outputs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

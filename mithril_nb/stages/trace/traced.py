@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from mithril_nb.graph.ports import Ports
 from mithril_nb.stages import jax_jit, jax_versions
 from mithril_nb.stages.once import Once, paused_collector
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Ports, Range, Role
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Input, Origin, Range, Role
 from mithril_nb.stages.trace.equations import Site, sites_of
 from mithril_nb.stages.trace.params import collective_params, params_of
 from mithril_nb.stages.trace.partitioned import divides, partitioned_ids
