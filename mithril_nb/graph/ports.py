@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 
 @dataclass(frozen=True)
@@ -16,5 +15,5 @@ class Ports:
         outputs: For each block without inner ones, by path, its outputs, in the order in which it computes them.
     """
 
-    sources: Mapping[str, Mapping[str, tuple[str, str]]] = MappingProxyType({})
-    outputs: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    sources: Mapping[str, Mapping[str, tuple[str, str]]]
+    outputs: Mapping[str, tuple[str, ...]]

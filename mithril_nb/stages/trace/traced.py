@@ -42,7 +42,7 @@ class Program:
         ports: Ports | None = None,
     ):
         self.trace = trace
-        self.ports = ports or Ports()
+        self.ports = ports or Ports({}, {})
         self._requested_at = requested_at
         self._params = params
         self._attributed = Once(self._attribute)
