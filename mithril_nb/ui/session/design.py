@@ -63,6 +63,7 @@ class Change:
         is_gesture: True if a slider caused it, whose many small moves are one undo step.
         edits: Number of edits; more than one if it restores saved edits.
         restored: Labels of the latest restored edits, oldest first.
+        has_own_view: True if the design is another model: its view is not that of the design before.
     """
 
     design: Design
@@ -72,6 +73,7 @@ class Change:
     is_gesture: bool = False
     edits: int = 1
     restored: tuple[str, ...] = ()
+    has_own_view: bool = False
 
 
 def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[..., Change]]:

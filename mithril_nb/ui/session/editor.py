@@ -36,6 +36,7 @@ class Step:
         next: The next step in the same direction; `None` for the last one.
         count: Number of edits from this step on.
         restored: Labels of the edits that the step restored, oldest first; empty if it is a single edit.
+        has_own_view: True if the designs on both sides are different models, each with its view.
     """
 
     design: Design
@@ -44,6 +45,7 @@ class Step:
     next: Step | None = field(default=None, repr=False)
     count: int = 1
     restored: tuple[str, ...] = ()
+    has_own_view: bool = False
 
     @property
     def edits(self) -> int:
@@ -119,13 +121,11 @@ class History:
         # Copy the graph without its cached lookup tables, which are larger than the graph.
         design = replace(self.present, graph=replace(self.present.graph))
         count = edits + (next.count if next else 0)
-        return Step(design, change.label, change.renamed, next, count, change.restored)
+        return Step(design, change.label, change.renamed, next, count, change.restored, change.has_own_view)
 
 
 _SEEN = 12
 """Maximum number of designs whose stages are cached."""
-
-
 _OUTSIDE = ("dtype", "precision", "remat")
 
 
@@ -236,27 +236,29 @@ class DesignEditor(Publisher):
     def undo(self) -> None:
         """Undo one change."""
         with self._lock:
-            renamed = self._history.undo.renamed if self._history.undo else None
-            self._return_to(self._history.undone(), (renamed[1], renamed[0]) if renamed else None)
+            step = self._history.undo
+            renamed = (step.renamed[1], step.renamed[0]) if step and step.renamed else None
+            self._return_to(self._history.undone(), step, renamed)
 
     @command(is_edit=True)
     def redo(self) -> None:
         """Redo one change."""
         with self._lock:
-            self._return_to(self._history.redone(), self._history.redo.renamed if self._history.redo else None)
+            self._return_to(self._history.redone(), step := self._history.redo, step.renamed if step else None)
 
-    def _return_to(self, history: History, renamed: tuple[str, str] | None) -> None:
+    def _return_to(self, history: History, step: Step | None, renamed: tuple[str, str] | None) -> None:
         paths = tuple(path for path, _ in self.design.graph.walk())
         view = self._view
         if renamed:
             view, paths = view.renamed(*renamed), ViewState(paths).renamed(*renamed).selection
-        was = self._left.get(history.edits)
-        self._set_history(history, view.returned(was, set(paths)) if was else view)
+        if was := self._left.get(history.edits):
+            view = was if step and step.has_own_view else view.returned(was, set(paths))
+        self._set_history(history, view)
 
     def set_design(self, design: Design, label: str = "set from Python", keeps_view: bool = True) -> None:
         """Replace the design; the view too if the new one is another model. Undo restores the previous design."""
         with self._lock:
-            self._replace_design(Change(design, label), keeps_view)
+            self._replace_design(Change(design, label, has_own_view=not keeps_view))
 
     @command(is_edit=True)
     def restore_edits(self) -> None:
@@ -350,11 +352,11 @@ class DesignEditor(Publisher):
             self._autosave.save(history.present, self.edits, self.edit_labels)
         self._publish()
 
-    def _replace_design(self, change: Change, keeps_view: bool = True) -> None:
+    def _replace_design(self, change: Change) -> None:
         """Replace the whole design. Repeated parts are folded; groups that are new are open as in a first view."""
-        view = self._view if keeps_view else ViewState()
+        view = ViewState() if change.has_own_view else self._view
         view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
-        known = {box.key for box in self._graph.boxes} if keeps_view else set[str]()
+        known = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}
         self._set_history(self._history.with_change(change, time.monotonic()), view, known)
 
     def _set_view(self, view: ViewState) -> None:

@@ -62,6 +62,11 @@ def test_a_link_opens_with_its_own_view():
     first.move(name, 500.0, 300.0)
     first.run_command("open_link", {"link": (Model() | MLP(8, [4, 4], 2)).share_link()})
     assert (first._view.moved, first._view.expanded) == ({}, {name})
+    first.move(name, 40.0, 70.0)
+    first.undo()
+    assert first._view.moved == {name: (500.0, 300.0)}
+    first.redo()
+    assert first._view.moved == {name: (40.0, 70.0)}
     first.end()
 
 
