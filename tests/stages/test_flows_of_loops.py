@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -118,8 +118,9 @@ def test_data_leaves_a_loop_where_it_is_computed(seed: int) -> None:
     assert {one for one in now if one[0].startswith("inner") and one[1].startswith("outer")} == out
 
 
-@pytest.mark.parametrize("is_scan", [True, False])
-def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
+def loop_of_two(is_scan: bool) -> Callable[[jax.Array], jax.Array]:
+    """Return a program with a loop over two values, and a block before and after it."""
+
     def turn(values: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         with block("inner_0"):
             first = jnp.tanh(values[0])
@@ -136,7 +137,12 @@ def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
         with block("outer"):
             return jnp.arctan(values[1])
 
-    inspection = inspect(program, jnp.ones(3))
+    return program
+
+
+@pytest.mark.parametrize("is_scan", [True, False])
+def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
+    inspection = inspect(loop_of_two(is_scan), jnp.ones(3))
     expected = links_of(inspection.graph("jaxpr"))
     now, later = links_of(inspection.graph("stablehlo"))
     blocks = {"start", "inner_0", "inner_1", "outer"}
@@ -146,6 +152,26 @@ def test_stablehlo_has_the_data_flow_of_a_loop(is_scan: bool) -> None:
     assert ("inner_1", "outer") in now
     assert ("start", "outer") not in now
     assert {ends for ends in later if blocks.issuperset(ends)} <= expected[1]
+
+
+@pytest.mark.parametrize("is_scan", [True, False])
+@pytest.mark.parametrize("stage", ["hlo_before", "hlo"])
+def test_hlo_has_the_data_flow_of_a_loop(stage: str, is_scan: bool) -> None:
+    inspection = inspect(loop_of_two(is_scan), jnp.ones(3))
+    graph, found = inspection.graph(stage), {one.id: one for one in inspection.stage(stage).instructions}
+
+    def blocks_of(ids: Iterable[str]) -> set[str]:
+        return {path for id in ids for path, _ in found[id].shares}
+
+    reached = {id for id, one in found.items() if blocks_of([id]) == {"outer"} and one.opcode in ("atan2", "fusion")}
+    assert reached
+    while more := {source for source, target, _ in graph.flows if target in reached} - reached:
+        reached |= more
+    assert blocks_of(reached) >= {"start", "inner_0", "inner_1", "outer"}
+    assert blocks_of(source for source, _, _ in graph.carried) >= {"inner_0", "inner_1"}
+    body = next(one for one in found.values() if one.opcode == "while").results
+    for source, target, _ in graph.carried:
+        assert source == body[int(dict(found[target].attributes)["index"])]
 
 
 def test_each_result_of_an_op_is_a_separate_operand() -> None:

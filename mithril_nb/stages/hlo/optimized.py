@@ -8,6 +8,7 @@ from functools import cached_property
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given.locations import GivenLines, ReadSources
+from mithril_nb.stages.hlo.hlo_flows import with_flows
 from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
 from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts
 from mithril_nb.stages.hlo.text import Computation, orders_of, read_module, tidy
@@ -122,9 +123,8 @@ class _Module:
         pass_on(self._drafts)
         self._keep_moves()
         self._hand_down()
-        return tidy("\n".join(shown)), tuple(
-            draft.finished(self._equations, self._read) for draft in self._drafts.values()
-        )
+        found = tuple([draft.finished(self._equations, self._read) for draft in self._drafts.values()])
+        return tidy("\n".join(shown)), with_flows(found, self._callees_first, self._callers)
 
     def _attribute(self, computation: Computation) -> None:
         for line in computation.instructions:

@@ -1,0 +1,59 @@
+"""The data flow of HLO into and out of the bodies of calls and loops that one instruction runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from mithril_nb.stages.hlo.syntax import HloLine
+from mithril_nb.stages.hlo.text import Computation
+from mithril_nb.stages.records import Instruction
+
+
+def with_flows(
+    instructions: Sequence[Instruction],
+    callees_first: Iterable[Computation],
+    callers: Mapping[str, Sequence[tuple[HloLine, Computation]]],
+) -> tuple[Instruction, ...]:
+    """Return the instructions; calls and loops have the data that enters, leaves and goes round in their bodies.
+
+    A computation with several callers is not connected: data of one call would seem to reach the others.
+
+    Args:
+        instructions: The instructions of a module.
+        callees_first: Its computations, each after those that it calls.
+        callers: The instructions that run a computation, by its name.
+    """
+    found = {one.id: one for one in instructions}
+    loops: list[tuple[HloLine, str]] = []
+    for computation in callees_first:
+        outside = [line for line, _ in callers.get(computation.name, ())]
+        if len(outside) == 1 and outside[0].opcode in ("call", "while"):
+            caller, lines = outside[0], computation.instructions
+            is_condition = ("condition", computation.name) in caller.calls
+            if lines and not is_condition:
+                found[caller.name] = replace(found[caller.name], results=_results(found[lines[-1].name]))
+            for line in lines:
+                number = int(line.literal) if line.opcode == "parameter" and line.literal.isdigit() else -1
+                if 0 <= number < len(caller.operands):
+                    found[line.name] = replace(found[line.name], operands=(caller.operands[number],))
+                    loops += [(caller, line.name)] if caller.opcode == "while" else []
+    results = {parameter: found[loop.name].results for loop, parameter in loops}
+    for one in instructions:
+        index = dict(one.attributes).get("index", "") if one.opcode == "get-tuple-element" and one.operands else ""
+        if not index.isdigit():
+            continue
+        maker, place = found.get(one.operands[0]), int(index)
+        if maker is not None and maker.results and place:
+            found[one.id] = replace(one, picks=(place,))
+        carried = results.get(one.operands[0], ())[place : place + 1]
+        if carried and carried[0] != one.id:
+            found[one.id] = replace(found[one.id], carried=carried)
+    return tuple(found.values())
+
+
+def _results(root: Instruction) -> tuple[str, ...]:
+    """Return the instructions that compute the results of a computation."""
+    if root.opcode == "tuple":
+        return root.operands
+    return root.results or (root.id,) * max(1, len(root.shapes))
