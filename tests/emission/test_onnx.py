@@ -138,7 +138,29 @@ def control(x: Any, rows: Any) -> Any:
     return last, stacked, chosen, jax.lax.cond(rows[0, 0] > 0, lambda: x * 2, lambda: x)
 
 
-PROGRAMS = (convolutions, windows, indexing, arithmetic, control)
+def loops(x: Any, rows: Any) -> Any:
+    def inner(c: Any) -> Any:
+        return jax.lax.while_loop(lambda s: s.max() < 8, lambda s: s * 1.5 + jnp.abs(x[0, 0]), c)
+
+    total = jax.lax.while_loop(lambda s: s[0] < rows[1, 0], lambda s: (s[0] + 2, s[1] + inner(s[1])), (0, x[0, 0]))
+    never = jax.lax.while_loop(lambda s: s[0, 0] > 100, lambda s: s + 1, rows)
+    return total, never, jax.lax.fori_loop(0, rows[0, 1], lambda i, c: c + x[i], x[0])
+
+
+def pooling_gradients(x: Any) -> Any:
+    def pooled(x: Any, combine: Any, start: float, *window: Any) -> Any:
+        return jnp.sum(jnp.sin(jax.lax.reduce_window(x, start, combine, *window)))
+
+    x = jnp.round(x)  # ties
+    pads = ((0, 0), (0, 0), (1, 1), (0, 2))
+    return (
+        jax.grad(pooled)(x, jax.lax.max, -jnp.inf, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
+        jax.grad(pooled)(x, jax.lax.max, -jnp.inf, (1, 1, 3, 3), (1, 1, 2, 1), pads),
+        jax.grad(pooled)(x, jax.lax.min, jnp.inf, (1, 2, 2, 1), (1, 1, 1, 1), "SAME"),
+    )
+
+
+PROGRAMS = (convolutions, windows, indexing, arithmetic, control, loops, pooling_gradients)
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
@@ -146,7 +168,7 @@ def test_operators_agree_with_jax(program: Callable[..., Any]) -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=(2, 4, 7, 6)).astype("float32")
     other = random.normal(size=(4, 4, 3, 2)).astype("float32") if program is convolutions else ROWS
-    arguments = (x,) if program is windows else (x, other)
+    arguments = (x,) if program in (windows, pooling_gradients) else (x, other)
     assert differences(run_onnx(program, *arguments), program(*map(jnp.asarray, arguments)), "float32") == []
 
 

@@ -129,8 +129,28 @@ _COMBINERS = {"add": "sum_pool", "max": "max_pool", "min": "min_pool", "mul": "p
 
 @rule(*_POOLS)
 def _pool(to: Context, one: Statement) -> str:
+    if to.library == "torch" and one.primitive == "reduce_window_max" and (text := _torch_max_pool(to, one)):
+        return text
     size = sizes(one.params["window_dimensions"])
     return to.helper(_POOLS[one.primitive], to.array(one.inputs[0]), size, *_window(one))
+
+
+def _torch_max_pool(to: Context, one: Statement) -> str:
+    """Return a call of PyTorch's own pooling, which has JAX's gradient at ties; `""` if it lacks such windows."""
+    (array,), (output,), params = one.inputs, one.outputs, one.params
+    size, rank = params["window_dimensions"][2:], len(array.shape) - 2
+    steps, pads = params["window_strides"], params["padding"]
+    gaps = params.get("window_dilation") or (1,) * (rank + 2)
+    is_outside = {*params["window_dimensions"][:2], *steps[:2], *gaps[:2], *(params.get("base_dilation") or ())} - {1}
+    pairs = zip(pads[2:], size, strict=True)
+    are_even = all(before == after and 0 <= before <= length // 2 for (before, after), length in pairs)
+    is_plain = not is_outside and not any(map(any, pads[:2])) and array.dtype.startswith("float")
+    if not (is_plain and are_even and 1 <= rank <= 3 and output.size):
+        return ""
+    options = [f"stride={sizes(steps[2:])}"]
+    options += [f"padding={sizes([before for before, _ in pads[2:]])}"] if any(map(any, pads[2:])) else []
+    options += [f"dilation={sizes(gaps[2:])}"] if set(gaps[2:]) != {1} else []
+    return f"torch.nn.functional.max_pool{rank}d({to.array(array)}, {sizes(size)}, {', '.join(options)})"
 
 
 @rule("reduce_window")

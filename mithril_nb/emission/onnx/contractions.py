@@ -11,7 +11,7 @@ from mithril_nb.emission.arrays.contractions import equation
 from mithril_nb.emission.onnx.elementwise import lowest
 from mithril_nb.emission.onnx.graph import Graph, number_of, rule
 from mithril_nb.emission.onnx.shapes import dilated, permuted
-from mithril_nb.emission.program import Statement
+from mithril_nb.emission.program import Operand, Statement
 
 
 @rule("dot_general")
@@ -80,22 +80,8 @@ def _pool(to: Graph, one: Statement) -> str:
     dilation = tuple(params.get("window_dilation") or ones)
     if kind == "add" and dilation != ones:
         raise to.unsupported(one, "window_dilation of sums")
-    size, steps, pads = params["window_dimensions"], params["window_strides"], params["padding"]
-    inner = [axis for axis in range(rank) if (size[axis], steps[axis], *pads[axis]) != (1, 1, 0, 0)] or [rank - 1]
-    outer = [axis for axis in range(rank) if axis not in inner]
-    name = permuted(to, to.tensor(array), [*outer, *inner])
+    name, options, outer, inner = _padded_windows(to, one, array, kind)
     lead = [array.shape[axis] for axis in outer]
-    name = to.reshape(name, [math.prod(lead), 1, *(array.shape[axis] for axis in inner)])
-    if kind == "min":
-        name = to.add("Neg", name)
-    widths = [int(pads[axis][side]) for side in (0, 1) for axis in inner]
-    fill = 0 if kind == "add" else lowest(dtype)
-    name = to.add("Pad", name, to.integers([0, 0, *widths[: len(inner)], 0, 0, *widths[len(inner) :]]),
-                  to.constant(fill, dtype)) if any(widths) else name  # fmt: skip
-    options: dict[str, Any] = {
-        "kernel_shape": [int(size[axis]) for axis in inner],
-        "strides": [int(steps[axis]) for axis in inner],
-    }
     if kind == "add":
         count = math.prod(options["kernel_shape"])
         name = to.add("Mul", to.add("AveragePool", name, **options), to.constant(count, dtype))
@@ -106,6 +92,50 @@ def _pool(to: Graph, one: Statement) -> str:
     shape = one.outputs[0].shape
     name = to.reshape(name, [*lead, *(shape[axis] for axis in inner)])
     return permuted(to, name, np.argsort([*outer, *inner]).tolist())
+
+
+def _padded_windows(
+    to: Graph, one: Statement, array: Operand, kind: str
+) -> tuple[str, dict[str, Any], list[int], list[int]]:
+    """Return an array as ONNX pools it, the options of the pooling, and the axes before and inside the windows."""
+    rank, params = len(array.shape), one.params
+    size, steps, pads = params["window_dimensions"], params["window_strides"], params["padding"]
+    inner = [axis for axis in range(rank) if (size[axis], steps[axis], *pads[axis]) != (1, 1, 0, 0)] or [rank - 1]
+    outer = [axis for axis in range(rank) if axis not in inner]
+    name = permuted(to, to.tensor(array), [*outer, *inner])
+    name = to.reshape(name, [math.prod(array.shape[axis] for axis in outer), 1, *(array.shape[axis] for axis in inner)])
+    if kind == "min":
+        name = to.add("Neg", name)
+    widths = [int(pads[axis][side]) for side in (0, 1) for axis in inner]
+    fill = 0 if kind == "add" else lowest(array.dtype)
+    name = to.add("Pad", name, to.integers([0, 0, *widths[: len(inner)], 0, 0, *widths[len(inner) :]]),
+                  to.constant(fill, array.dtype)) if any(widths) else name  # fmt: skip
+    options = {"kernel_shape": [int(size[axis]) for axis in inner], "strides": [int(steps[axis]) for axis in inner]}
+    return name, options, outer, inner
+
+
+@rule("select_and_scatter_add")
+def _unpool(to: Graph, one: Statement) -> str:
+    """Add each item of the gradient at the place of the largest item of its window."""
+    source, array = one.inputs
+    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
+    kind = {"ge": "max", "le": "min"}.get(prefer)
+    if kind is None or array.dtype not in ("float32", "float64"):
+        raise to.unsupported(one, f"selection by {prefer} in {array.dtype}")
+    name, options, outer, inner = _padded_windows(to, one, array, kind)
+    _, places = to.add_all("MaxPool", 2, name, **options)
+    pads = [one.params["padding"][axis] for axis in inner]
+    wide = [array.shape[axis] + before + after for axis, (before, after) in zip(inner, pads, strict=True)]
+    lead = math.prod(array.shape[axis] for axis in outer)
+    given = to.reshape(permuted(to, to.tensor(source), [*outer, *inner]), [-1])
+    zeros = to.constant(np.zeros(lead * math.prod(wide)), array.dtype)
+    found = to.add("ScatterElements", zeros, to.reshape(places, [-1]), given, axis=0, reduction="add")
+    found = to.reshape(found, [lead, *wide])
+    axes = range(1, len(wide) + 1)
+    ends = [before + array.shape[axis] for axis, (before, _) in zip(inner, pads, strict=True)]
+    found = to.add("Slice", found, to.integers([before for before, _ in pads]), to.integers(ends), to.integers(axes))
+    found = to.reshape(found, [array.shape[axis] for axis in (*outer, *inner)])
+    return permuted(to, found, np.argsort([*outer, *inner]).tolist())
 
 
 def _combiner(one: Statement) -> str:

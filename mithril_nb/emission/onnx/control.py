@@ -1,13 +1,13 @@
-"""Control flow in ONNX: loops with a known length are unrolled, and every branch of a condition is computed."""
+"""Control flow in ONNX: a `while` is a loop, a `scan` is unrolled, and every branch of a condition is computed."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from mithril_nb.emission.onnx.elementwise import select
-from mithril_nb.emission.onnx.graph import Graph, rule
+from mithril_nb.emission.onnx.graph import Body, Graph, rule
 from mithril_nb.emission.onnx.shapes import stacked
-from mithril_nb.emission.program import Statement
+from mithril_nb.emission.program import Function, Statement, Value
 
 _LONGEST = 4096
 """Most steps of a loop that is unrolled."""
@@ -34,6 +34,30 @@ def _scan(to: Graph, one: Statement) -> list[str]:
     if not length:
         return [*carry, *(to.constant(np.zeros(value.shape), value.dtype) for value in one.outputs[count:])]
     return [*carry, *(stacked(to, list(names)) for names in zip(*stacks, strict=True))]
+
+
+@rule("while")
+def _while(to: Graph, one: Statement) -> list[str]:
+    condition, body = one.bodies
+    carry = [to.tensor(each) for each in one.inputs]
+    (first,) = _results(to, condition, carry)
+    step, flag = Value("step", (), "int64"), Value("flag", (), "bool")
+    inputs = [(to.new_name(value.name), value) for value in (step, flag, *body.inputs)]
+    outside, to.nodes = to.nodes, []
+    results = _results(to, body, [name for name, _ in inputs[2:]])
+    (goes_on,) = _results(to, condition, results)
+    outputs = [
+        (to.add("Identity", name), value) for name, value in zip((goes_on, *results), (flag, *body.inputs), strict=True)
+    ]
+    inner, to.nodes = Body(tuple(to.nodes), tuple(inputs), tuple(outputs)), outside
+    return to.add_all("Loop", len(carry), "", first, *carry, body=inner)
+
+
+def _results(to: Graph, function: Function, given: list[str]) -> list[str]:
+    """Add the nodes of a body for some inputs, and return its results."""
+    to.tensors.update(zip(function.inputs, given, strict=True))
+    to.write(function)
+    return [to.tensor(each) for each in function.outputs]
 
 
 @rule("cond")

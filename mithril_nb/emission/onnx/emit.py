@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,9 +53,12 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
     def node(one: Node) -> Any:
         options: dict[str, Any] = {key: kinds[each] if key == "to" else each for key, each in one.attributes.items()}
+        if (body := options.get("body")) is not None:
+            inputs, outputs = ([info(*each) for each in part] for part in (body.inputs, body.outputs))
+            options["body"] = helper.make_graph([node(each) for each in body.nodes], "body", inputs, outputs)
         return helper.make_node(one.op, one.inputs, one.outputs, one.name, one.source or None, **options)
 
-    used = {name for one in graph.nodes for name in one.inputs}
+    used = {name for one in _with_bodies(graph.nodes) for name in one.inputs}
     constants = {name: array for name, array in graph.constants.items() if name in used}
     tensors = {graph.tensors[main.inputs[place]]: np.asarray(array) for place, array in weights.items()}
     whole = helper.make_graph(
@@ -69,3 +72,11 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
     model.producer_name = "mithril_nb"
     checker.check_model(model, full_check=False)
     return model.SerializeToString()
+
+
+def _with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
+    """Yield nodes, and those inside loops."""
+    for one in nodes:
+        yield one
+        if (body := one.attributes.get("body")) is not None:
+            yield from _with_bodies(body.nodes)

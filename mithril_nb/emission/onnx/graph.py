@@ -40,6 +40,25 @@ class Node:
     source: str = ""
 
 
+Tensor = tuple[str, Value]
+"""The name of a tensor, and a value with its shape and dtype."""
+
+
+@dataclass(frozen=True)
+class Body:
+    """The graph that a loop repeats. It may also read every tensor before the loop.
+
+    Attributes:
+        nodes: The nodes, in the order of execution.
+        inputs: The tensors that it receives.
+        outputs: The tensors that it returns.
+    """
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
 @dataclass
 class Graph:
     """The nodes and constants so far.
@@ -134,7 +153,8 @@ class Graph:
         """
         before, self._at = self._at, one
         if one.primitive not in RULES:
-            raise self.unsupported(one)
+            is_random = one.primitive.startswith("random_")
+            raise self.unsupported(one, "random bits: draw the numbers outside, as an input" if is_random else "")
         for value in one.outputs:
             if value.dtype not in DTYPES:
                 raise self.unsupported(one, f"dtype {value.dtype}")

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from jax import lax
 
 import mithril_nb as ml
+from mithril_nb.emission.arrays.emitter import emit_arrays
+from mithril_nb.emission.python_text import load
 from tests.emission.libraries import differences, each_library, run_emitted
 
 Function = Callable[[Any], Any]
@@ -131,6 +133,29 @@ def test_the_remainder_of_a_number(library: str) -> None:
     x = jnp.array([2.0, -3.0, 4.5])
     (found,) = run_emitted(ml.inspect(lambda x: lax.rem(7.0, x), x), library, {"x": x})
     np.testing.assert_allclose(found, [1, 1, 2.5])
+
+
+def test_max_pooling_in_pytorch_has_the_gradient_of_jax_at_ties() -> None:
+    torch = pytest.importorskip("torch")
+
+    def pooled(x: Any, *window: Any, **options: Any) -> Any:
+        return lax.reduce_window(x, -jnp.inf, lax.max, *window, **options)
+
+    def program(x: Any) -> Any:
+        first = pooled(x, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+        return first.sum() + pooled(x, (1, 1, 3, 3), (1, 1, 2, 1), ((0, 0), (0, 0), (1, 1), (1, 1))).sum()
+
+    def others(x: Any) -> Any:
+        uneven = pooled(x, (1, 1, 2, 3), (1, 1, 1, 1), ((0, 0), (0, 0), (1, 0), (1, 1)))
+        return uneven, pooled(x, (1, 1, 2, 2), (1, 1, 1, 1), "VALID", window_dilation=(1, 1, 2, 3))
+
+    x = np.random.default_rng(0).integers(0, 3, (2, 3, 6, 7)).astype("float32")
+    source = emit_arrays(ml.inspect(program, x).traced_program, "torch")
+    assert source.text.count("torch.nn.functional.max_pool2d") == 2
+    given = torch.tensor(x, requires_grad=True)
+    (found,) = torch.autograd.grad(load(source)(x=given), given)
+    np.testing.assert_array_equal(found, jax.grad(program)(x))
+    assert differences(run_emitted(ml.inspect(others, x), "torch", {"x": x}), others(x), "float32") == []
 
 
 @each_library
