@@ -11,15 +11,11 @@ from typing import Any
 
 import pytest
 
-QUICK_ROOMS = {
-    *("backends", "blocks", "cost", "documents", "interop", "compilation"),
-    *("seeds", "session", "stages", "targets", "train"),
-}
-"""Rooms whose tests depend on results or on XLA's passes, but not on LLVM's output."""
-ANSWERS = {"backends", "blocks", "documents", "interop", "compilation", "seeds", "train"}
+ANSWERS = {"backends", "blocks", "compilation", "documents", "emission", "interop", "models", "seeds", "train"}
 """Rooms whose tests depend only on results. With MITHRIL_NB_EXAMPLES set they compile as users do."""
 ALSO_ANSWERS = {"test_transforms.py"}
 """Files of other rooms whose tests depend only on results."""
+ROOT = Path(__file__).resolve().parent.parent
 _JAXLIB = tuple(int(part) for part in version("jaxlib").split(".")[:2])
 QUICK_CODE = {
     # XLA of jaxlib 0.12 has no other way than through MLIR, nor this flag: it ends a process that names it.
@@ -55,13 +51,18 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
     import jax
 
     path: Path = request.node.path
-    is_quick = path.parent.name in QUICK_ROOMS and path.name not in CODE
-    asks_for_answers = path.parent.name in ANSWERS or path.name in ALSO_ANSWERS
+    is_quick = path.name not in CODE
+    asks_for_answers = _room(path) in ANSWERS or path.name in ALSO_ANSWERS
     jax.config.update("jax_disable_most_optimizations", is_quick)
     if is_quick and asks_for_answers and "MITHRIL_NB_EXAMPLES" not in os.environ:
         _write_code_quickly(request.getfixturevalue("monkeypatch"))
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+def _room(path: Path) -> str:
+    """Return the room of a test or of a module with examples: the folder below `tests` or `mithril_nb`."""
+    return path.relative_to(ROOT).parts[1] if path.is_relative_to(ROOT) else ""
 
 
 def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

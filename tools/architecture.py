@@ -26,6 +26,7 @@ HIDDEN = {"__main__", "atomic_write", "errors", "jobs", "plugins", "renamed"} | 
 WIDTH, HEIGHT, MARGIN = 92, 30, 8
 
 
+@cache
 def imports_between_rooms() -> dict[str, set[str]]:
     """Return the rooms that each room imports: the folders and files directly in the package."""
     found: dict[str, set[str]] = defaultdict(set)

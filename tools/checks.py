@@ -60,9 +60,11 @@ def unit(venv: Environment, **variables: str) -> int:
     # One process per core: most of the time is XLA compiling thousands of small programs.
     many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
     elsewhere = ("--ignore=tests/browser", f"--ignore={GGML}")
-    return _pytest(venv, "unit", "mithril_nb", "tests", *elsewhere, "--doctest-modules", *many, **variables)
+    return _pytest(venv, "unit", "mithril_nb", "tests", *elsewhere, *IN_PYTHON, *many, **variables)
 
 
+IN_PYTHON = ("--doctest-modules", "-p", "no:nbval")
+"""Options of tests without notebooks. nbval imports jsonschema, which builds 40 parsers: 3 s in each process."""
 GGML = "tests/emission/ggml"
 """Tests that need ggml-python: a separate part, so that a missing package is a failure, not a skipped test."""
 
@@ -106,7 +108,7 @@ def quick(venv: Environment) -> int:
     rooms = changed_rooms(changed_files())
     say(f"changed rooms: {', '.join(rooms) or 'none'}; tests not started after {QUICK_S} s are listed as skipped.")
     folders = [path for room in rooms for path in (f"mithril_nb/{room}", f"tests/{room}") if (ROOT / path).exists()]
-    many = ("--numprocesses=2", "--dist=load", "--doctest-modules", "-m", "not slow and not browser")
+    many = ("--numprocesses=2", "--dist=load", *IN_PYTHON, "-m", "not slow and not browser")
     stop_at = {"MITHRIL_NB_STOP_AT": str(time.time() + QUICK_S)}
     return _pytest(venv, "quick", "tests/house", *folders, *many, **stop_at)
 

@@ -44,9 +44,11 @@ def test_closed_forms(half: int) -> None:
     assert run_fresh(START + code, **FLAGS).split() == cases
 
 
-@pytest.mark.parametrize("name", OPEN)
-def test_communication_before_partitioning_is_unknown(name: str) -> None:
-    run_fresh(START + f"import open_communication\nopen_communication.CASES[{name!r}]()", **FLAGS)
+@pytest.mark.parametrize("half", [0, 1])
+def test_communication_before_partitioning_is_unknown(half: int) -> None:
+    cases = OPEN[half::2]
+    code = f"import open_communication\nfor name in {cases}:\n    open_communication.CASES[name]()\n    print(name)"
+    assert run_fresh(START + code, **FLAGS).split() == cases
 
 
 def test_random_collectives_cost_the_same_in_each_stage(stress: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -16,6 +17,7 @@ import jax
 import pytest
 from document_examples import ARGUMENTS, INSTEAD, MISSPELT, NOT_RUN, REFUSED, SETTINGS, VALUES, Examples, is_notation
 from inline_code import ROOT, Filled, Span, fences, is_code, is_file_name, parsed, spans_in, spans_of_docstrings, texts
+from process import ONE_DEVICE
 
 from mithril_nb import cli
 from mithril_nb.errors import MithrilError
@@ -53,7 +55,8 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 @pytest.mark.parametrize("code", PYTHON)
 def test_python_of_the_documents_runs(code: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    settings = {**os.environ, **ONE_DEVICE}
+    done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

@@ -85,7 +85,8 @@ def test_no_todo_and_no_unfinished_code() -> None:
 def test_no_exception_is_swallowed() -> None:
     wrong = []
     for path in tracked(".py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "except" in text else ():
             if isinstance(node, ast.ExceptHandler) and node.type is None:
                 wrong.append(f"{shown(path)}:{node.lineno}")
             if isinstance(node, ast.ExceptHandler) and all(isinstance(inner, ast.Pass) for inner in node.body):

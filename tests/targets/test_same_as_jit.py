@@ -189,7 +189,8 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_corpus_traces_as_jit(name: str) -> None:
     fn, args = PROGRAMS[name]()
-    stages = ("stablehlo", "hlo") if is_long() or not name.endswith("train step") else ("stablehlo",)
+    # XLA makes the same HLO of the same StableHLO: compiling some is enough here.
+    stages = ("stablehlo", "hlo") if is_long() or list(PROGRAMS).index(name) % 5 == 0 else ("stablehlo",)
     assert set(differences(fn, args, stages=stages)) <= {"hlo names"}
 
 
