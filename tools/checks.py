@@ -78,7 +78,7 @@ def on_ggml(venv: Environment) -> int:
 def jupyter(venv: Environment) -> int:
     """Run every notebook cell by cell, and drive the workbench in JupyterLab with Chromium.
 
-    nbval compares the outputs of a fresh kernel with the saved ones. Both mostly wait, so three files run in parallel,
+    nbval compares the outputs of a fresh kernel with the saved ones. Both mostly wait, so four files run in parallel,
     one process each.
     """
     notebooks = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -89,7 +89,7 @@ def jupyter(venv: Environment) -> int:
     mode = "--nbval" if is_saved_with else "--nbval-lax"
     options = (mode, "--nbval-current-env", "--nbval-sanitize-with=tests/notebooks/sanitize.cfg")
     # Keep the order of tests/browser/conftest.py; xdist would start with the file that has the most tests or cells.
-    many = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
+    many = ("--numprocesses=4", "--dist=loadfile", "--no-loadscope-reorder")
     variables = {
         chromium.VARIABLE: chromium.prepare(venv),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as in a kernel: figures are outputs

@@ -21,15 +21,20 @@ CHROMIUM = "MITHRIL_NB_CHROMIUM"
 
 HERE = Path(__file__).parent
 LONGEST_FIRST = [
+    "test_layout.py",
     "test_workbench.py",
     "test_workbench_elsewhere.py",
+    "test_messages.py",
+    "test_edits_kept.py",
+    "test_graph_tools.py",
+    "test_newcomer.py",
+    "test_cost_tab.py",
+    "test_static_outputs.py",
     "test_first_notebook.py",
     "02_compose.ipynb",
-    "test_workbench_passes.py",
+    "test_panes.py",
+    "test_voila.py",
     "test_picture.py",
-    "test_static_outputs.py",
-    "test_explorer.py",
-    "test_explorer_transforms.py",
 ]
 """Long files, which run first: several processes share the files, and a long one at the end delays all."""
 
