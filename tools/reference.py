@@ -53,12 +53,17 @@ def navigation(sections: List[Dict[str, str]]) -> List[Dict[str, Any]]:
 
 
 def home() -> str:
-    """Return the README as the home page: links to pages lead there, links to other files become text."""
+    """Return the README as the home page.
+
+    Links to pages lead there, links to folders of pages to the first one, and links to other files become text.
+    """
 
     def link(match: re.Match) -> str:
         text, target = match.groups()
         if "://" in target:
             return match.group(0)
+        if (ROOT / target).is_dir() and target.startswith("docs/"):
+            target = min((ROOT / target).glob("*.md")).relative_to(ROOT).as_posix()
         return f"[{text}]({target[len('docs/') :]})" if target.startswith("docs/") else text
 
     return _LINK.sub(link, (ROOT / "README.md").read_text(encoding="utf-8"))

@@ -46,6 +46,12 @@ def test_the_navigation_names_every_page() -> None:
     assert sorted(named) == sorted([*files, *PAGES, "index.md"])
 
 
+def test_links_of_the_home_page_lead_to_pages() -> None:
+    links = [link for link in re.findall(r"(?<!!)\[[^\]]*\]\(([^)#]+)", reference.home()) if "://" not in link]
+    assert "how-to/add-a-backend.md" in links
+    assert [link for link in links if not (ROOT / "docs" / link).is_file() and link not in PAGES] == []
+
+
 @pytest.mark.parametrize("module", sorted({module.__name__ for _, module, _ in reference.sections()}))
 def test_every_public_name_is_in_the_reference(module: str) -> None:
     found = [name for text in PAGES.values() for name in DOCUMENTED.findall(text)]
