@@ -23,7 +23,7 @@ class KernelLines(Sequence[Instruction]):
         self, kernels: Sequence[tuple[Instruction, Sequence[str]]], make: Callable[[], tuple[Instruction, ...]]
     ):
         self._kernels, self._make = kernels, make
-        self._counts = [1 + sum(map(bool, opcodes)) for _, opcodes in kernels]
+        self._counts = [1 + len(opcodes) - opcodes.count("") for _, opcodes in kernels]
 
     @cached_property
     def _every(self) -> tuple[Instruction, ...]:
@@ -91,6 +91,6 @@ _OWN: dict[str, Callable[[Instruction, Sequence[str]], list[Any]]] = {
     "id": lambda head, ops: [head.id, *(f"{head.id}:{at}" for at, opcode in enumerate(ops) if opcode)],
     "opcode": lambda head, ops: [head.opcode, *filter(None, ops)],
     "line": lambda head, ops: [head.line, *(at for at, opcode in enumerate(ops, head.line + 1) if opcode)],
-    "lines": lambda head, ops: [head.lines, *[1] * sum(map(bool, ops))],
+    "lines": lambda head, ops: [head.lines, *[1] * (len(ops) - ops.count(""))],
 }
 """The columns that differ between the lines of a kernel, from its head and its opcodes."""

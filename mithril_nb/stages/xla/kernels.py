@@ -245,14 +245,18 @@ def listing(
     known = owners.of(one.name for one in kernels)
     heads: list[tuple[Instruction, list[str]]] = []
     for kernel in kernels:
-        lines = list(lines_of(kernel))
-        shown.append(title(kernel.name, sum(1 for _, opcode, _ in lines if opcode)))
+        texts: list[str] = []
+        opcodes: list[str] = []
+        for text, opcode, _ in lines_of(kernel):
+            texts.append(text)
+            opcodes.append(opcode)
+        shown.append(title(kernel.name, len(opcodes) - opcodes.count("")))
         head = replace(
-            known[kernel.name], id=kernel.name, opcode="kernel", line=len(shown), lines=len(lines) + 1, operands=(),
+            known[kernel.name], id=kernel.name, opcode="kernel", line=len(shown), lines=len(texts) + 1, operands=(),
             attributes=(),
         )  # fmt: skip
-        heads.append((head, [opcode for _, opcode, _ in lines]))
-        shown += [line for line, _, _ in lines]
+        heads.append((head, opcodes))
+        shown += texts
         shown.append("")
 
     def make() -> Iterator[Instruction]:

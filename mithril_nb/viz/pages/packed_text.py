@@ -35,7 +35,7 @@ def packed_text(text: str) -> dict[str, Any]:
         >>> packed_text("a"), sorted(packed_text("".join(f"%{at} = add %{at - 1}\n" for at in range(1, 4000))))
         ({'text': 'a'}, ['addresses', 'lines', 'numbers', 'templates'])
     """
-    if len(text) < LEAST or _SIGNS.search(text):
+    if len(text) < LEAST or any(sign in text for sign in (DECIMAL, HEX, ADDRESS)):
         return {"text": text}
     found = in_columns(text)
     return found if _size(json.dumps(found, separators=(",", ":"))) < _size(text) else {"text": text}
