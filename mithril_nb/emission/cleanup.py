@@ -19,6 +19,7 @@ from mithril_nb.emission.program import ELEMENTWISE, KEEPDIMS, Function, Number,
 _UNCHANGED = frozenset("copy copy_p stop_gradient pvary pcast optimization_barrier".split())
 _RESHAPES = frozenset("reshape squeeze expand_dims broadcast_in_dim".split())
 _REDUCTIONS = frozenset("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor".split())
+_COMMUTATIVE = frozenset("add add_any mul max min and or xor eq ne".split())
 _MOST_ROUNDS = 8
 
 
@@ -69,6 +70,7 @@ class _Pass:
     producers: dict[Value, int] = field(default_factory=dict[Value, int])
     found: list[Statement] = field(default_factory=list[Statement])
     count: int = 0
+    known: dict[Any, tuple[Value, ...]] = field(default_factory=dict[Any, tuple[Value, ...]])
 
     def run(self) -> _Changed:
         self.uses: dict[Value, list[Statement | None]] = defaultdict(list)
@@ -108,7 +110,7 @@ class _Pass:
             statement = replace(statement, bodies=tuple(bodies))
         statement = self._changed(statement, simplified(statement, self._producer))
         statement = self._changed(statement, self._broadcasting(statement))
-        same = _same(statement)
+        same = _same(statement) or self._known_results(statement)
         if same is not None:
             return self._drop(statement, same)
         if self._merge_into_reduction(statement) or self._merge_into_product(statement):
@@ -118,6 +120,18 @@ class _Pass:
     def _changed(self, old: Statement, new: Statement) -> Statement:
         self.count += new is not old
         return new
+
+    def _known_results(self, statement: Statement) -> tuple[Value, ...] | None:
+        """Return the results of an equal elementwise statement of the same block; `None` without one."""
+        if statement.primitive not in ELEMENTWISE:
+            return None
+        operands = [one if isinstance(one, Value) else (repr(one.value), one.dtype) for one in statement.inputs]
+        if statement.primitive in _COMMUTATIVE:
+            operands.sort(key=lambda one: hash(one))
+        params = tuple(sorted((key, repr(value)) for key, value in statement.params.items()))
+        key = (statement.primitive, statement.block, statement.role, params, *operands)
+        known = self.known.setdefault(key, statement.outputs)
+        return None if known is statement.outputs else known
 
     def _append(self, statement: Statement) -> None:
         self.producers.update(dict.fromkeys(statement.outputs, len(self.found)))

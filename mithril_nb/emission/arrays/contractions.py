@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from string import ascii_lowercase
 from typing import Any
 
@@ -43,6 +44,12 @@ def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
         return f"{first} @ {second}"
     if not count and len(left_over) == 1 and left_over[0] == ranks[0] - 1 and ranks[1] == 2:
         return f"{left} @ {right if right_over[0] == 0 else _swapped(to, right, 2)}"
+    summed = len(left_over)
+    if summed > 1 and (count, *free) == (0, 1, 1) and tuple(left_over) == tuple(right_over) == tuple(range(summed)):
+        # The gradient of a weight; tensordot and einsum would copy the arrays.
+        rows = math.prod(one.inputs[0].shape[:-1])
+        widths = [each.shape[-1] for each in one.inputs]
+        return f"{left}.reshape({rows}, {widths[0]}).T @ {right}.reshape({rows}, {widths[1]})"
     if not count and left_over and to.library != "torch":  # its tensordot refuses mixed dtypes under autocast
         axes = f"({[int(axis) for axis in left_over]}, {[int(axis) for axis in right_over]})"
         return f"{to.module}.tensordot({left}, {right}, axes={axes})"
