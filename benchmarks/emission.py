@@ -35,7 +35,7 @@ class Work:
         name: Display name.
         model: Composes the model, from `input` to `output`.
         shape: Shape of the input.
-        in_numpy: Returns the gradients of the parameters, from (params, input, gradient of the output).
+        in_numpy: Returns the output and the gradients of the parameters, from (params, input, gradient of the output).
         in_torch: Returns an `nn.Module` with these parameters.
         c_bar: Largest acceptable ratio of emitted C to `jax.jit`.
     """
@@ -43,7 +43,7 @@ class Work:
     name: str
     model: Callable[[], Model]
     shape: tuple[int, ...]
-    in_numpy: Callable[[Params, Any, Any], Params]
+    in_numpy: Callable[[Params, Any, Any], tuple[Any, Params]]
     in_torch: Callable[[Params], Any]
     c_bar: float
 
@@ -63,7 +63,7 @@ def emission_comparisons(rounds: int) -> Iterator[Comparison]:
         wanted = run(params)
         by_hand = _flat(params)
         g = _output_gradient(work, x)
-        _assert_equal(wanted, work.in_numpy(by_hand, x, g))
+        _assert_equal(wanted, work.in_numpy(by_hand, x, g)[1])
         yield compare(
             f"emitted NumPy / by hand, {work.name}",
             repeated(run, params),
@@ -174,12 +174,13 @@ def _module_step(module: Callable[[Any], Any], owner: Any, x: Any, g: Any) -> Ca
 # By hand, in NumPy
 
 
-def mlp_in_numpy(params: Params, x: Any, g: Any) -> Params:
-    """Return the gradients of two Linear blocks with a Relu between them."""
+def mlp_in_numpy(params: Params, x: Any, g: Any) -> tuple[Any, Params]:
+    """Return the output and the gradients of two Linear blocks with a Relu between them."""
     hidden = x @ params["linear_0.weight"] + params["linear_0.bias"]
     active = np.maximum(hidden, 0)
+    output = active @ params["linear_1.weight"] + params["linear_1.bias"]
     d_hidden = np.where(hidden > 0, g @ params["linear_1.weight"].T, 0)
-    return {
+    return output, {
         "linear_0.weight": x.T @ d_hidden,
         "linear_0.bias": d_hidden.sum(0),
         "linear_1.weight": active.T @ g,
@@ -215,8 +216,8 @@ def _unpool(g: Any, first: Any) -> Any:
     return tiles.reshape(batch, features, height * 2, width * 2)
 
 
-def cnn_in_numpy(params: Params, x: Any, g: Any) -> Params:
-    """Return the gradients of two 3x3 convolutions with Relu and 2x2 maximum pooling, and a Linear block."""
+def cnn_in_numpy(params: Params, x: Any, g: Any) -> tuple[Any, Params]:
+    """Return the output and the gradients of two 3x3 convolutions with Relu and 2x2 pooling, and a Linear block."""
     found: Params = {}
     kept = []
     for place in range(2):
@@ -226,6 +227,7 @@ def cnn_in_numpy(params: Params, x: Any, g: Any) -> Params:
         x, first = _pool(np.maximum(hidden, 0))
         kept.append((weight, columns, hidden > 0, first))
     flat = x.reshape(len(x), -1)
+    output = flat @ params["linear_0.weight"] + params["linear_0.bias"]
     found |= {"linear_0.weight": flat.T @ g, "linear_0.bias": g.sum(0)}
     g = (g @ params["linear_0.weight"].T).reshape(x.shape)
     for place, (weight, columns, active, first) in reversed(list(enumerate(kept))):
@@ -235,11 +237,11 @@ def cnn_in_numpy(params: Params, x: Any, g: Any) -> Params:
         found |= {f"conv2d_{place}.weight": d_weight.reshape(weight.shape), f"conv2d_{place}.bias": g.sum((0, 2, 3))}
         if place:
             g, _ = _conv(g, weight[:, :, ::-1, ::-1].transpose(1, 0, 2, 3))
-    return found
+    return output, found
 
 
-def transformer_in_numpy(params: Params, x: Any, g: Any) -> Params:
-    """Return the gradients of a Transformer block that normalizes first."""
+def transformer_in_numpy(params: Params, x: Any, g: Any) -> tuple[Any, Params]:
+    """Return the output and the gradients of a Transformer block that normalizes first."""
     found: Params = {}
 
     def linear(name: str, x: Any) -> Any:
@@ -281,6 +283,7 @@ def transformer_in_numpy(params: Params, x: Any, g: Any) -> Params:
     up = linear("mlp.up", again)
     share = 0.5 * (1 + erf(up / np.float32(math.sqrt(2))))
     active = up * share
+    output = middle + linear("mlp.down", active)
 
     d_active = linear_gradients("mlp.down", active, g)
     density = np.exp(-0.5 * up * up) / np.float32(math.sqrt(2 * math.pi))
@@ -292,7 +295,7 @@ def transformer_in_numpy(params: Params, x: Any, g: Any) -> Params:
     parts = (d_scores @ key, d_scores.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ d_mixed)
     d_normed = linear_gradients("attention.qkv", normed, np.concatenate([merged(one) for one in parts], -1))
     norm_gradients("norm_1", unit_1, inverse_1, d_normed)
-    return found
+    return output, found
 
 
 # By hand, in PyTorch
