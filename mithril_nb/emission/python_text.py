@@ -78,6 +78,17 @@ def listed(start: str, names: list[str], end: str, used: int) -> str:
     return f"{start}\n    " + "\n    ".join(lines) + f"\n{end}"
 
 
+def joined_shapes(shown: Iterable[str]) -> str:
+    """Return the shapes of some results for a comment.
+
+    Examples:
+        >>> joined_shapes(["(2, 3)", "(2, 3)"]), joined_shapes(["(2, 3)", "()"])
+        ('(2, 3) each', '(2, 3), ()')
+    """
+    shapes = list(shown)
+    return f"{shapes[0]} each" if len(shapes) > 1 and len(set(shapes)) == 1 else ", ".join(shapes)
+
+
 def title_of(function: Function) -> str:
     """Return the first line of the docstring of a function: its blocks, its part of a step, notes on its results."""
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")

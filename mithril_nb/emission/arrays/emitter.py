@@ -22,6 +22,7 @@ from mithril_nb.emission.program import CALL, Function, Operand, Program, Statem
 from mithril_nb.emission.python_text import (
     Helpers,
     encoded,
+    joined_shapes,
     listed,
     program_arguments,
     read_helpers,
@@ -130,7 +131,8 @@ class _Emitter(Context):
             out.add(line)
         if is_encoded and self.library != "numpy":
             out.add("import numpy as np")
-        out.add()
+        if program.constants:
+            out.add()
         for value, array in program.constants.items():
             self._constant(value, array)
         for text in texts:
@@ -228,7 +230,7 @@ class _Emitter(Context):
         targets = ", ".join(value.name for value in one.outputs)
         line = f"{targets} = {text}" if targets else text
         note = constant_note(one)
-        self._out.add(f"{line}  # {', '.join(map(self._shown, one.outputs))}{note and f'; {note}'}", one)
+        self._out.add(f"{line}  # {joined_shapes(map(self._shown, one.outputs))}{note and f'; {note}'}", one)
 
     def _shown(self, value: Operand) -> str:
         dtype = "" if value.dtype == self._usual else f" {value.dtype}"

@@ -17,6 +17,7 @@ from mithril_nb.emission.program import CALL, ELEMENTWISE, Function, Number, Ope
 from mithril_nb.emission.python_text import (
     Helpers,
     encoded,
+    joined_shapes,
     listed,
     program_arguments,
     read_helpers,
@@ -209,7 +210,7 @@ class _Emitter(Context):
             self._out.add(f"{targets} = {name}({arguments})", one)
         else:
             targets = ", ".join(value.name for value in one.outputs)
-            shown = ", ".join(map(_shown, one.outputs))
+            shown = joined_shapes(map(_shown, one.outputs))
             self._out.add(f"{targets} = {RULES.write(self, one)}  # {shown}", one)
 
     def _carry(self, one: Statement, targets: Iterable[Value], values: Iterable[Operand]) -> None:
