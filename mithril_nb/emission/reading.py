@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -111,7 +112,9 @@ class _Reader:
                 jaxpr = jax_versions.open_jaxpr(closed)
                 scope = dict(zip(jaxpr.invars, inputs, strict=True))
                 self.bind_constants(closed, scope)
-                found += self.statements(sites_of(jaxpr)[0], scope, record)
+                inner_ids = tuple([one.id for _, body in site.bodies for one in body])  # of a function that it replaces
+                expanded = self.statements(sites_of(jaxpr)[0], scope, record)
+                found += [replace(one, equations=(*one.equations, *inner_ids)) for one in expanded]
                 env.update(zip(site.equation.outvars, [self.operand(one, scope) for one in jaxpr.outvars], strict=True))
             elif inner is None:
                 order = site.equation.params.get("dimensions") if site.primitive == "reshape" else None

@@ -43,7 +43,7 @@ WRAPPERS: tuple[Callable[[Function], Function], ...] = (
     lambda fn: lambda x: jax.grad(lambda y: jnp.sum(jnp.sin(fn(y))))(x),
     lambda fn: lambda x: jax.jvp(fn, (x,), (jnp.ones_like(x),))[1],
     lambda fn: lambda x: jax.lax.scan(lambda c, i: (fn(c) * 0.5, c.sum() * i), x, jnp.arange(3.0))[0],
-    lambda fn: lambda x: jax.lax.cond(x.sum() > 0, fn, jnp.cos, x),
+    lambda fn: lambda x: jax.lax.cond(x.sum() > 0.1, fn, jnp.cos, x),
     lambda fn: lambda x: jax.lax.fori_loop(0, 2, lambda i, c: fn(c) * 0.5, x),
 )
 layers = st.lists(st.tuples(st.sampled_from(UNARY), st.sampled_from(WRAPPERS)), min_size=1, max_size=3)
