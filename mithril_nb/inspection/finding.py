@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from mithril_nb.cost.counting import cost_of
 from mithril_nb.cost.records import CostRow
@@ -63,14 +64,16 @@ def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> 
     """
     blocks = tuple(path for path, _ in one.shares if path)
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
-    numbers = {
-        "flops": None if row is None else row.flops,
-        "bytes": None if row is None else row.bytes_accessed,
-        "memory": memory_of(one.shapes),
-    }
-    return Item(blocks, (one.opcode, *around), one.role or "", _dtypes(one), one.source, numbers)
+    return Item(blocks, (one.opcode, *around), one.role or "", dtypes_of(one.shapes), one.source, numbers_of(one, row))
 
 
+def numbers_of(one: Instruction, row: CostRow | None) -> dict[str, int | None]:
+    """Return the numbers of an instruction that a query can compare, by key."""
+    flops, moved = (None, None) if row is None else (row.flops, row.bytes_accessed)
+    return {"flops": flops, "bytes": moved, "memory": memory_of(one.shapes)}
+
+
+@lru_cache(maxsize=1 << 12)  # a program has few distinct specs
 def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
     """Return the bytes of arrays; `None` if a size or dtype is unknown, or if there are none."""
     sizes = [None if one.size is None or one.dtype not in ITEM_BYTES else one.nbytes for one in specs]
@@ -80,11 +83,14 @@ def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
 
 def _match(one: Instruction, row: CostRow | None) -> Match:
     blocks = tuple(path for path, _ in sorted(one.shares, key=lambda pair: -pair[1]) if path)
-    flops, moved = (None, None) if row is None else (row.flops, row.bytes_accessed)
+    numbers = numbers_of(one, row)
     return Match(
-        one.id, one.opcode, blocks, one.role, _dtypes(one), flops, moved, memory_of(one.shapes), tuple(one.source)
-    )
+        one.id, one.opcode, blocks, one.role, dtypes_of(one.shapes), numbers["flops"], numbers["bytes"],
+        numbers["memory"], tuple(one.source),
+    )  # fmt: skip
 
 
-def _dtypes(one: Instruction) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(str(spec.dtype) for spec in one.shapes))
+@lru_cache(maxsize=1 << 12)
+def dtypes_of(specs: tuple[TensorSpec, ...]) -> tuple[str, ...]:
+    """Return the distinct dtypes of arrays."""
+    return tuple(dict.fromkeys(str(spec.dtype) for spec in specs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from functools import lru_cache
 from html import escape
 from itertools import accumulate
 from urllib.parse import quote
@@ -125,6 +126,7 @@ _WIDTHS = {char: width for width, chars in _CLASSES.items() for char in chars}
 _USUAL = 60
 
 
+@lru_cache(maxsize=1 << 14)  # layouts measure the same names again
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
     """Return the width in px of one line of text in a common sans font of `size` px.
 

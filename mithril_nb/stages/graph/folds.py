@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph, shapes_text, size_of_shape
@@ -29,6 +30,11 @@ def dtype_of(specs: Iterable[TensorSpec]) -> str:
     """
     largest = max(specs, key=size_of_shape, default=None)
     return "" if largest is None else str(largest.dtype)
+
+
+@lru_cache(maxsize=1 << 12)  # a program has few distinct specs
+def _result_of(specs: tuple[TensorSpec, ...]) -> tuple[str, str]:
+    return shapes_text(specs), dtype_of(specs)
 
 
 @dataclass
@@ -60,7 +66,7 @@ class Draft:
 
     def set_result(self, specs: tuple[TensorSpec, ...]) -> None:
         """Set the shape and dtype of its result."""
-        self.shape, self.dtype = shapes_text(specs), dtype_of(specs)
+        self.shape, self.dtype = _result_of(specs)
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
         """Return the child for a part of a key; it is created if missing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction
 
@@ -37,26 +37,28 @@ def passed_gradients(
                 forward.setdefault(source, []).append(target)
     if not backward:
         return
+    blocks = {id: one.shares[0][0] if one.shares else UNATTRIBUTED for id, one in by_id.items()}
+    sums = {id for id, one in by_id.items() if one.opcode.rpartition(".")[2] in _SUMS}
     known: set[tuple[str, str]] = set()  # blocks of producer and user, where a gradient flows in one round
     for user, targets in backward.items():
-        for producer, is_carried, is_direct in _behind_sums(targets, backward, by_id):
+        for producer, is_carried, is_direct in _behind_sums(targets, backward, sums):
             if not is_direct:
                 yield user, producer, is_carried
             if not is_carried:
-                known.add((_block(by_id[producer]), _block(by_id[user])))
+                known.add((blocks[producer], blocks[user]))
     starts = {producer for producer, _ in known}
-    for start in forward:
-        above = _block(by_id[start])
-        if by_id[start].role != "forward" or above not in starts:
+    for start, users in forward.items():
+        above = blocks[start]
+        if sums.isdisjoint(users) or by_id[start].role != "forward" or above not in starts:
             continue
         before: dict[str, list[str]] = {}  # by sum, the values behind it
         reached = [start]
         wires: list[tuple[str, str]] = []
         for value in reached:  # grows
             for user in forward.get(value, ()):
-                if value != start and (above, _block(by_id[user])) in known:
+                if value != start and (above, blocks[user]) in known:
                     wires.append((value, user))
-                if _is_sum(by_id[user]) and len(before) < _MOST_SUMS:
+                if user in sums and len(before) < _MOST_SUMS:
                     if user not in before:
                         reached.append(user)
                     before.setdefault(user, []).append(value)
@@ -71,7 +73,7 @@ def passed_gradients(
 def _behind_sums(
     targets: Sequence[tuple[str, bool]],
     backward: Mapping[str, Sequence[tuple[str, bool]]],
-    by_id: Mapping[str, Instruction],
+    sums: Set[str],
 ) -> Iterator[tuple[str, bool, bool]]:
     """Yield the instructions that a gradient reaches: in a next round or not, and directly or through sums."""
     waiting = [(target, is_carried, True) for target, is_carried in targets]
@@ -82,13 +84,5 @@ def _behind_sums(
             continue
         seen.add((at, is_carried))
         yield at, is_carried, is_direct
-        if _is_sum(by_id[at]) and len(seen) < _MOST_SUMS:
+        if at in sums and len(seen) < _MOST_SUMS:
             waiting += [(one, is_carried or carries, False) for one, carries in backward.get(at, ())]
-
-
-def _is_sum(one: Instruction) -> bool:
-    return one.opcode.rpartition(".")[2] in _SUMS
-
-
-def _block(one: Instruction) -> str:
-    return one.shares[0][0] if one.shares else UNATTRIBUTED

@@ -246,16 +246,18 @@ class StageGraph(Shown):
     def links(self) -> tuple[GraphLink, ...]:
         """The data that flows between the nodes if all are open, bundled, in program order."""
         seen: dict[str, str] = {}
+        places = {id: (self._shown(key, seen), self._folds(key)) for id, key in self.home.items()}
         bundles: dict[tuple[str, str, str, bool, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
 
         def add(flow: Flow, *, is_carried: bool = False, is_gradient: bool = False) -> None:
             source, target, spec = flow
-            before, after = self.home[source], self.home[target]
-            tail, head = self._shown(before, seen), self._shown(after, seen)
+            (tail, folds), (head, others) = places[source], places[target]
             if not tail or not head:
                 return
-            is_next = self._is_between_rounds(before, after)
-            loop = self._shown(self._loop_around(before, after), seen) if is_carried and not is_next else ""
+            is_next = folds is not others and _is_between_rounds(folds, others)
+            loop = ""
+            if is_carried and not is_next:
+                loop = self._shown(self._loop_around(self.home[source], self.home[target]), seen)
             if is_gradient if is_next else not loop and (is_carried or tail == head):
                 return
             roles, specs = bundles.setdefault((tail, head, loop, is_gradient, is_next), (set(), {}))
@@ -344,11 +346,6 @@ class StageGraph(Shown):
                 seen[key] = key if not key or outer == self.nodes[key].parent else outer
         return seen[key]
 
-    def _is_between_rounds(self, source: str, target: str) -> bool:
-        """Return whether data flows between nodes folded into one; a picture of one node has no such edge."""
-        before = self._folds(source)
-        return bool(before) and any(before.get(fold, member) != member for fold, member in self._folds(target).items())
-
     def _folds(self, key: str) -> dict[str, str]:
         """Return the member of each fold that contains a node."""
         if key not in self._fold_cache:
@@ -364,6 +361,11 @@ class StageGraph(Shown):
     @cached_property
     def _fold_cache(self) -> dict[str, dict[str, str]]:
         return {}
+
+
+def _is_between_rounds(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """Return whether data flows between nodes folded into one; a picture of one node has no such edge."""
+    return bool(before) and any(before.get(fold, member) != member for fold, member in after.items())
 
 
 def short_shape(spec: TensorSpec) -> str:

@@ -346,17 +346,17 @@ def _searched(
 ) -> dict[str, Any]:
     """Add the columns of dtypes and numbers for searches, and return the kinds of the blocks."""
     from mithril_nb.graph.query import NUMBERS
-    from mithril_nb.inspection.finding import costs_of_stage, item_of
+    from mithril_nb.inspection.finding import costs_of_stage, dtypes_of, numbers_of
     from mithril_nb.stages.program_stages import first_stage
 
     if stage.name != first_stage(inspection) or stage.unavailable is not None:
         return {}
-    rows, kinds = costs_of_stage(inspection, stage.name), inspection.block_kinds
-    items = [item_of(one, rows.get(one.id), kinds) for one in stage.instructions]
-    columns["dtypes"], tables["dtypes"] = _indexed(item.dtypes for item in items)
+    rows = costs_of_stage(inspection, stage.name)
+    numbers = [numbers_of(one, rows.get(one.id)) for one in stage.instructions]
+    columns["dtypes"], tables["dtypes"] = _indexed(dtypes_of(one.shapes) for one in stage.instructions)
     for key in NUMBERS:
-        columns[key], tables[key] = _indexed(item.numbers[key] for item in items)
-    return {"kinds": dict(kinds)}
+        columns[key], tables[key] = _indexed(one[key] for one in numbers)
+    return {"kinds": dict(inspection.block_kinds)}
 
 
 def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
