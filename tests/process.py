@@ -62,7 +62,8 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def _room(path: Path) -> str:
     """Return the room of a test or of a module with examples: the folder below `tests` or `mithril_nb`."""
-    return path.relative_to(ROOT).parts[1] if path.is_relative_to(ROOT) else ""
+    parts = path.relative_to(ROOT).parts if path.is_relative_to(ROOT) else ()
+    return parts[1] if len(parts) > 1 else ""
 
 
 def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
 @pytest.mark.parametrize("code", PYTHON)
 def test_python_of_the_documents_runs(code: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", code]
-    settings = {**os.environ, **ONE_DEVICE}
+    settings = os.environ | ({} if "MITHRIL_NB_EXAMPLES" in os.environ else ONE_DEVICE)
     done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 

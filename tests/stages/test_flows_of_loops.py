@@ -174,6 +174,33 @@ def test_hlo_has_the_data_flow_of_a_loop(stage: str, is_scan: bool) -> None:
         assert source == body[int(dict(found[target].attributes)["index"])]
 
 
+def test_hlo_has_the_rounds_of_a_loop_over_one_array() -> None:
+    def program(x: jax.Array) -> jax.Array:
+        return lax.while_loop(lambda s: s.sum() < 30, lambda s: s + jnp.tanh(s), x)
+
+    inspection = inspect(program, jnp.ones(3))
+    for stage in ("hlo_before", "hlo"):
+        found = {one.id: one for one in inspection.stage(stage).instructions}
+        (made,) = next(one for one in found.values() if one.opcode == "while").results
+        assert {source for source, _, _ in inspection.graph(stage).carried} == {made}, stage
+
+
+def test_hlo_has_no_rounds_of_values_that_a_loop_does_not_change() -> None:
+    def turn(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        return jnp.tanh(state[0]) * state[1], state[1], state[2] + 1
+
+    def program(x: jax.Array) -> tuple[jax.Array, ...]:
+        return lax.while_loop(lambda s: (s[2] < 3) & (s[1].sum() < 9), turn, (x, x, 0))
+
+    inspection = inspect(program, jnp.ones(3))
+    for stage in ("hlo_before", "hlo"):
+        found = {one.id: one for one in inspection.stage(stage).instructions}
+        carried = inspection.graph(stage).carried
+        assert carried, stage
+        for source, target, _ in carried:
+            assert found[source].opcode != "get-tuple-element", (stage, source, target)
+
+
 def test_each_result_of_an_op_is_a_separate_operand() -> None:
     def program(x: jax.Array) -> jax.Array:
         first, second = jax.jit(lambda x: (jnp.sin(x), x.sum()), inline=False)(x)

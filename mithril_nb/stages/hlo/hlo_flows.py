@@ -40,16 +40,31 @@ def with_flows(
                     loops += [(caller, line.name)] if caller.opcode == "while" else []
     results = {parameter: found[loop.name].results for loop, parameter in loops}
     for one in instructions:
-        index = dict(one.attributes).get("index", "") if one.opcode == "get-tuple-element" and one.operands else ""
-        if not index.isdigit():
+        place = _place(one)
+        if place is None:
+            # The parameter of a loop over one array is the array, not a tuple.
+            carried = next((results[name] for name in one.operands if len(results.get(name, ())) == 1), ())
+            if carried and carried[0] not in results:
+                found[one.id] = replace(found[one.id], carried=carried)
             continue
-        maker, place = found.get(one.operands[0]), int(index)
+        maker = found.get(one.operands[0])
         if maker is not None and maker.results and place:
             found[one.id] = replace(one, picks=(place,))
         carried = results.get(one.operands[0], ())[place : place + 1]
-        if carried and carried[0] != one.id:
+        if carried and not _is_unchanged(found[carried[0]], place, results):
             found[one.id] = replace(found[one.id], carried=carried)
     return tuple(found.values())
+
+
+def _place(one: Instruction) -> int | None:
+    """Return the place in a tuple that an instruction takes an array from, if it does."""
+    index = dict(one.attributes).get("index", "") if one.opcode == "get-tuple-element" and one.operands else ""
+    return int(index) if index.isdigit() else None
+
+
+def _is_unchanged(result: Instruction, place: int, results: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether a loop's body returns what it got at the same place: no round computes it."""
+    return _place(result) == place and result.operands[0] in results
 
 
 def _results(root: Instruction) -> tuple[str, ...]:
