@@ -23,6 +23,28 @@ from mithril_nb.models.fields import checked, example, fields_of
 
 KINDS: dict[str, type[Any]] = {}
 """Every kind of block with a constructor, by name."""
+ELSEWHERE = {
+    "dense": "Linear",
+    "embed": "Embedding",
+    "conv": "Conv2d",
+    "matmul": "MatrixMultiply",
+    "mseloss": "SquaredError",
+    "crossentropyloss": "CrossEntropy",
+    "multiheaddotproductattention": "MultiHeadAttention",
+    "selfattention": "MultiHeadAttention",
+    "attention": "MultiHeadAttention",
+    "globalaveragepooling2d": "GlobalAvgPool2d",
+    "maxpooling2d": "MaxPool2d",
+    "averagepooling2d": "AvgPool2d",
+    "swish": "SiLU",
+    "exp": "Exponential",
+    "sin": "Sine",
+    "cos": "Cosine",
+    "abs": "Absolute",
+    "concatenate": "Concat",
+    "cat": "Concat",
+}
+"""Names of blocks in Flax, Equinox, Keras and PyTorch, in small letters, and ours."""
 
 
 def kind_named(kind: str) -> type[Any]:
@@ -38,12 +60,25 @@ def kind_named(kind: str) -> type[Any]:
     """
     if kind in KINDS:
         return KINDS[kind]
-    near = similar(kind, KINDS)
+    near = suggested_kind(kind)
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
         (("known", "list(mithril_nb.models.KINDS)"), ("yours", "import or define your own class first")),
-        repr(near[0]) if near else "use one of the known kinds.",
+        repr(near) if near else "use one of the known kinds.",
     )
+
+
+def suggested_kind(name: str) -> str | None:
+    """Return the kind of block that a name may mean: in other letters' case, of another library, or misspelt.
+
+    Examples:
+        >>> import mithril_nb.models
+        >>> suggested_kind("ReLU"), suggested_kind("Dense"), suggested_kind("Linaer"), suggested_kind("Qxyzzy")
+        ('Relu', 'Linear', 'Linear', None)
+    """
+    by_lower = {kind.lower(): kind for kind in KINDS} | ELSEWHERE
+    written = name.lower().replace("_", "")
+    return by_lower.get(written) or next((by_lower[one] for one in similar(written, by_lower)), None)
 
 
 def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any]) -> Any:

@@ -406,6 +406,24 @@ CASES = {
             Try: 'Linear'
         """,
     ),
+    "a kind in another case": (
+        lambda: kind_named("ReLU"),
+        """
+        UnknownBlockError: unknown kind of block 'ReLU'.
+            known  list(mithril_nb.models.KINDS)
+            yours  import or define your own class first
+            Try: 'Relu'
+        """,
+    ),
+    "a kind of another library": (
+        lambda: kind_named("Dense"),
+        """
+        UnknownBlockError: unknown kind of block 'Dense'.
+            known  list(mithril_nb.models.KINDS)
+            yours  import or define your own class first
+            Try: 'Linear'
+        """,
+    ),
     "a quite unknown kind": (
         lambda: kind_named("Qxyzzy"),
         """
