@@ -188,7 +188,7 @@ def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5)
 
 
 def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
-    """Return the names that the user may have meant: first names that start with it, then similar names.
+    """Return the names that the user may have meant: those that start with it or have its initials, then similar ones.
 
     Args:
         name: The name that the user wrote.
@@ -196,11 +196,12 @@ def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
         least: The minimum similarity ratio, between 0 and 1.
 
     Examples:
-        >>> alike("num", ["name", "num_heads"]), alike("heds", ["heads", "layers"])
-        (['num_heads', 'name'], ['heads'])
+        >>> alike("num", ["name", "num_heads"]), alike("heds", ["heads"]), alike("lr", ["loss", "learning_rate"])
+        (['num_heads', 'name'], ['heads'], ['learning_rate'])
     """
     text, every = str(name), [*known]
-    begun = [one for one in every if len(text) > 1 and one.startswith(text)]
+    initials = {"".join(word[:1] for word in one.split("_")): one for one in every}
+    begun = [one for one in every if len(text) > 1 and (one.startswith(text) or one == initials.get(text))]
     return [*begun, *(one for one in similar(text, every, 3, least) if one not in begun)]
 
 

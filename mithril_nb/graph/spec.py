@@ -115,10 +115,11 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
         if len(every) <= MOST_AXES:
             return tuple(_dim(place, dim) for place, dim in enumerate(every))
     except (TypeError, ValueError):
+        size = dims if isinstance(dims, int) and 0 < dims < 10**9 else 784
         raise UnknownOptionError(
             f"{short_repr(dims)} is not a shape for input {name!r}.",
             (("needs", "a list of sizes, or names of unknown sizes; '...' may only come first"),),
-            f'shapes={{{name!r}: ["batch", 784]}}',
+            f'shapes={{{name!r}: ["batch", {size}]}}',
             port=name,
         ) from None
     check_rank(name, every)

@@ -200,10 +200,11 @@ def _check_lengths(data: DataSet, what: str) -> None:
     lengths |= {label: len(array) for label, array in data.named_targets.items()}
     if len(set(lengths.values())) > 1:
         least = min(lengths.values())
+        batches = f", batch_size={least}" if 0 < least < 32 else ""  # 32 is the default
         raise DataError(
             f"{what} has inputs and targets of different lengths.",
             tuple((label, f"{count} samples") for label, count in lengths.items()),
-            f"ml.fit(model, (x[:{least}], y[:{least}]))  # if the first {least} belong together",
+            f"ml.fit(model, (x[:{least}], y[:{least}]){batches})  # if the first {least} belong together",
         )
     if not len(data):
         raise DataError(f"{what} is empty: 0 samples.", (), "look at what selected the samples.")

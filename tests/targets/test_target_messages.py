@@ -192,7 +192,7 @@ UnknownOptionError: shapes must be given by name, in a dict.
 ml.inspect(Linear(3), shapes={"input": 128})
 UnknownOptionError: 128 is not a shape for input 'input'.
     needs  a list of sizes, or names of unknown sizes; '...' may only come first
-    Try: shapes={'input': ["batch", 784]}
+    Try: shapes={'input': ["batch", 128]}
 
 ml.inspect(norm, X, X, axis=0, parms="x")
 UnexpectedInputError: cannot inspect 'norm' with these arguments: got an unexpected keyword argument 'parms'.

@@ -42,7 +42,7 @@ DATA = {
         (X, Y[:5]),
         "data has inputs and targets of different lengths.\n"
         "    input 'input'  6 samples\n    targets        5 samples\n"
-        "    Try: ml.fit(model, (x[:5], y[:5]))  # if the first 5 belong together",
+        "    Try: ml.fit(model, (x[:5], y[:5]), batch_size=5)  # if the first 5 belong together",
     ),
     "text": (
         (np.array([["a"] * 4] * 6), Y),
