@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
+from mithril_nb.emission.program import Function, Number, Operand, Statement, Value, substituted
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace import traced
@@ -171,6 +171,10 @@ class _Reader:
                 inputs = inputs[loops[0].constants :]
             elif site.primitive == "while":
                 bodies.reverse()
+                if bodies[0].outputs[0].shape:
+                    loop = loops[1]
+                    again = self._body(site, loop.jaxpr, loop.sites, _closed_over(site, loop, inputs), around)
+                    bodies = _per_item(bodies[0], bodies[1], again, record)
                 inputs = inputs[len(inputs) - len(site.equation.outvars) :]
             else:
                 inputs = inputs[:1]
@@ -207,6 +211,38 @@ class _Reader:
         statements = self.statements(body, env, around)
         outputs = tuple([self.operand(atom, env) for atom in jaxpr.outvars])
         return Function("", inputs, outputs, tuple(statements))  # pyright: ignore[reportArgumentType]
+
+
+def _per_item(condition: Function, body: Function, again: Function, record: Equation) -> list[Function]:
+    """Return the condition and body of a `while` under `vmap`: it runs while any item goes on, and changes only those.
+
+    Args:
+        condition: Its condition, with a flag for each item.
+        body: Its body.
+        again: The condition, with other values: the body computes it too.
+        record: Its equation.
+    """
+
+    def made(primitive: str, inputs: Sequence[Operand], like: Operand, **params: Any) -> Statement:
+        output = Value(_HINTS[primitive], like.shape, like.dtype)
+        return Statement(
+            primitive, tuple(inputs), (output,), params, (record.id,), record.block, record.role, record.source
+        )
+
+    (flags,) = condition.outputs
+    axes = tuple(range(len(flags.shape)))
+    goes_on = made("reduce_or", (flags,), Number(False, "bool"), axes=axes)
+    condition = replace(condition, outputs=goes_on.outputs, statements=(*condition.statements, goes_on))
+    again = substituted(replace(again, inputs=()), dict(zip(again.inputs, body.inputs, strict=True)))
+    statements, results = [*again.statements, *body.statements], list[Operand]()
+    for old, new in zip(body.inputs, body.outputs, strict=True):
+        flag = Value("", old.shape, "bool")
+        params = {"shape": old.shape, "broadcast_dimensions": axes, "sharding": None}
+        expanded = made("broadcast_in_dim", again.outputs, flag, **params)
+        selected = made("select_n", (*expanded.outputs, old, new), old)
+        statements += [expanded, selected]
+        results += selected.outputs
+    return [condition, replace(body, outputs=tuple(results), statements=tuple(statements))]
 
 
 def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Statement:

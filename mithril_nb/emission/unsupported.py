@@ -14,6 +14,10 @@ _ADVICE = {
     "io_callback": "write the function with jax.numpy.",
     "pallas_call": "use the version of the function without a Pallas kernel.",
     "shard_map": "inspect the program of one device.",
+    **dict.fromkeys(
+        [f"random_{each}" for each in ("bits", "fold_in", "seed", "split", "unwrap", "wrap")],
+        "noise = jax.random.normal(key, shape)  # outside the model; pass it as an input",
+    ),
 }
 
 _EVERY = "which runs every primitive."

@@ -134,8 +134,9 @@ def arithmetic(x: Any, rows: Any) -> Any:
 
 def control(x: Any, rows: Any) -> Any:
     last, stacked = jax.lax.scan(lambda c, a: (c * 0.5 + a, {"c": c.sum()}), x[0, 0], x[0], reverse=True)
-    chosen = jax.lax.switch(rows[1, 0] - 4, [lambda: x[0], lambda: x[1], lambda: -x[1]])
-    return last, stacked, chosen, jax.lax.cond(rows[0, 0] > 0, lambda: x * 2, lambda: x)
+    chosen = [jax.lax.switch(index, [lambda: x[0], lambda: x[1], lambda: -x[1]]) for index in rows.ravel()]
+    _, long = jax.lax.scan(lambda c, _: (c + x[0, 0, 0], (c[0], c)), x[1, 1, 1], None, length=5000, reverse=True)
+    return last, stacked, chosen, long, jax.lax.cond(rows[0, 0] > 0, lambda: x * 2, lambda: x)
 
 
 def loops(x: Any, rows: Any) -> Any:
@@ -144,20 +145,38 @@ def loops(x: Any, rows: Any) -> Any:
 
     total = jax.lax.while_loop(lambda s: s[0] < rows[1, 0], lambda s: (s[0] + 2, s[1] + inner(s[1])), (0, x[0, 0]))
     never = jax.lax.while_loop(lambda s: s[0, 0] > 100, lambda s: s + 1, rows)
-    return total, never, jax.lax.fori_loop(0, rows[0, 1], lambda i, c: c + x[i], x[0])
+    endless = jax.lax.cond(rows[0, 0] > 0, lambda: jax.lax.while_loop(lambda s: s < 9, lambda s: s - 1, 0), lambda: 7)
+    each = jax.vmap(inner)(jnp.stack([x[1, 1], x[0, 2] * 9]))
+    return total, never, endless, each, jax.lax.fori_loop(0, rows[0, 1], lambda i, c: c + x[i], x[0])
 
 
 def pooling_gradients(x: Any) -> Any:
     def pooled(x: Any, combine: Any, start: float, *window: Any) -> Any:
-        return jnp.sum(jnp.sin(jax.lax.reduce_window(x, start, combine, *window)))
+        found = jax.lax.reduce_window(x, start, combine, *window)
+        return jnp.sum(found * jnp.arange(1.0, found.size + 1).reshape(found.shape))
 
-    x = jnp.round(x)  # ties
+    x = jnp.where(jnp.arange(7)[:, None] < 4, -jnp.inf, jnp.round(x))  # ties
     pads = ((0, 0), (0, 0), (1, 1), (0, 2))
     return (
         jax.grad(pooled)(x, jax.lax.max, -jnp.inf, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
         jax.grad(pooled)(x, jax.lax.max, -jnp.inf, (1, 1, 3, 3), (1, 1, 2, 1), pads),
-        jax.grad(pooled)(x, jax.lax.min, jnp.inf, (1, 2, 2, 1), (1, 1, 1, 1), "SAME"),
+        jax.grad(pooled)(-x, jax.lax.min, jnp.inf, (1, 2, 2, 1), (1, 1, 1, 1), "SAME"),
+        jax.grad(pooled)(x, jax.lax.max, -jnp.inf, (1, 1, 9, 1), (1, 1, 1, 1), "VALID"),
     )
+
+
+@pytest.mark.parametrize("function", [lambda x: x, jax.grad])
+def test_windows_along_four_axes_are_refused(function: Callable[..., Any]) -> None:
+    def pooled(x: Any) -> Any:
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (2,) * 4, (2,) * 4, "VALID").sum()
+
+    with pytest.raises(UnsupportedPrimitiveError, match="windows along more than 3 axes"):
+        run_onnx(function(pooled), np.ones((2, 2, 2, 2), "float32"))
+
+
+def test_random_numbers_are_refused_with_advice_in_code() -> None:
+    with pytest.raises(UnsupportedPrimitiveError, match=r"Try: noise = jax\.random\."):
+        run_onnx(lambda x: x + jax.random.uniform(jax.random.key(0), (3,)), np.ones(3, "float32"))
 
 
 PROGRAMS = (convolutions, windows, indexing, arithmetic, control, loops, pooling_gradients)

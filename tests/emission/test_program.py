@@ -35,6 +35,16 @@ def loops(x: jax.Array, n: jax.Array) -> Any:
     return grown, parts, jnp.maximum(chosen, 0.5), jax.lax.reduce(x, 0.0, jax.lax.add, (0,))
 
 
+def batched_loops(x: jax.Array, n: jax.Array) -> Any:
+    def grown(row: jax.Array) -> Any:
+        return jax.lax.while_loop(lambda s: s[0] + s[1].sum() < n, lambda s: (s[0] + 1, jnp.abs(s[1]) * 1.5), (0, row))
+
+    def nested(row: jax.Array) -> Any:
+        return jax.lax.while_loop(lambda s: s.max() < 9, lambda s: s + 1 + grown(jnp.abs(s))[0], row)
+
+    return jax.vmap(grown)(x), jax.vmap(nested)(x), jax.vmap(jax.vmap(lambda a: grown(a[None])))(x)
+
+
 SPEC = jax.ShapeDtypeStruct((4, 3), "float32")
 PROGRAMS: dict[str, Callable[[], Inspection]] = {
     "mlp": lambda: of_model(models.MLP(4, [8, 8], 3), 5, 4),
@@ -42,6 +52,7 @@ PROGRAMS: dict[str, Callable[[], Inspection]] = {
     "lstm": lambda: of_model(models.LSTM(6), 2, 3, 4),
     "transformer": lambda: of_model(models.TransformerEncoder(layers=2, width=8, heads=2), 2, 3, 8),
     "loops": lambda: ml.inspect(loops, SPEC, jax.ShapeDtypeStruct((), "int32")),
+    "batched loops": lambda: ml.inspect(batched_loops, SPEC, jax.ShapeDtypeStruct((), "int32")),
     "hessian": lambda: ml.inspect(jax.hessian(lambda x: jnp.sum(jnp.tanh(x @ x.T) ** 2)), SPEC),
 }
 if hasattr(jax.lax, "polynomial"):  # since JAX 0.12; also in the derivative of erfc

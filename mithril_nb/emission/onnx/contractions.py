@@ -64,6 +64,8 @@ def _conv(to: Graph, one: Statement) -> str:
     return permuted(to, found, sorted(range(rank), key=lambda axis: numbers.out_spec[axis]))
 
 
+_MOST_AXES = 3
+"""Most axes of a window in onnxruntime."""
 _POOLS = {"reduce_window_max": "max", "reduce_window_sum": "add", "reduce_window_min": "min"}
 
 
@@ -102,6 +104,8 @@ def _padded_windows(
     size, steps, pads = params["window_dimensions"], params["window_strides"], params["padding"]
     inner = [axis for axis in range(rank) if (size[axis], steps[axis], *pads[axis]) != (1, 1, 0, 0)] or [rank - 1]
     outer = [axis for axis in range(rank) if axis not in inner]
+    if len(inner) > _MOST_AXES:
+        raise to.unsupported(one, f"windows along more than {_MOST_AXES} axes")
     name = permuted(to, to.tensor(array), [*outer, *inner])
     name = to.reshape(name, [math.prod(array.shape[axis] for axis in outer), 1, *(array.shape[axis] for axis in inner)])
     if kind == "min":
@@ -118,6 +122,8 @@ def _padded_windows(
 def _unpool(to: Graph, one: Statement) -> str:
     """Add each item of the gradient at the place of the largest item of its window."""
     source, array = one.inputs
+    if not source.size:
+        return to.constant(np.zeros(array.shape), array.dtype)
     prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
     kind = {"ge": "max", "le": "min"}.get(prefer)
     if kind is None or array.dtype not in ("float32", "float64"):

@@ -1,39 +1,40 @@
-"""Control flow in ONNX: a `while` is a loop, a `scan` is unrolled, and every branch of a condition is computed."""
+"""Control flow in ONNX: a `while` and a `scan` are a `Loop`, and a condition is an `If`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
-from mithril_nb.emission.onnx.elementwise import select
 from mithril_nb.emission.onnx.graph import Body, Graph, rule
-from mithril_nb.emission.onnx.shapes import stacked
-from mithril_nb.emission.program import Function, Statement, Value
+from mithril_nb.emission.onnx.shapes import reversed_along
+from mithril_nb.emission.program import Function, Operand, Statement, Value
 
-_LONGEST = 4096
-"""Most steps of a loop that is unrolled."""
+_STEP, _FLAG = Value("step", (), "int64"), Value("flag", (), "bool")
 
 
 @rule("scan")
 def _scan(to: Graph, one: Statement) -> list[str]:
     (body,), count, length = one.bodies, one.params["num_carry"], int(one.params["length"])
-    if length > _LONGEST:
-        raise to.unsupported(one, f"loops of more than {_LONGEST} steps: this one has {length}")
     carry = [to.tensor(each) for each in one.inputs[:count]]
     arrays = [to.tensor(each) for each in one.inputs[count:]]
-    stacks: list[list[str]] = []
-    for step in reversed(range(length)) if one.params["reverse"] else range(length):
-        place = to.constant(step, np.int64)
-        to.tensors.update(zip(body.inputs[:count], carry, strict=True))
-        for value, array in zip(body.inputs[count:], arrays, strict=True):
-            to.tensors[value] = to.add("Gather", array, place, axis=0)
-        to.write(body)
-        results = [to.tensor(each) for each in body.outputs]
-        carry = results[:count]
-        stacks.append(results[count:])
-    stacks = stacks[::-1] if one.params["reverse"] else stacks
     if not length:
         return [*carry, *(to.constant(np.zeros(value.shape), value.dtype) for value in one.outputs[count:])]
-    return [*carry, *(stacked(to, list(names)) for names in zip(*stacks, strict=True))]
+
+    def step(names: list[str]) -> list[str]:
+        place, flag, *carry = names
+        if one.params["reverse"]:
+            place = to.add("Sub", to.constant(length - 1, np.int64), place)
+        items = [to.add("Gather", array, place, axis=0) for array in arrays]
+        return [flag, *_results(to, body, [*carry, *items])]
+
+    carried = body.inputs[:count]
+    items = [Value(value.name, value.shape[1:], value.dtype) for value in one.outputs[count:]]
+    inner = _body(to, (_STEP, _FLAG, *carried), (_FLAG, *carried, *items), step)
+    found = to.add_all("Loop", len(one.outputs), to.constant(length, np.int64), "", *carry, body=inner)
+    if one.params["reverse"]:
+        found[count:] = [reversed_along(to, name, [0]) for name in found[count:]]
+    return found
 
 
 @rule("while")
@@ -41,16 +42,45 @@ def _while(to: Graph, one: Statement) -> list[str]:
     condition, body = one.bodies
     carry = [to.tensor(each) for each in one.inputs]
     (first,) = _results(to, condition, carry)
-    step, flag = Value("step", (), "int64"), Value("flag", (), "bool")
-    inputs = [(to.new_name(value.name), value) for value in (step, flag, *body.inputs)]
-    outside, to.nodes = to.nodes, []
-    results = _results(to, body, [name for name, _ in inputs[2:]])
-    (goes_on,) = _results(to, condition, results)
-    outputs = [
-        (to.add("Identity", name), value) for name, value in zip((goes_on, *results), (flag, *body.inputs), strict=True)
-    ]
-    inner, to.nodes = Body(tuple(to.nodes), tuple(inputs), tuple(outputs)), outside
+
+    def step(names: list[str]) -> list[str]:
+        results = _results(to, body, names[2:])
+        return [*_results(to, condition, results), *results]
+
+    inner = _body(to, (_STEP, _FLAG, *body.inputs), (_FLAG, *body.inputs), step)
     return to.add_all("Loop", len(carry), "", first, *carry, body=inner)
+
+
+@rule("cond")
+def _cond(to: Graph, one: Statement) -> list[str]:
+    return _chosen(to, one.inputs[0], one.bodies, one.outputs)
+
+
+def _chosen(
+    to: Graph, which: Operand, branches: Sequence[Function], outputs: tuple[Value, ...], first: int = 0
+) -> list[str]:
+    """Return the results of the branch with the number `which`, if the number of the first one is `first`."""
+    branch, *rest = branches
+    if not rest:
+        return _results(to, branch, [])
+    is_later = to.tensor(which)
+    if which.dtype != "bool":
+        is_later = to.add("Greater", is_later, to.constant(first, which.dtype))
+    now = _body(to, (), outputs, lambda _: _results(to, branch, []))
+    later = _body(to, (), outputs, lambda _: _chosen(to, which, rest, outputs, first + 1))
+    return to.add_all("If", len(outputs), is_later, then_branch=later, else_branch=now)
+
+
+def _body(
+    to: Graph, inputs: Sequence[Value], outputs: Sequence[Value], write: Callable[[list[str]], list[str]]
+) -> Body:
+    """Return a graph of the nodes that a function adds, from the names of its inputs to those of its results."""
+    given = [(to.new_name(value.name), value) for value in inputs]
+    outside, to.nodes = to.nodes, []
+    results = write([name for name, _ in given])
+    returned = [(to.add("Identity", name), value) for name, value in zip(results, outputs, strict=True)]
+    inner, to.nodes = Body(tuple(to.nodes), tuple(given), tuple(returned)), outside
+    return inner
 
 
 def _results(to: Graph, function: Function, given: list[str]) -> list[str]:
@@ -58,13 +88,3 @@ def _results(to: Graph, function: Function, given: list[str]) -> list[str]:
     to.tensors.update(zip(function.inputs, given, strict=True))
     to.write(function)
     return [to.tensor(each) for each in function.outputs]
-
-
-@rule("cond")
-def _cond(to: Graph, one: Statement) -> list[str]:
-    branches: list[list[str]] = []
-    for branch in one.bodies:
-        to.write(branch)
-        branches.append([to.tensor(each) for each in branch.outputs])
-    which = to.tensor(one.inputs[0])
-    return [select(to, which, one.inputs[0].dtype, list(cases)) for cases in zip(*branches, strict=True)]

@@ -53,9 +53,9 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
     def node(one: Node) -> Any:
         options: dict[str, Any] = {key: kinds[each] if key == "to" else each for key, each in one.attributes.items()}
-        if (body := options.get("body")) is not None:
+        for key, body in one.bodies.items():
             inputs, outputs = ([info(*each) for each in part] for part in (body.inputs, body.outputs))
-            options["body"] = helper.make_graph([node(each) for each in body.nodes], "body", inputs, outputs)
+            options[key] = helper.make_graph([node(each) for each in body.nodes], key, inputs, outputs)
         return helper.make_node(one.op, one.inputs, one.outputs, one.name, one.source or None, **options)
 
     used = {name for one in _with_bodies(graph.nodes) for name in one.inputs}
@@ -75,8 +75,8 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
 
 def _with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield nodes, and those inside loops."""
+    """Yield nodes, and those inside loops and conditions."""
     for one in nodes:
         yield one
-        if (body := one.attributes.get("body")) is not None:
+        for body in one.bodies.values():
             yield from _with_bodies(body.nodes)

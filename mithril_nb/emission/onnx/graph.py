@@ -39,6 +39,11 @@ class Node:
     name: str
     source: str = ""
 
+    @property
+    def bodies(self) -> dict[str, Body]:
+        """The graphs of a loop or a condition, by attribute."""
+        return {key: each for key, each in self.attributes.items() if isinstance(each, Body)}
+
 
 Tensor = tuple[str, Value]
 """The name of a tensor, and a value with its shape and dtype."""
@@ -46,7 +51,7 @@ Tensor = tuple[str, Value]
 
 @dataclass(frozen=True)
 class Body:
-    """The graph that a loop repeats. It may also read every tensor before the loop.
+    """A graph that a loop repeats or a condition chooses. It may also read every tensor before it.
 
     Attributes:
         nodes: The nodes, in the order of execution.
@@ -153,8 +158,7 @@ class Graph:
         """
         before, self._at = self._at, one
         if one.primitive not in RULES:
-            is_random = one.primitive.startswith("random_")
-            raise self.unsupported(one, "random bits: draw the numbers outside, as an input" if is_random else "")
+            raise self.unsupported(one)
         for value in one.outputs:
             if value.dtype not in DTYPES:
                 raise self.unsupported(one, f"dtype {value.dtype}")

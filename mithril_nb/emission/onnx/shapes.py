@@ -47,12 +47,9 @@ def _concatenate(to: Graph, one: Statement) -> str:
 
 @rule("stack")
 def _stack(to: Graph, one: Statement) -> str:
-    return stacked(to, [to.tensor(each) for each in one.inputs], int(one.params["axis"]))
-
-
-def stacked(to: Graph, names: list[str], axis: int = 0) -> str:
-    """Return tensors along a new axis."""
-    return to.add("Concat", *[to.add("Unsqueeze", name, to.integers([axis])) for name in names], axis=axis)
+    axis = int(one.params["axis"])
+    names = [to.add("Unsqueeze", to.tensor(each), to.integers([axis])) for each in one.inputs]
+    return to.add("Concat", *names, axis=axis)
 
 
 @rule("split")
@@ -89,10 +86,14 @@ def sliced(to: Graph, name: str, starts: Sequence[int], ends: Sequence[int], ste
 
 @rule("rev")
 def _reverse(to: Graph, one: Statement) -> str:
-    axes = one.params["dimensions"]
+    return reversed_along(to, to.tensor(one.inputs[0]), one.params["dimensions"])
+
+
+def reversed_along(to: Graph, name: str, axes: Sequence[int]) -> str:
+    """Return a tensor with the items along some axes in the opposite order."""
     count = len(axes)
     starts, ends = [-1] * count, [np.iinfo(np.int64).min] * count
-    return to.add("Slice", to.tensor(one.inputs[0]), *map(to.integers, (starts, ends, axes, [-1] * count)))
+    return to.add("Slice", name, *map(to.integers, (starts, ends, axes, [-1] * count)))
 
 
 @rule("pad")
