@@ -144,7 +144,7 @@ def test_primitives_agree_with_jax(part: str) -> None:
     assert_close(found, run_quickly(function, array), 1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name != "loops"])
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if "loops" not in name])
 def test_programs_agree_with_jax(name: str) -> None:
     inspection = PROGRAMS[name]()
     arrays = random_arrays(inspection.arguments)
