@@ -214,7 +214,7 @@ class _Reader:
 
 
 def _per_item(condition: Function, body: Function, again: Function, record: Equation) -> list[Function]:
-    """Return the condition and body of a `while` under `vmap`: it runs while any item goes on, and changes only those.
+    """Return a `while` under `vmap`: it runs until the condition is false for each item, and then keeps that item.
 
     Args:
         condition: Its condition, with a flag for each item.
@@ -231,8 +231,8 @@ def _per_item(condition: Function, body: Function, again: Function, record: Equa
 
     (flags,) = condition.outputs
     axes = tuple(range(len(flags.shape)))
-    goes_on = made("reduce_or", (flags,), Number(False, "bool"), axes=axes)
-    condition = replace(condition, outputs=goes_on.outputs, statements=(*condition.statements, goes_on))
+    continues = made("reduce_or", (flags,), Number(False, "bool"), axes=axes)
+    condition = replace(condition, outputs=continues.outputs, statements=(*condition.statements, continues))
     again = substituted(replace(again, inputs=()), dict(zip(again.inputs, body.inputs, strict=True)))
     statements, results = [*again.statements, *body.statements], list[Operand]()
     for old, new in zip(body.inputs, body.outputs, strict=True):
