@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from fresh import run_fresh
 from waiting import PATIENCE_S, until
 
 from mithril_nb.jobs import JobQueue
@@ -86,3 +87,18 @@ def test_only_the_latest_job_of_each_kind_runs() -> None:
     assert [type(one) for one in failed] == [IndexError]
     queue.submit(lambda _: done.append("late"), "late")
     queue.end()
+
+
+def test_the_interpreter_waits_at_exit_for_a_compilation_in_a_thread() -> None:
+    code = """
+import jax.numpy as jnp
+from mithril_nb.inspection import inspect
+
+def program(x):
+    for number in range(60):
+        x = jnp.tanh(jnp.sin(x @ x) + number)
+    return x
+
+inspect(program, jnp.ones((8, 8)))._pipeline.compilation.begin()
+"""
+    run_fresh(code)  # it was aborted: "terminate called"

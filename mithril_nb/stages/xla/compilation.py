@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import jax
 
+from mithril_nb.jobs import JobQueue, Wanted
 from mithril_nb.stages import jax_jit
 from mithril_nb.stages.hlo.text import fingerprint
 from mithril_nb.stages.once import Once, paused_collector
@@ -192,10 +193,11 @@ class Compilation:
         """
         self._wants_files = self._wants_files or not self._user_dumps
         with suppress(RuntimeError):  # The process may have reached its thread limit; then compile on first use.
-            threading.Thread(target=self._make_alone, name="mithril_nb compiles", daemon=True).start()
+            # A queue, because the interpreter waits for its step at exit: returning from XLA later aborts the process.
+            JobQueue("mithril_nb compiles").submit(self._make_alone)
             self._is_compiling.wait()
 
-    def _make_alone(self) -> None:
+    def _make_alone(self, _wanted: Wanted) -> None:
         try:
             with suppress(Exception):
                 self.optimized.get()
