@@ -68,6 +68,38 @@ def test_the_graph_gets_most_of_the_default_layout(open_one) -> None:
     assert notebook.problems == []
 
 
+PALETTE = """() => {
+    // The list of the palette: its height, whether all of it is on top, and whether the chosen row is in it.
+    const list = document.querySelector('.mnb-palette-list');
+    const chosen = list.querySelector('[aria-selected="true"]').getBoundingClientRect();
+    const {left, right, top, bottom, height} = list.getBoundingClientRect();
+    const places = [[left + 20, top + 12], [right - 20, bottom - 8]];
+    const isOnTop = places.every(([x, y]) => list.contains(document.elementFromPoint(x, y)));
+    return [height, isOnTop, top <= chosen.top && chosen.bottom <= bottom];
+}"""
+
+
+@pytest.mark.parametrize("width", [1280, 800])
+def test_the_list_of_blocks_is_readable(open_one, width: int) -> None:
+    notebook = open_one(width=width, height=800)
+    page = notebook.page
+    for is_full in (False, True):
+        if is_full:
+            page.locator('[data-mnb-action="full.all"]').click()
+            page.wait_for_function("!!document.fullscreenElement")
+        page.locator(".mnb-palette-search").click()
+        for _ in range(25):
+            page.keyboard.press("ArrowDown")
+        height, is_on_top, has_chosen = page.evaluate(PALETTE)
+        assert height >= 250
+        assert is_on_top
+        assert has_chosen
+    page.keyboard.press("Escape")  # closes the list
+    page.keyboard.press("Escape")
+    page.wait_for_function("!document.fullscreenElement")
+    assert notebook.problems == []
+
+
 def test_presets_by_click_and_by_key(open_one) -> None:
     notebook = open_one()
     page = notebook.page
