@@ -253,21 +253,25 @@ class _Namer:
 
     def _sources_of_values(self) -> dict[Value, tuple[str, str]]:
         """Return the block and output, or the input of the program, that arrays of the forward pass are."""
-        leaving: dict[str, dict[Value, None]] = {}
-        for one in self._main.walk():
+        leaving: dict[str, dict[Value, tuple[int, int]]] = {}
+        first: dict[tuple[str, Value], tuple[int, int]] = {}  # its earliest ancestor within its block
+        for at, one in enumerate(self._main.walk()):
             path = next((path for path in lineage(one.block) if path in self._ports.outputs), None)
             if path is not None and one.role != "backward":
-                for value in one.outputs:
+                known = [first[path, value] for value in one.reads if (path, value) in first]
+                for place, value in enumerate(one.outputs):
+                    first[path, value] = min(known, default=(at, place))
                     users = self._used_by.get(value, set())
                     if value in self._results or any(
                         role != "backward" and not _is_inside(block, path) for block, role in users
                     ):
-                        leaving.setdefault(path, {})[value] = None
+                        leaving.setdefault(path, {})[value] = first[path, value]
         found = {value: ("", value.name) for value in self._given}
         for path, values in leaving.items():
             ports = self._ports.outputs[path]
             if len(ports) == len(values):
-                found.update(zip(values, [(path, port) for port in ports], strict=True))
+                # Cleaned up, an output may be an array of an earlier statement than those before it.
+                found.update(zip(sorted(values, key=values.__getitem__), [(path, port) for port in ports], strict=True))
         return found
 
     def _gradient_name(self, function: Function, value: Value) -> str:

@@ -1,6 +1,6 @@
 """Passes that remove noise from the statements of a program; its results stay equal, and no link is lost.
 
-The equations of a statement that is removed move to the statements that use its result.
+The equations of a statement that is removed move to the statements that use its result, or to an equal statement.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ class _Pass:
         for statement in self.function.statements:
             self._add(statement)
         outputs = tuple([self._now(one) for one in self.function.outputs])
+        for one, now in zip(self.function.outputs, outputs, strict=True):
+            self._give(now, self._ids([one]))
         return _Changed(replace(self.function, statements=tuple(self.found), outputs=outputs), self.count)
 
     def _now(self, one: Operand) -> Operand:
@@ -107,12 +109,17 @@ class _Pass:
         if statement.bodies:
             now = {one: self._now(one) for one in statement.reads}
             bodies = [clean(substituted(body, now)) for body in statement.bodies]
-            statement = replace(statement, bodies=tuple(bodies))
+            equations = _joined(statement.equations, self._ids(statement.reads))
+            statement = replace(statement, bodies=tuple(bodies), equations=equations)
         statement = self._changed(statement, simplified(statement, self._producer))
         statement = self._changed(statement, self._broadcasting(statement))
-        same = _same(statement) or self._known_results(statement)
+        same = _same(statement)
         if same is not None:
-            return self._drop(statement, same)
+            return self._drop(statement, same, statement.equations)
+        known = self._known_results(statement)
+        if known is not None:
+            self._give(known[0], statement.equations)
+            return self._drop(statement, known)
         if self._merge_into_reduction(statement) or self._merge_into_product(statement):
             return None
         self._append(statement)
@@ -137,11 +144,18 @@ class _Pass:
         self.producers.update(dict.fromkeys(statement.outputs, len(self.found)))
         self.found.append(statement)
 
-    def _drop(self, statement: Statement, same: Sequence[Operand]) -> None:
+    def _drop(self, statement: Statement, same: Sequence[Operand], ids: tuple[str, ...] = ()) -> None:
+        """Let operands replace the results of a statement. The users of these take the equations `ids` over."""
         self.count += 1
         for output, one in zip(statement.outputs, same, strict=True):
             self.instead[output] = one
-            self.ids[output] = statement.equations
+            self.ids[output] = ids
+
+    def _give(self, one: Operand, ids: tuple[str, ...]) -> None:
+        """Add equations to the statement that computes an operand, if one does."""
+        producer = self._producer(one)
+        if producer is not None and isinstance(one, Value):
+            self.found[self.producers[one]] = replace(producer, equations=_joined(producer.equations, ids))
 
     def _producer(self, one: Operand) -> Statement | None:
         return self.found[self.producers[one]] if isinstance(one, Value) and one in self.producers else None
@@ -188,7 +202,7 @@ class _Pass:
         self.uses[other] = list(self.uses[output])
         # Other uses reshape in the same way: they then change nothing, and are dropped.
         self.instead[source] = other
-        self._drop(statement, [other])
+        self._drop(statement, [other])  # the reduction has its equations
         return True
 
     def _merge_into_product(self, statement: Statement) -> bool:

@@ -13,6 +13,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
+from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.cleanup import clean
 from mithril_nb.emission.meanings import gradients
 from mithril_nb.emission.narrowing import narrow
@@ -123,6 +124,29 @@ def test_links_of_removed_statements_are_kept(inspection: Inspection) -> None:
     work = {"dot_general", "conv_general_dilated", "exp", "tanh", "sin", "scan", "while", "reduce_window_max"}
     missing = {id for id, one in by_id.items() if one.is_used and one.primitive in work} - kept
     assert missing == set()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (jnp.exp(x), jnp.exp(x)),
+        lambda x: (jnp.exp(x) + 1, jnp.exp(x) * 2),
+        lambda x: (x.sum(1).reshape(4, 1), x.sum(1).reshape(4, 1)),
+        lambda x: (lambda total: (total.reshape(4, 1), total.reshape(4, 1) * 1.0))(x.sum(1)),
+        lambda x: jax.lax.fori_loop(0, 3, lambda i, y, same=jnp.sin(x) * 1.0: y + same, x),
+        lambda x: -(-(jnp.cos(x) + jnp.cos(x))).T.T,
+    ],
+)
+def test_every_equation_is_on_a_line(function: Callable[[jax.Array], Any]) -> None:
+    inspection = ml.inspect(function, SPEC, name="program")
+    by_id = traced_program(inspection).by_id
+    lines = {id: one for one in emit_arrays(traced_program(inspection), "numpy").lines for id in one.equations}
+    assert lines.keys() >= {id for id, one in by_id.items() if one.is_used}
+
+
+def test_equal_statements_are_linked_to_the_line_that_computes_both() -> None:
+    statements = program_of(ml.inspect(lambda x: (jnp.exp(x) + 1, jnp.exp(x) * 2), SPEC)).functions[0].statements
+    assert [(one.primitive, len(one.equations)) for one in statements] == [("exp", 2), ("add", 1), ("mul", 1)]
 
 
 def outline(program: Program) -> list[str]:
@@ -236,6 +260,18 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); 0.70710677 is 1/sqrt(2)",
     ):
         assert line in lines, line
+
+
+def test_reshaped_outputs_keep_their_names() -> None:
+    """The array of `key` that leaves the block is then one of `np.split`, computed before that of `query`."""
+    model = models.Model()
+    model |= models.SplitHeads(heads=(2, 1, 1))(input="input", query="query", key="key", value="value")
+    model |= models.Reshape(shape=(6, 4))(input="key", output="flat")
+    for port in ("query", "flat", "value"):
+        model |= models.Exponential()(input=port, output=f"{port}_out")
+    text = of_model(model, 2, 3, 16, program="forward").stage("numpy").text
+    assert "query, key, part = np.split(" not in text
+    assert "part, key, part_1 = np.split(input, [8, 12], axis=2)" in text
 
 
 def test_arguments_have_the_names_of_ports_in_every_language() -> None:
