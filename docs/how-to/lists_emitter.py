@@ -8,6 +8,8 @@ from mithril_nb.emission.unsupported import check_supported, unsupported
 
 RULES = Rules()
 """Returns the text of a statement, by JAX's primitive."""
+OWN_NAMES = ("i", "j", "k")
+"""Names that the rules use within expressions."""
 FORMULAS = {"add": "a + b", "mul": "a * b", "max": "max(a, b)", "gt": "a > b", "select_n": "c if a else b"}
 
 
@@ -19,7 +21,7 @@ def elementwise(emitter, one):
         if isinstance(operand, Number):
             texts.append(f"[{operand.text}] * {size}")
         elif operand.shape in (one.outputs[0].shape, one.outputs[0].shape[1:]):
-            repeats = size // operand.size  # above 1 for a bias, which each row adds
+            repeats = size // max(operand.size, 1)  # above 1 for a bias, which each row adds
             texts.append(operand.name if repeats == 1 else f"{operand.name} * {repeats}")
         else:
             raise unsupported(one, "lists", f"shape {operand.shape} beside {one.outputs[0].shape}")
@@ -51,20 +53,23 @@ def total(emitter, one):
     return f"[sum({array.name}[i::{output.size}]) for i in range({output.size})]"
 
 
+def written(operands):
+    """Return operands as text: an array by its name, a number as a list."""
+    return ", ".join(f"[{one.text}]" if isinstance(one, Number) else one.name for one in operands)
+
+
 def emit_lists(traced):
     """Return a traced program as plain Python: one function per block, one line per equation."""
-    program, out = build(traced), Writer()
+    program, out = build(traced, reserved=OWN_NAMES), Writer()
     check_supported(program, "lists", RULES)
+    for value, array in program.constants.items():
+        out.add(f"{value.name} = {array.ravel().tolist()}")
     for function in program.functions:
-        out.add(f"def {function.name}({', '.join(one.name for one in function.inputs)}):")
+        out.add(f"def {function.name}({written(function.inputs)}):")
         with out.indented():
             for one in function.statements:
-                results = ", ".join(value.name for value in one.outputs)
-                if one.function is None:
-                    text = RULES.write(None, one)
-                else:
-                    text = f"{one.function.name}({', '.join(value.name for value in one.inputs)})"
-                out.add(f"{results} = {text}  # {one.outputs[0].shape}", one)
-            out.add(f"return {', '.join(one.name for one in function.outputs)}")
+                text = f"{one.function.name}({written(one.inputs)})" if one.function else RULES.write(None, one)
+                out.add(f"{written(one.outputs)} = {text}  # {one.outputs[0].shape}", one)
+            out.add(f"return {written(function.outputs)}")
         out.add()
     return Source("python", tuple(out.lines), "lists", program.main.name)

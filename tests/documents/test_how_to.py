@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from inline_code import ROOT, fences
+
+import mithril_nb as ml
+from mithril_nb.emission.python_text import load
 
 FOLDER = ROOT / "docs" / "how-to"
 PAGES = {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
@@ -62,6 +69,30 @@ def test_following_every_page_works(tmp_path: Path) -> None:
         command, cwd=tmp_path, env={**os.environ, **settings}, capture_output=True, text=True, timeout=170
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (lambda i, j, k: i @ j + k, [(2, 3), (3, 4), (4,)]),
+        (lambda x: x @ np.ones((3, 4), "float32"), [(2, 3)]),
+        (lambda x: (x * 2, 1.0), [(3,)]),
+        (lambda x: x + x, [(0, 3)]),
+    ],
+    ids=["names", "constants", "numbers", "empty"],
+)
+def test_the_emitter_of_lists_writes_small_programs(
+    function: Any, shapes: list[tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(FOLDER)
+    emitter = importlib.import_module("lists_emitter")
+    arrays = [np.arange(math.prod(shape), dtype="float32").reshape(shape) for shape in shapes]
+    source = emitter.emit_lists(ml.inspect(function, *arrays, name="program").traced_program)
+    found = load(source)(*[array.ravel().tolist() for array in arrays])
+    expected = function(*arrays)
+    if not isinstance(expected, tuple):
+        found, expected = (found,), (expected,)
+    assert [*found] == [np.ravel(one).tolist() for one in expected]
 
 
 def test_a_broken_plugin_warns_and_others_load(tmp_path: Path) -> None:
