@@ -21,6 +21,7 @@ from tests.blocks.case import Arrays, Case
 from tests.emission.c_running import STRICT, distance, emitted
 from tests.emission.evaluating import traced_program
 from tests.emission.libraries import LACKING, LIBRARIES, run_emitted
+from tests.process import QUICK_CODE
 
 NOT_ARRAYS = {"Shape", "Length", "Size", "TensorToList", "ToTuple", "ToList", "Value"}
 """Blocks whose result is a Python value."""
@@ -55,9 +56,7 @@ RUNS = [
 
 WEIGHTS = [1.5, 0.5, -0.75, 2.0, 0.25, 1.25, -0.5]
 """Gradients of the results, repeated. They are exact in each dtype, and their sum is not nearly zero."""
-OPTIONS: dict[str, Any] = {"xla_backend_optimization_level": 0}
-if jax.__version_info__ < (0, 12):
-    OPTIONS["xla_cpu_use_fusion_emitters"] = False  # compiles in a third of the time; JAX 0.12 has no such option
+OPTIONS: dict[str, Any] = {**QUICK_CODE, "xla_backend_optimization_level": 0}
 FEW = settings(
     max_examples=3, database=None, phases=[Phase.generate], deadline=None, suppress_health_check=list(HealthCheck)
 )
