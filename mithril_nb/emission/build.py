@@ -106,6 +106,7 @@ class _Namer:
         self._given = set(main.inputs) - params
         self._roles: dict[Value, Role | None] = {value: one.role for one in main.walk() for value in one.outputs}
         self._roles |= dict.fromkeys([value for value in self._given if value.name.startswith("d_")], "backward")
+        self._made_in = {value: one.block for one in main.walk() for value in one.outputs}
         self._used_by: dict[Value, set[tuple[str, Role | None]]] = {}
         for one in main.walk():
             for value in one.reads:
@@ -283,8 +284,13 @@ class _Namer:
             one.role == "backward" and value not in one.reads for one in function.statements
         ):
             return "d_input_so_far"
-        name = self._gradient_of(value, self._paths(function))
-        return name or "d_output"
+        return self._gradient_of(value, self._paths(function)) or f"d_{self._read_port(function.block, value)}"
+
+    def _read_port(self, block: str, gradient: Value) -> str:
+        """Return the output of a block that the block reads which computes a gradient; `"output"` if it is unknown."""
+        reads = self._ports.sources.get(self._made_in.get(gradient, ""), {}).values()
+        found = {port for path, port in reads if path == block}
+        return found.pop() if len(found) == 1 < len(self._ports.outputs.get(block, ())) else "output"
 
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
         """Return the name of the gradient of an array of the forward pass; `""` if it is another array."""

@@ -144,6 +144,8 @@ def gradients(main: Function, roles: Mapping[Value, Role | None]) -> dict[Value,
             note(output, inner[0] if len(inner) == len(given) and len(set(inner)) == 1 else None)
         elif one.primitive == "reduce_sum" and given and given[0] in whole:
             note(output, whole[given[0]])
+        elif one.primitive == "reduce_sum" and inner:
+            note(output, _repeated(inner[0], one.params["axes"], producers))
         elif one.primitive in _LINEAR or (one.primitive == "mul" and len(given) == 1):
             note(output, _through(one, inner[0], producers) if inner else whole.get(given[0]) if given else None)
         elif one.primitive in (*_PRODUCTS, "div") and len(given) == 2:
@@ -185,6 +187,18 @@ def _partner(
             (value,) = made.inputs
             return value if isinstance(value, Value) else None
     return None
+
+
+def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Statement]) -> Value | None:
+    """Return the value that is broadcast along these axes to a known one."""
+    made = producers.get(known)
+    if made is None or made.primitive != "broadcast_in_dim" or not isinstance(made.inputs[0], Value):
+        return None
+    shape = [1] * len(known.shape)
+    for axis, size in zip(made.params["broadcast_dimensions"], made.inputs[0].shape, strict=True):
+        shape[axis] = size
+    changed = [axis for axis, size in enumerate(known.shape) if size != shape[axis]]
+    return made.inputs[0] if changed == sorted(axis for axis in axes if known.shape[axis] != 1) else None
 
 
 def _through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:

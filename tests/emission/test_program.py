@@ -133,7 +133,7 @@ def test_links_of_removed_statements_are_kept(inspection: Inspection) -> None:
         lambda x: (jnp.exp(x) + 1, jnp.exp(x) * 2),
         lambda x: (x.sum(1).reshape(4, 1), x.sum(1).reshape(4, 1)),
         lambda x: (lambda total: (total.reshape(4, 1), total.reshape(4, 1) * 1.0))(x.sum(1)),
-        lambda x: jax.lax.fori_loop(0, 3, lambda i, y, same=jnp.sin(x) * 1.0: y + same, x),
+        lambda x: (lambda same: jax.lax.fori_loop(0, 3, lambda i, y: y + same, x))(jnp.sin(x) * 1.0),
         lambda x: -(-(jnp.cos(x) + jnp.cos(x))).T.T,
     ],
 )
@@ -205,9 +205,12 @@ def test_unsupported_primitives_are_named() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer"])
+SHARED_KEYS = {"shared keys": lambda: of_model(models.TransformerBlock(width=8, heads=2, kv_heads=1), 2, 3, 8)}
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer", *SHARED_KEYS])
 def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
-    inspection = PROGRAMS[name]()
+    inspection = {**PROGRAMS, **SHARED_KEYS}[name]()
     interpreter = Interpreter(inspection)
     main, constants = read(traced_program(inspection))
     main = clean(narrow(clean(main)))
@@ -274,11 +277,15 @@ def test_reshaped_outputs_keep_their_names() -> None:
     assert "part, key, part_1 = np.split(input, [8, 12], axis=2)" in text
 
 
-def test_arguments_have_the_names_of_ports_in_every_language() -> None:
-    inspection = of_model(models.TransformerBlock(width=8, heads=2), 2, 3, 8)
+@pytest.mark.parametrize("options", [{}, {"kv_heads": 1}, {"use_rotary": True}], ids=str)
+def test_arguments_have_the_names_of_ports_in_every_language(options: dict[str, Any]) -> None:
+    inspection = of_model(models.TransformerBlock(width=8, heads=2, **options), 2, 3, 8)
     for stage in ("numpy", "torch", "mlx", "c", "ggml"):
         text = inspection.stage(stage).text
-        assert re.search(r"attention_attention\([^)]*\bquery\b[^)]*\bkey\b[^)]*\bvalue\b", text), stage
+        for function, prefix in (("attention_attention", ""), ("split_backward", "d_")):
+            found = re.search(rf"\b{function}\(([^)]*)\)", text)
+            assert found is not None, (stage, function)
+            assert {f"{prefix}{port}" for port in ("query", "key", "value")} <= {*re.findall(r"\w+", found[1])}, stage
         assert not re.search(r"\b(d_)?(input|output)_\d", text), stage
 
 
