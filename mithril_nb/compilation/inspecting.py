@@ -20,18 +20,17 @@ from mithril_nb.graph.ports import Ports
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.inspection import Inspection
-from mithril_nb.inspection import inspect as inspect_function
+from mithril_nb.models.rules import OPS
 from mithril_nb.models.saving.formats import source_lines
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference, Parameter
+from mithril_nb.stages.inspect_options import InspectOptions
+from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.trace.provenance.frames import calling_line
+from mithril_nb.stages.trace.tracing import checked_params
 
 PROGRAMS = ("forward", "forward+backward")
 """Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""
-
-
-_IN_ORDER = frozenset({"split_heads"})
-"""Ops of several outputs that are computed in the order of the ports: emitted source names them after the ports."""
 
 
 def inspect_program(
@@ -43,18 +42,21 @@ def inspect_program(
         "source": source_lines(graph),
         "requested_at": calling_line(),
         "kinds": {path: node.block.kind for path, node in graph.walk()},
-        "ports": ports_of(graph),
+        "params": DEFAULT,
     }
-    return inspect_function(fn, *specs, **{**defaults, **options})
+    given = {**defaults, **options}
+    given["params"] = checked_params(fn, specs, given["params"], given["name"])
+    return Inspection(fn, specs, InspectOptions(**given, ports=ports_of(graph)))
 
 
 def ports_of(graph: LogicalGraph) -> Ports:
     """Return how the blocks of a graph are connected."""
     whole = flat(graph)
     sources = {path: found for path, (found, _) in whole.groups.items()} | {op.path: op.sources for op in whole.ops}
+    in_order = {name for name, rule in OPS.items() if rule.computes_in_order}
     return Ports(
         {path: {port: (end.node, end.port) for port, end in found.items()} for path, found in sources.items()},
-        {op.path: tuple(op.outputs) for op in whole.ops if len(op.outputs) == 1 or op.block.op in _IN_ORDER},
+        {op.path: tuple(op.outputs) for op in whole.ops if len(op.outputs) == 1 or op.block.op in in_order},
     )
 
 

@@ -14,7 +14,6 @@ from mithril_nb.cost.counting import SOURCES, Costs, cost_of, costs_of
 from mithril_nb.cost.memory.use import MemoryUse, best_memory_of
 from mithril_nb.display import draw, render
 from mithril_nb.graph.found import Found
-from mithril_nb.graph.ports import Ports
 from mithril_nb.inspection.exports import exporter, inspection_data, save
 from mithril_nb.inspection.finding import find_in
 from mithril_nb.stages.given.program import Given
@@ -270,7 +269,6 @@ def inspect(
     compiler_options: Mapping[str, Any] | None = None,
     source: tuple[str, Mapping[int, str]] | None = None,
     kinds: Mapping[str, str] | None = None,
-    ports: Ports | None = None,
     check_sizes: Callable[[Mapping[str, int]], None] | None = None,
     requested_at: Span | None = None,
 ) -> Inspection:
@@ -286,7 +284,6 @@ def inspect(
         compiler_options: Further options of XLA, as in `jax.jit`.
         source: Python that builds the model, and the block of each line; by default the traced functions.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
-        ports: How the blocks of a model are connected.
         check_sizes: Takes numbers for named sizes, by name, and raises for invalid ones.
         requested_at: The user's call that requested the inspection: the line of a loss or optimizer of this package.
 
@@ -310,7 +307,9 @@ def inspect(
         <BLANKLINE>
     """
     holders = checked_params(fn, args, params, name)
-    options = InspectOptions(name, holders, device, compiler_options, source, kinds, ports, check_sizes, requested_at)
+    options = InspectOptions(
+        name, holders, device, compiler_options, source, kinds, check_sizes=check_sizes, requested_at=requested_at
+    )
     return Inspection(fn, args, options)
 
 

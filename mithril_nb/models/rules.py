@@ -131,6 +131,8 @@ class OpRules:
         init_depends_on_reader: True if He's initializers apply only when an activation reads the output; otherwise
             LeCun's are used.
         runs_others: True if it runs the blocks of an inner graph, such as a loop.
+        computes_in_order: True if it computes its outputs in the order of its ports. Emitted source names them after
+            the ports.
     """
 
     op: ClassVar[str]
@@ -147,6 +149,7 @@ class OpRules:
     keeps_scale: ClassVar[bool] = False
     init_depends_on_reader: ClassVar[bool] = False
     runs_others: ClassVar[bool] = False
+    computes_in_order: ClassVar[bool] = False
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:

@@ -125,6 +125,7 @@ class SplitHeads(Operator):
     """
 
     op = "split_heads"
+    computes_in_order = True
     category = "Shape"
     formula = "y[h, t] = x[t, h]"
 
