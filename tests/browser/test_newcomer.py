@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lab import DARK, LIGHT
 from small_workbench import MODEL, OPEN, node, settled, shown
 
 _COUNT_SAVES = """() => {
@@ -100,12 +101,23 @@ def test_rename_button_and_delete_key_in_the_graph(run_cells) -> None:
 TRAINING = """
 import numpy as np
 x = np.random.default_rng(0).normal(size=(64, 29)).astype("float32")
-wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=400, autosave=False)
+data = (x, (x[:, 0] > 0).astype("int32"))
+wb = ml.workbench(model, shapes={"input": [7, 29]}, data=data, validation=0.25, epochs=400, autosave=False)
 wb
 """
 
 
-def test_the_readout_of_a_chart_shows_the_last_step(run_cells) -> None:
+LEGENDS = """() => [...document.querySelectorAll('.mnb-plot')].map((plot) => {
+    // The names in the legend whose values are not cut off.
+    const {right, bottom} = plot.getBoundingClientRect();
+    return [...plot.querySelectorAll('.u-series')].filter((one) => {
+        const box = one.lastChild.getBoundingClientRect();
+        return box.right <= right && box.bottom <= bottom;
+    }).map((one) => one.querySelector('.u-label').textContent).join(', ');
+}).join('; ')"""
+
+
+def test_charts_stay_complete_with_another_theme_and_width(run_cells) -> None:
     notebook = run_cells([MODEL, TRAINING], height=1000)
     page = notebook.page
     shown(notebook)
@@ -119,6 +131,12 @@ def test_the_readout_of_a_chart_shows_the_last_step(run_cells) -> None:
         "([element, last]) => element.textContent === String(last)", arg=[readout.element_handle(), last]
     )
     assert page.locator(".u-legend .u-value").nth(1).inner_text() not in ("", "–", "--")
+    page.locator('[data-mnb-action="layout.train"]').click()
+    for theme, width in ((DARK, 1280), (LIGHT, 1280), (LIGHT, 800)):
+        notebook.set_theme(theme)
+        notebook.resize(width, 800)
+        page.wait_for_function(f"() => ({LEGENDS})() === 'step, Loss, validation; step, Accuracy, validation'")
+    assert notebook.problems == []
 
 
 def test_an_empty_workbench_shows_a_placeholder(run_cells) -> None:

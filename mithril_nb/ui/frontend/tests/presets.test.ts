@@ -199,6 +199,7 @@ describe("the layout of the workbench", () => {
         fits.push(fit);
       }
       observe(): void {}
+      unobserve(): void {}
       disconnect(): void {}
     });
     const resize = (px: number): void => {

@@ -48,6 +48,9 @@ export function thin(lines: readonly (readonly (number | null)[])[], from: numbe
   return kept;
 }
 
+/** Height of the legend, which has two rows in narrow plots. */
+const LEGEND_PX = 42;
+
 export interface PlotData {
   x: (number | null)[];
   train: (number | null)[];
@@ -134,7 +137,12 @@ export class Plot {
   }
 
   private draw(): void {
-    if (!this.root.isConnected || this.holder.clientWidth < 40) return;
+    if (this.holder.clientWidth < 40) {
+      // Wait for a size. JupyterLab hides everything for less than a frame when the theme changes, which is no new size.
+      this.watcher?.unobserve(this.root);
+      this.watcher?.observe(this.root);
+      return;
+    }
     const { chart, zoom } = this;
     if (!chart) this.chart = this.make();
     else if (!zoom) chart.setData(this.aligned());
@@ -155,7 +163,7 @@ export class Plot {
   }
 
   private height(available: number): number {
-    return Math.max(90, available - 26);
+    return Math.max(90, available - LEGEND_PX);
   }
 
   private make(): uPlot {
