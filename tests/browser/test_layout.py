@@ -52,13 +52,23 @@ def open_one(run_cells):
     return opened
 
 
-def test_the_graph_gets_most_of_the_default_layout(open_one) -> None:
-    notebook = open_one()
-    assert box(notebook, ".mnb-canvas")[1] >= 500, "beside the list of files"
+LINES = """() => [...document.querySelectorAll('.mnb-pane')].map((pane) => {
+    // The lines in view.
+    const {top, bottom} = pane.querySelector('.cm-scroller').getBoundingClientRect();
+    return [...pane.querySelectorAll('.cm-line')].map((line) => line.getBoundingClientRect())
+        .filter((line) => line.top >= top && line.bottom <= bottom).length;
+})"""
+
+
+def test_the_default_layout_shows_graph_and_code(open_one) -> None:
+    notebook = open_one(height=800)
+    settled(notebook)
+    assert min(notebook.page.evaluate(LINES)) >= 8
+    assert box(notebook, ".mnb-canvas")[1] >= 300, "beside the list of files"
     notebook.command("application:toggle-left-area")
     width, height = box(notebook, ".mnb-canvas")
     assert width >= 900
-    assert height >= 520
+    assert height >= 300
     assert box(notebook, ".mnb-workbench")[1] <= 720
     assert notebook.page.locator(".mnb-inspector").is_hidden()
     node(notebook, "linear_0").click()

@@ -25,7 +25,7 @@ interface Plan {
 }
 
 const PLANS: Record<Preset, Plan> = {
-  build: { title: "Build", hint: "Graph with palette and inspector; stages and tabs around it", tab: "stages", graph: { stacked: 0.6, column: 0.8, wide: 0.62 }, beside: "both" },
+  build: { title: "Build", hint: "Graph with palette and inspector; stages and tabs around it", tab: "stages", graph: { stacked: 0.45, column: 0.5, wide: 0.62 }, beside: "both" },
   read: { title: "Read", hint: "Stages at full width", tab: "stages", graph: null, beside: "stages" },
   cost: { title: "Cost", hint: "Costs below the graph", tab: "cost", graph: { stacked: 0.35, column: 0.4, wide: 0.5 }, beside: "tabs" },
   train: { title: "Train", hint: "Training at full width", tab: "train", graph: null, beside: "tabs" },
