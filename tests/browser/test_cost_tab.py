@@ -196,6 +196,20 @@ def test_measured_times_fill_table_and_roofline(tab) -> None:
     page.locator('[data-mnb-drawn="roofline"]').wait_for(timeout=60_000)
     assert "reached" in page.locator(f"{PANEL} .mnb-cost-picture .mnb-text-version").first.text_content()
     assert page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]').count() > 0
+    # The lines of Python show the times until an edit.
+    at("layout.build").click()
+    at("pane.python").click()
+    times, other = (page.locator('[data-mnb-pane="python"] .mnb-heat', has_text=unit) for unit in ("s", "FLOP"))
+    times.first.wait_for()
+    node(notebook, "linear_1").click()
+    dimension = page.locator('[data-mnb-field="dimension"] input').first
+    for size in ("54", "53"):
+        dimension.fill(size)
+        dimension.press("Enter")
+        notebook.wait_for(f"wb.model.graph.by_name['linear_1'].block.options['dimension'] == {size}")
+        other.first.wait_for()
+        assert times.count() == 0
+    at("pane.python").click()
     assert is_sound(notebook)
 
 

@@ -139,11 +139,6 @@ export class CostTab {
     return shownSources(this.store.cost.view, this.store.sources).flatMap((source) => this.store.costBy(source) ?? []);
   }
 
-  private isOld(source: Source): boolean {
-    if (source === this.store.defaultSource) return this.store.snapshot.cost?.stale ?? false;
-    return this.store.received.has(source) && this.store.received.get(source)!.version !== this.store.snapshot.version;
-  }
-
   /** Request shown costs that are missing or of an older model. */
   private requestCosts(): void {
     const { version, cost } = this.store.snapshot;
@@ -184,7 +179,7 @@ export class CostTab {
     attr(this.measure, "aria-disabled", isMeasuring || !hasCost ? "true" : null);
     text(this.measure, isMeasuring ? "Measuring…" : this.store.received.has("measured") ? "Measure again" : "Measure");
     this.measure.hidden = this.info.sources.measured === undefined;
-    const old = sources.filter((source) => this.isOld(source));
+    const old = sources.filter((source) => this.store.isOld(source));
     this.stale.hidden = old.length === 0;
     this.root.classList.toggle("mnb-stale", old.length > 0);
     this.requestCosts();

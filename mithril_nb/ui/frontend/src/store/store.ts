@@ -224,9 +224,15 @@ export class Store {
     return source === this.defaultSource ? this.snapshot.cost : this.received.get(source)?.cost ?? null;
   }
 
-  /** The costs used to colour lines of Python: those of the last selected source, if received. */
+  /** Whether the costs received for a source are those of an earlier model. */
+  isOld(source: Source): boolean {
+    if (source === this.defaultSource) return this.snapshot.cost?.stale ?? false;
+    return this.received.has(source) && this.received.get(source)!.version !== this.snapshot.version;
+  }
+
+  /** The costs used to colour lines of Python: those of the last selected source, if received for this model. */
   get lineCosts(): Cost | null {
-    return this.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
+    return this.sources.flatMap((source) => (this.isOld(source) ? [] : this.costBy(source) ?? [])).at(-1) ?? this.snapshot.cost;
   }
 
   /** Send a command, and return its reply. `done` appears in the status line once the command succeeds. */
