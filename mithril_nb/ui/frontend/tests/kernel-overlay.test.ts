@@ -6,7 +6,9 @@ import fixture from "../fixtures/mlp.json";
 import type { PaintState } from "../src/graph/painter";
 import type { GraphView } from "../src/graph/view";
 import { Kernel } from "../src/kernel/kernel";
+import { decodeJson } from "../src/kernel/messages";
 import { KernelOverlay } from "../src/stages/kernel-overlay";
+
 import { Store } from "../src/store/store";
 
 const { snapshot } = fixture as unknown as Fixture;
@@ -22,7 +24,9 @@ function open(name: string) {
   const overlay = new KernelOverlay(store, view, () => true);
   const reply = async (name: string, head: object = {}): Promise<void> => {
     const data = { name: name.split(":")[0], title: name, unit: "FLOP", total: null, categories: [], values: [1], bounds: [], texts: {}, notes: [], keys: ["a"] };
-    model.message({ type: "overlay", stage: "", name, own: false, problem: "", is_stale: false, ...head }, "is_stale" in head || "problem" in head ? [] : [await gzip(JSON.stringify(data))]);
+    const buffers = "is_stale" in head || "problem" in head ? [] : [await gzip(JSON.stringify(data))];
+    model.message({ type: "overlay", stage: "", name, own: false, problem: "", is_stale: false, ...head }, buffers);
+    for (const buffer of buffers) await decodeJson(buffer); // as long as the overlay needs, on a busy machine too
     await new Promise((resolve) => setTimeout(resolve, 30));
   };
   const isOld = (): boolean => states.findLast((state) => state.isOld !== undefined)?.isOld ?? false;
