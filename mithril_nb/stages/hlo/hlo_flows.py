@@ -44,14 +44,14 @@ def with_flows(
         if place is None:
             # The parameter of a loop over one array is the array, not a tuple.
             carried = next((results[name] for name in one.operands if len(results.get(name, ())) == 1), ())
-            if carried and carried[0] not in results:
+            if carried and carried[0] in found and carried[0] not in results:
                 found[one.id] = replace(found[one.id], carried=carried)
             continue
         maker = found.get(one.operands[0])
         if maker is not None and maker.results and place:
             found[one.id] = replace(one, picks=(place,))
         carried = results.get(one.operands[0], ())[place : place + 1]
-        if carried and not _is_unchanged(found[carried[0]], place, results):
+        if carried and carried[0] in found and not _is_unchanged(found[carried[0]], place, results):
             found[one.id] = replace(found[one.id], carried=carried)
     return tuple(found.values())
 
