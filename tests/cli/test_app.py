@@ -97,6 +97,8 @@ def test_an_app_prints_its_address_once_and_leaves_nothing(model, tmp_path, end)
     pytest.importorskip("voila")
     command = [sys.executable, "-m", "mithril_nb", "lab", "--app", str(model), "--", "--no-browser"]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
+    # A shell starts background jobs with SIGINT ignored, which every child inherits.
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as server:
@@ -111,5 +113,6 @@ def test_an_app_prints_its_address_once_and_leaves_nothing(model, tmp_path, end)
             server.wait(30)
         finally:
             server.kill()
+            signal.signal(signal.SIGINT, inherited)
     assert token not in rest
     assert not list(tmp_path.glob("mithril-nb-app-*"))
