@@ -188,7 +188,7 @@ def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5)
 
 
 def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
-    """Return the names that the user may have meant: those that start with it or have its initials, then similar ones.
+    """Return the names that the user may have meant: names that it starts or abbreviates, then similar names.
 
     Args:
         name: The name that the user wrote.

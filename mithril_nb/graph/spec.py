@@ -115,7 +115,7 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
         if len(every) <= MOST_AXES:
             return tuple(_dim(place, dim) for place, dim in enumerate(every))
     except (TypeError, ValueError):
-        size = dims if isinstance(dims, int) and 0 < dims < 10**9 else 784
+        size = dims if type(dims) is int and 0 < dims < 10**9 else 784
         raise UnknownOptionError(
             f"{short_repr(dims)} is not a shape for input {name!r}.",
             (("needs", "a list of sizes, or names of unknown sizes; '...' may only come first"),),

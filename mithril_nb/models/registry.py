@@ -44,7 +44,7 @@ ELSEWHERE = {
     "concatenate": "Concat",
     "cat": "Concat",
 }
-"""Names of blocks in Flax, Equinox, Keras and PyTorch, in small letters, and ours."""
+"""The kind of block for a name in Flax, Equinox, Keras or PyTorch, in lower case."""
 
 
 def kind_named(kind: str) -> type[Any]:
@@ -69,14 +69,14 @@ def kind_named(kind: str) -> type[Any]:
 
 
 def suggested_kind(name: str) -> str | None:
-    """Return the kind of block that a name may mean: in other letters' case, of another library, or misspelt.
+    """Return the kind of block that a name may mean: one with other capitals, of another library, or misspelt.
 
     Examples:
         >>> import mithril_nb.models
         >>> suggested_kind("ReLU"), suggested_kind("Dense"), suggested_kind("Linaer"), suggested_kind("Qxyzzy")
         ('Relu', 'Linear', 'Linear', None)
     """
-    by_lower = {kind.lower(): kind for kind in KINDS} | ELSEWHERE
+    by_lower = ELSEWHERE | {kind.lower(): kind for kind in KINDS}
     written = name.lower().replace("_", "")
     return by_lower.get(written) or next((by_lower[one] for one in similar(written, by_lower)), None)
 

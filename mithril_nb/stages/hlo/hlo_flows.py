@@ -21,7 +21,7 @@ def with_flows(
 
     Args:
         instructions: The instructions of a module.
-        callees_first: Its computations, each after those that it calls.
+        callees_first: Its computations, callees before their callers.
         callers: The instructions that run a computation, by its name.
     """
     found = {one.id: one for one in instructions}
@@ -63,7 +63,7 @@ def _place(one: Instruction) -> int | None:
 
 
 def _is_unchanged(result: Instruction, place: int, results: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether a loop's body returns what it got at the same place: no round computes it."""
+    """Return whether the body of a loop returns the item of its tuple at `place` unchanged."""
     return _place(result) == place and result.operands[0] in results
 
 

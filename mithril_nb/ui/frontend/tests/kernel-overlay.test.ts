@@ -8,7 +8,6 @@ import type { GraphView } from "../src/graph/view";
 import { Kernel } from "../src/kernel/kernel";
 import { decodeJson } from "../src/kernel/messages";
 import { KernelOverlay } from "../src/stages/kernel-overlay";
-
 import { Store } from "../src/store/store";
 
 const { snapshot } = fixture as unknown as Fixture;
