@@ -20,8 +20,6 @@ _ADVICE = {
     ),
 }
 
-_EVERY = "which runs every primitive."
-
 
 def unsupported(statement: Statement, backend: str, reason: str = "") -> UnsupportedPrimitiveError:
     """Return the error for a statement that a backend cannot express.
@@ -37,10 +35,12 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
         ...
         mithril_nb.errors.UnsupportedPrimitiveError: backend 'c' has no source for primitive 'fft' (block 'mix').
             line  net.py:3
-            Try: JaxBackend, which runs every primitive.
+            Try: ml.JaxBackend()  # runs every primitive
     """
     name, block = statement.primitive, statement.block
-    advice = f'ml.export(..., to="stablehlo"), {_EVERY}' if backend in ("onnx", "jax") else f"JaxBackend, {_EVERY}"
+    advice = "ml.JaxBackend()  # runs every primitive"
+    if backend in ("onnx", "jax"):
+        advice = 'ml.export(..., to="stablehlo")  # holds every primitive'
     facts = [("line", format_source(statement.source))] if statement.source else []
     if reason:
         facts.insert(0, ("missing", reason))

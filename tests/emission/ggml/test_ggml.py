@@ -235,7 +235,7 @@ def test_what_ggml_cannot_do_is_refused_before_it_runs(primitive: str) -> None:
     assert (error.value.primitive, error.value.backend) == (primitive, "ggml")
     assert first == f"backend 'ggml' has no source for primitive {primitive!r} (block 'mix')."
     assert rest[0] == (f"    missing  {reason}" if reason else rest[0])
-    advice = "JaxBackend, which runs every primitive."
+    advice = "ml.JaxBackend()  # runs every primitive"
     if primitive == "random_bits":
         advice = "noise = jax.random.normal(key, shape)  # outside the model; pass it as an input"
     assert rest[-1] == f"    Try: {advice}"
