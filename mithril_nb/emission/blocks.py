@@ -41,14 +41,16 @@ def divide(main: Function, constants: Collection[Value], params: Collection[Valu
         constants: The constants, which every function may use.
         params: The inputs that are parameters; a function receives them last.
     """
-    divider = _Divider(constants, params)
+    gradients = {value for one in main.walk() if one.role == "backward" for value in one.outputs}
+    gradients.update(value for value in main.inputs if value.name.startswith("d_"))
+    divider = _Divider(constants, params, gradients)
     divider.done.functions.append(divider.inside(main, 0))
     return divider.done
 
 
 class _Divider:
-    def __init__(self, constants: Collection[Value], params: Collection[Value]):
-        self._constants, self._params = constants, params
+    def __init__(self, constants: Collection[Value], params: Collection[Value], gradients: Collection[Value]):
+        self._constants, self._params, self._gradients = constants, params, gradients
         self._shared: dict[Any, Function] = {}
         self.done = Divided()
 
@@ -75,7 +77,8 @@ class _Divider:
         outputs = tuple([value for value in made if needed.get(value, set[int]()) - own])
         plain = Function("", (), outputs, tuple(part))
         free = [one for one in plain.free if one not in self._constants]
-        inputs = tuple(sorted(free, key=lambda one: one in self._params))  # stable: in the order of their first use
+        # Gradients first, parameters last; a stable sort: else in the order of their first use.
+        inputs = tuple(sorted(free, key=lambda one: (one in self._params) - (one in self._gradients)))
         function = Function("", inputs, outputs, tuple(part), block, part[0].role)
         function = self.inside(function, depth + 1)
         first = self._share(function)

@@ -9,7 +9,7 @@ from typing import Any
 
 from mithril_nb.emission.blocks import Divided, divide
 from mithril_nb.emission.cleanup import clean
-from mithril_nb.emission.meanings import gradients, meanings
+from mithril_nb.emission.meanings import PATTERNS, Gradients, meanings
 from mithril_nb.emission.names import Names, identifier
 from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import DETACH, Function, Operand, Program, Statement, Value
@@ -111,8 +111,8 @@ class _Namer:
         for one in main.walk():
             for value in one.reads:
                 self._used_by.setdefault(value, set()).add((one.block, one.role))
-        self._meanings, self._gradients = meanings(main), gradients(main, self._roles)
         self._results = self._names_of_results()
+        self._meanings, self._gradients = meanings(main), Gradients(main, self._roles, self._results)
         self._sources = self._sources_of_values()
         self._globals = Names(reserved)
         used = {value for one in main.walk() for value in one.reads} | set(main.outputs)
@@ -200,7 +200,7 @@ class _Namer:
         for one in function.statements:
             operands = tuple(map(use, one.inputs))
             bodies = tuple([self._body(body, names, name, {}, block) for body in one.bodies])
-            hints = self._hints(one, wanted, block)
+            hints = self._hints(one, wanted, block, names)
             outputs = [
                 name(value, hint) if value in used else replace(value, name="_")
                 for value, hint in zip(one.outputs, hints, strict=True)
@@ -216,7 +216,9 @@ class _Namer:
         outputs = tuple(map(use, function.outputs))
         return replace(function, inputs=inputs, outputs=outputs, statements=tuple(statements))
 
-    def _hints(self, statement: Statement, wanted: Mapping[Value, str], around: str) -> list[str]:
+    def _hints(
+        self, statement: Statement, wanted: Mapping[Value, str], around: str, known: Mapping[Value, Value]
+    ) -> list[str]:
         block = identifier(name_of(statement.block.split("/")[-1]))
         if statement.function is not None:
             outputs = self._functions[statement.function].outputs
@@ -228,6 +230,10 @@ class _Namer:
         inner = inner or [self._plain(one, around) for one in statement.outputs]
         is_inner = statement.block != around
         names = [_prefixed(block, one) if is_inner else one for one in inner]
+        for place, value in enumerate(statement.outputs):
+            whose = self._gradients.of.get(value)
+            if statement.function is not None and whose in known:
+                names[place] = f"d_{known[whose].name}"
         return [wanted.get(one, name) for one, name in zip(statement.outputs, names, strict=True)]
 
     def _name_of_input(self, function: Function, value: Value) -> str:
@@ -294,11 +300,12 @@ class _Namer:
 
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
         """Return the name of the gradient of an array of the forward pass; `""` if it is another array."""
-        known = self._gradients.get(value)
-        if known is None:
-            return ""
-        local = next((self._local[block, known] for block in blocks if (block, known) in self._local), None)
-        return f"d_{local}" if local else ""
+        of, minus = self._gradients.of.get(value), self._gradients.minus.get(value)
+        for prefix, known in (("d_", of), ("minus_d_", minus)):
+            local = next((self._local[block, known] for block in blocks if known and (block, known) in self._local), "")
+            if local:
+                return prefix + local
+        return ""
 
     def _plain(self, value: Value, block: str) -> str:
         """Return the name of an array within a block: its meaning, else the operation that computes it."""
@@ -307,6 +314,8 @@ class _Namer:
             received = ("input", *self._received.get(block, ()))
             if name and name.removeprefix("d_") not in received:  # of an input: that is the name of a result
                 return name
+            if self._meanings.get(value) in PATTERNS:  # of the forward pass; here, a part of a gradient looks alike
+                return value.name
         return self._meanings.get(value, value.name)
 
     def _paths(self, function: Function) -> list[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
 
 from mithril_nb.emission.program import Function, Number, Statement, Value
 from mithril_nb.stages.records import Role
@@ -12,7 +14,17 @@ from mithril_nb.stages.records import Role
 _VIEWS = frozenset("reshape transpose rev squeeze expand_dims convert_element_type copy".split())
 _PRODUCTS = frozenset("mul dot_general conv_general_dilated".split())
 _LINEAR = frozenset({"neg", *_VIEWS})
+_SUMS = frozenset("add add_any sub".split())
+_UNARY = frozenset("abs asin atan cosh exp expm1 integer_pow log log1p logistic rsqrt sin sinh sqrt square".split())
+"""Functions whose derivative is one factor: JAX multiplies by it, or divides by it, in one equation."""
+_ERRORS = frozenset("erf erfc".split())
+"""Functions whose derivative is two factors, a number and an array."""
+_CHOICES = frozenset("max min clamp select_n".split())
+_FARTHEST = 12
+"""Number of sums to look through."""
 
+PATTERNS = frozenset("mean mean_square variance centered normalized softmax".split())
+"""Names from `meanings` for the results of several statements together."""
 
 _CONSTANTS = {
     "1/sqrt(2)": 2**-0.5, "sqrt(2)": 2**0.5, "2/sqrt(pi)": 2 / math.pi**0.5, "sqrt(2/pi)": (2 / math.pi) ** 0.5,
@@ -21,22 +33,46 @@ _CONSTANTS = {
 }  # fmt: skip
 
 
-def constant_note(one: Statement) -> str:
-    """Return what the numbers of a statement are, for a comment; `""` for plain numbers.
+def notes(function: Function) -> dict[Statement, str]:
+    """Return comments on statements: what a number is, and that only the gradients use a result of a forward function.
 
     Examples:
-        >>> x = Value("x", (), "float32")
-        >>> constant_note(Statement("mul", (x, Number(-0.7071067690849304, "float32")), (x,)))
+        >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
+        >>> scale = Statement("mul", (x, Number(-0.7071067690849304, "float32")), (y,))
+        >>> notes(Function("", (x,), (y,), (scale,)))[scale]
         '0.70710677 is 1/sqrt(2)'
     """
-    notes: dict[str, None] = {}
+    producers = {value: one for one in function.walk() for value in one.outputs}
+    needed = {value for value in function.outputs if isinstance(value, Value) and function.is_result(value)}
+    for one in reversed(function.statements):
+        if not needed.isdisjoint(one.outputs):
+            needed.update(one.reads)
+    own = set(function.statements) if function.role == "forward" and needed else set[Statement]()
+    found: dict[Statement, str] = {}
+    for one in function.walk():
+        texts = list(_numbers(one, producers))
+        if one in own and needed.isdisjoint(one.outputs):
+            texts.append("for the gradients")
+        if texts:
+            found[one] = ", ".join(dict.fromkeys(texts))
+    return found
+
+
+def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[str]:
     for number in one.inputs:
-        if isinstance(number, Number) and isinstance(number.value, float) and math.isfinite(number.value):
-            size = abs(number.value)
-            name = next((name for name, exact in _CONSTANTS.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
-            if name:
-                notes[f"{Number(size, number.dtype).text} is {name}"] = None
-    return ", ".join(notes)
+        if not isinstance(number, Number) or not isinstance(number.value, float) or not math.isfinite(number.value):
+            continue
+        size = abs(number.value)
+        known = dict(_CONSTANTS)
+        for value in one.reads:
+            made = producers.get(value)
+            if made is not None and made.primitive == "dot_general" and made.inputs[0].shape:
+                (axes, _), _ = made.params["dimension_numbers"]
+                count = math.prod(made.inputs[0].shape[axis] for axis in axes)
+                known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
+        name = next((name for name, exact in known.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
+        if name:
+            yield f"{Number(size, number.dtype).text} is {name}"
 
 
 def meanings(main: Function) -> dict[Value, str]:
@@ -103,90 +139,190 @@ def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mappin
     return ""
 
 
-def gradients(main: Function, roles: Mapping[Value, Role | None]) -> dict[Value, Value]:
-    """Return the value of the forward pass that each value of the backward pass is the gradient of, where it is clear.
+@dataclass(frozen=True)
+class _Known:
+    """What a value of the backward pass is: `sign` times the gradient of `of`.
 
-    For y = a * b, or a matrix product or convolution of a and b, the gradient of `a` is a product of d(loss)/dy and `b`
-    in the same block. Sums of gradients of one value are its gradient too, and views and products with a number are
-    followed back. Terms of such a sum are left out.
+    If `is_whole`, the sum over the axes along which `of` is broadcast is still missing.
     """
-    partners: dict[tuple[str, str, Value], set[Value]] = defaultdict(set)
-    producers: dict[Value, Statement] = {}
-    sources: dict[Value, Value] = {}  # of views
-    found: dict[Value, Value] = {}
-    whole: dict[Value, Value] = {}  # gradients before the sum over the axes along which their value is broadcast
 
-    def note(value: Value, wanted: Value | None) -> None:
-        if wanted is not None and value.size == wanted.size:
-            found[value] = wanted
-        elif wanted is not None and value.size > wanted.size:
-            whole[value] = wanted
+    of: Value
+    sign: int = 1
+    is_whole: bool = False
 
-    for one in main.statements:
-        producers.update(dict.fromkeys(one.outputs, one))
-        if len(one.outputs) != 1:
-            continue
+
+class Gradients:
+    """The values of the backward pass that are the gradient of a value of the forward pass, where it is clear.
+
+    For y = a * b, the gradient of `a` is d(loss)/dy * b; for y = a - b, that of `b` is the negative of d(loss)/dy,
+    summed over the axes along which `b` is broadcast; and so on for the usual primitives.
+
+    Args:
+        main: The program as one function.
+        roles: The part of a training step that each value belongs to.
+        results: Names of results of the program. The input `d_output` is the gradient of the result `output`.
+
+    Attributes:
+        of: The values that are a gradient, with the value of the forward pass that it belongs to. A value that is one
+            of several terms of a gradient is left out.
+        minus: The same for the negative of a gradient.
+    """
+
+    def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
+        self._roles = roles
+        self._producers = {value: one for one in main.statements for value in one.outputs}
+        self._sources: dict[Value, Value] = {}  # of views
+        self._partners: dict[tuple[str, str, Value], set[Value]] = defaultdict(set)
+        self._steps: dict[Value, _Known] = {}  # what the value is after one more factor
+        names = {f"d_{name}": value for value, name in results.items()}
+        self._known = {one: _Known(names[one.name]) for one in main.inputs if one.name in names}
+        terms: set[Value] = set()
+        for one in main.statements:
+            if len(one.outputs) == 1:
+                self._read(one)
+            if one.primitive in _SUMS and roles.get(one.outputs[0]) == "backward":
+                whole = self._known.get(one.outputs[0])
+                known = [(value, self._known[value]) for value in one.inputs if value in self._known]
+                terms.update(cast(Value, value) for value, term in known if whole is None or term.of is whole.of)
+        complete = [(one, it) for one, it in self._known.items() if not it.is_whole and one not in terms]
+        self.of = {value: known.of for value, known in complete if known.sign > 0}
+        self.minus = {value: known.of for value, known in complete if known.sign < 0}
+
+    def _note(self, value: Value, of: Value | None, sign: int = 1) -> None:
+        if of is not None and value.size >= of.size:
+            self._known[value] = _Known(of, sign, value.size > of.size)
+
+    def _read(self, one: Statement) -> None:
         (output,) = one.outputs
         given = [value for value in one.inputs if isinstance(value, Value)]
+        is_one_factor = one.primitive in ("mul", "div") and given == [one.inputs[0]]
         if one.primitive in _VIEWS and given:
-            sources[output] = sources.get(given[0], given[0])
-        if roles.get(output) != "backward":
-            if one.primitive == "square":
-                partners["mul", one.block, sources.get(given[0], given[0])].add(given[0])
-            elif one.primitive in (*_PRODUCTS, "div") and len(given) == 2:
-                first, second = given
-                partners[one.primitive, one.block, sources.get(second, second)].add(first)
-                if one.primitive != "div":
-                    partners[one.primitive, one.block, sources.get(first, first)].add(second)
-            continue
-        inner = [found[value] for value in given if value in found]
-        if one.primitive in ("add", "add_any"):
-            note(output, inner[0] if len(inner) == len(given) and len(set(inner)) == 1 else None)
-        elif one.primitive == "reduce_sum" and given and given[0] in whole:
-            note(output, whole[given[0]])
-        elif one.primitive == "reduce_sum" and inner:
-            note(output, _repeated(inner[0], one.params["axes"], producers))
-        elif one.primitive in _LINEAR or (one.primitive == "mul" and len(given) == 1):
-            note(output, _through(one, inner[0], producers) if inner else whole.get(given[0]) if given else None)
+            self._sources[output] = self._source(given[0])
+        if self._roles.get(output) != "backward":
+            self._read_forward(one, given)
+        elif one.primitive in _SUMS:
+            self._read_sum(one)
+        elif one.primitive == "reduce_sum" and given[0] in self._known:
+            known = self._known[given[0]]
+            axes = one.params["axes"]
+            self._note(output, known.of if known.is_whole else _repeated(known.of, axes, self._producers), known.sign)
+        elif given and (one.primitive in _LINEAR or is_one_factor or (one.primitive == "mul" and len(given) == 1)):
+            self._read_linear(one, given[0])
         elif one.primitive in (*_PRODUCTS, "div") and len(given) == 2:
-            note(output, _partner(one, given, roles, partners, sources, found, producers))
-    terms = {
-        value
-        for one in main.statements
-        if one.primitive in ("add", "add_any", "sub") and roles.get(one.outputs[0]) == "backward"
-        for value in one.inputs
-    }
-    return {value: known for value, known in found.items() if value not in terms}
+            for factor, other in (given, reversed(given)):
+                if self._roles.get(factor) != "backward" and self._roles.get(other) == "backward":
+                    self._read_product(one, factor, other)
+        elif one.primitive == "select_n":
+            known = [self._known[value] for value in given if value in self._known]
+            if len(known) == 1 == sum(self._roles.get(value) == "backward" for value in given):
+                self._note(output, self._operand(known[0].of, _CHOICES), known[0].sign)
 
+    def _read_forward(self, one: Statement, given: list[Value]) -> None:
+        if one.primitive == "square":
+            self._partners["mul", one.block, self._source(given[0])].add(given[0])
+        elif one.primitive in (*_PRODUCTS, "div") and len(given) == 2:
+            first, second = given
+            self._partners[one.primitive, one.block, self._source(second)].add(first)
+            if one.primitive != "div":
+                self._partners[one.primitive, one.block, self._source(first)].add(second)
 
-def _partner(
-    one: Statement,
-    given: list[Value],
-    roles: Mapping[Value, Role | None],
-    partners: Mapping[tuple[str, str, Value], set[Value]],
-    sources: Mapping[Value, Value],
-    found: Mapping[Value, Value],
-    producers: Mapping[Value, Statement],
-) -> Value | None:
-    """Return the value whose gradient a product is: the other operand of the forward product with the same factor."""
-    for factor, other in (given, reversed(given)):
-        if roles.get(factor) == "backward" or roles.get(other) != "backward":
-            continue
-        factor = sources.get(factor, factor)
-        product = producers.get(found[other]) if other in found else None
-        if product is not None and product.primitive == one.primitive:
-            rest = [x for x in product.inputs if isinstance(x, Value) and sources.get(x, x) is not factor]
-            if len(rest) == 1 == len(product.inputs) - 1:
-                return rest[0]
-        known = partners.get((one.primitive, one.block, factor), set())
-        equal = [value for value in known if value.size == one.outputs[0].size] if len(known) > 1 else [*known]
-        if len(equal) == 1:
-            return equal[0]
-        made = producers.get(factor)
-        if made is not None and made.primitive == "exp" and found.get(other) is factor:
-            (value,) = made.inputs
-            return value if isinstance(value, Value) else None
-    return None
+    def _read_sum(self, one: Statement) -> None:
+        signs = (1, -1 if one.primitive == "sub" else 1)
+        terms = [self._known.get(cast(Value, value)) for value in one.inputs]
+        if any(term is None or term.sign != sign for term, sign in zip(terms, signs, strict=True)):
+            return
+        first, second = ([*self._same(term.of, has_sums=True)] for term in terms if term is not None)
+        self._note(one.outputs[0], next((value for value in first if value in second), None))
+
+    def _read_linear(self, one: Statement, given: Value) -> None:
+        (output,) = one.outputs
+        if given in self._steps and one.primitive == "mul":
+            self._note(output, self._steps[given].of, self._steps[given].sign)
+        known = self._known.get(given)
+        if known is None:
+            return
+        turned = -known.sign if one.primitive == "neg" else known.sign
+        if known.is_whole:
+            if one.primitive in _LINEAR:
+                self._note(output, known.of, turned)
+            return
+        same = [*self._same(known.of)]
+        inverted = next(filter(None, [_through(one, value, self._producers) for value in same]), None)
+        subtracted = [self._producers[value].inputs[1] for value in same if self._is_made(value, "sub")]
+        if inverted is not None:
+            self._note(output, inverted, known.sign)
+        elif one.primitive == "neg":
+            second = next((value for value in subtracted if isinstance(value, Value)), None)
+            self._note(output, *((known.of, turned) if second is None else (second, known.sign)))
+        elif one.primitive == "mul":
+            operand = self._operand(known.of, _ERRORS)
+            if operand is not None:
+                self._steps[output] = _Known(operand, known.sign)
+
+    def _read_product(self, one: Statement, factor: Value, other: Value) -> None:
+        """Read the product of a value of the forward pass and one of the backward pass."""
+        (output,) = one.outputs
+        if other in self._steps:
+            self._note(output, self._steps[other].of, self._steps[other].sign)
+            return
+        known = self._known.get(other)
+        for value in self._same(known.of, has_sums=True) if known is not None and not known.is_whole else ():
+            made = self._producers.get(value)
+            if made is None:
+                continue
+            operand = self._operand(value, _UNARY) if one.primitive in ("mul", "div") else None
+            if operand is not None:
+                self._note(output, operand, known.sign)
+                return
+            operand = self._operand(value, _ERRORS) if one.primitive == "mul" else None
+            if operand is not None:
+                self._steps[output] = _Known(operand, known.sign)
+                return
+            if made.primitive == one.primitive:
+                values = [each for each in made.inputs if isinstance(each, Value)]
+                rest = [each for each in values if self._source(each) is not self._source(factor)] or values[:1]
+                if len(rest) == 1 and len(values) == len(made.inputs) == 2:
+                    self._note(output, rest[0], known.sign)
+                    return
+            if made.primitive == "div" and self._is_made(factor, "integer_pow"):
+                divisor = self._producers[factor].inputs[0]
+                if divisor is made.inputs[1] and isinstance(divisor, Value):
+                    self._steps[output] = _Known(divisor, -known.sign)
+                    return
+        partners = self._partners.get((one.primitive, one.block, self._source(factor)), set())
+        equal = [value for value in partners if value.size == output.size] if len(partners) > 1 else [*partners]
+        self._note(output, equal[0] if len(equal) == 1 else None)
+
+    def _source(self, value: Value) -> Value:
+        return self._sources.get(value, value)
+
+    def _is_made(self, value: Value, primitive: str) -> bool:
+        return value in self._producers and self._producers[value].primitive == primitive
+
+    def _operand(self, value: Value, primitives: Collection[str]) -> Value | None:
+        """Return the only array from which a statement of one of these primitives computes a value."""
+        made = self._producers.get(value)
+        if made is None or made.primitive not in primitives:
+            return None
+        values = [each for each in made.inputs if isinstance(each, Value) and each.dtype != "bool"]
+        return values[0] if len(values) == 1 else None
+
+    def _same(self, value: Value, has_sums: bool = False) -> Iterator[Value]:
+        """Yield the values to which the gradient of a value passes unchanged, or broadcast if `has_sums`."""
+        waiting = deque([value])
+        for _ in range(_FARTHEST):
+            if not waiting:
+                return
+            value = waiting.popleft()
+            yield value
+            made = self._producers.get(value)
+            if made is None or self._roles.get(value) == "backward":
+                continue
+            if made.primitive in _SUMS:
+                terms = made.inputs[:1] if made.primitive == "sub" else made.inputs
+                waiting += [each for each in terms if isinstance(each, Value) and each.size == value.size]
+            elif made.primitive == "reduce_sum" and has_sums and isinstance(made.inputs[0], Value):
+                waiting.append(made.inputs[0])
 
 
 def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Statement]) -> Value | None:
@@ -204,7 +340,8 @@ def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Sta
 def _through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:
     """Return the value whose gradient a statement computes from the gradient of `known`, if it inverts its producer."""
     made = producers.get(known)
-    if made is not None and made.primitive == one.primitive and made.block == one.block:
-        values = [value for value in made.inputs if isinstance(value, Value)]
-        return values[0] if len(values) == 1 else None
-    return None
+    if made is None or made.primitive != one.primitive or made.block != one.block:
+        return None
+    values = [value for value in made.inputs if isinstance(value, Value)]
+    numbers = [[each.value for each in part.inputs if isinstance(each, Number)] for part in (made, one)]
+    return values[0] if len(values) == 1 and numbers[0] == numbers[1] else None

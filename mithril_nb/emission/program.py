@@ -158,6 +158,10 @@ class Function:
         found.update(dict.fromkeys(one for one in self.outputs if isinstance(one, Value) and one not in known))
         return tuple(found)
 
+    def is_result(self, output: Operand) -> bool:
+        """Return whether an output of a forward function is one of its block; others are only for the gradients."""
+        return isinstance(output, Number) or output.name.startswith("output") or output.name in self.ports
+
     def walk(self) -> Iterator[Statement]:
         """Yield its statements, and those of bodies of control flow after the statement that contains them."""
         for statement in self.statements:
@@ -188,6 +192,13 @@ class Program:
     def main(self) -> Function:
         """The whole program, which calls the other functions."""
         return self.functions[-1]
+
+    @property
+    def gradient_note(self) -> str:
+        """What names such as `d_x` mean, for the head of a file."""
+        if any(leaf.argument == "output_gradients" for leaf in self.inputs):
+            return "d_x is the gradient of sum(output * d_output) with respect to x."
+        return "d_x is d(loss)/d(x)."
 
     @cached_property
     def primitives(self) -> frozenset[str]:

@@ -94,14 +94,12 @@ def title_of(function: Function) -> str:
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]
-    if function.role == "forward" and any(
-        not name.startswith("output") and name not in function.ports for name in outputs
-    ):
-        role += "; the gradients need the other results"
+    if function.role == "forward" and not all(map(function.is_result, function.outputs)):
+        role += "; also returns what the gradients use"
     elif function.role == "backward" and not any(_is_of_input(name, function) for name in outputs):
-        role += "; that of its input is not needed"
+        role += "; that of the input is not needed"
     elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
-        role += "; d_input_so_far comes from other uses of its input"
+        role += "; d_input_so_far is the gradient from the other uses of the input"
     return f"{comment(blocks)}{f': {role}' if role else ''}."
 
 

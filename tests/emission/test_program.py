@@ -15,7 +15,7 @@ import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.cleanup import clean
-from mithril_nb.emission.meanings import gradients
+from mithril_nb.emission.meanings import Gradients
 from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import Program, Value
 from mithril_nb.emission.reading import read
@@ -205,18 +205,35 @@ def test_unsupported_primitives_are_named() -> None:
     )
 
 
-SHARED_KEYS = {"shared keys": lambda: of_model(models.TransformerBlock(width=8, heads=2, kv_heads=1), 2, 3, 8)}
+def activations() -> Inspection:
+    model = models.Model()
+    names = "Gelu SiLU Softplus Tanh Sigmoid Softmax LogSoftmax Elu Mish Softsign HardSwish LeakyRelu".split()
+    for place, name in enumerate(names):
+        model |= models.Linear(4)(input=f"x{place}", output=f"up{place}")
+        model |= getattr(models, name)()(input=f"up{place}", output=f"act{place}")
+        model |= models.Add()(left=f"x{place}", right=f"act{place}", output=f"x{place + 1}")
+    return ml.compile(model, shapes={"x0": [3, 4]}).inspect("forward+backward")
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer", *SHARED_KEYS])
+MORE_PROGRAMS = {
+    "shared keys": lambda: of_model(models.TransformerBlock(width=8, heads=2, kv_heads=1), 2, 3, 8),
+    "activations": activations,
+}
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "transformer", *MORE_PROGRAMS])
 def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
-    inspection = {**PROGRAMS, **SHARED_KEYS}[name]()
+    inspection = {**PROGRAMS, **MORE_PROGRAMS}[name]()
     interpreter = Interpreter(inspection)
     main, constants = read(traced_program(inspection))
     main = clean(narrow(clean(main)))
     d_outputs = [value for value in main.inputs if value.name.startswith("d_")]
     roles = {value: one.role for one in main.statements for value in one.outputs}
-    found = gradients(main, {**roles, **dict.fromkeys(d_outputs, "backward")})
+    results = {
+        value: d_output.name.removeprefix("d_") for value, d_output in zip(main.outputs, d_outputs, strict=False)
+    }
+    known = Gradients(main, {**roles, **dict.fromkeys(d_outputs, "backward")}, results)
+    found = known.of | known.minus
     assert len(found) > 3
     start = dict(zip(main.inputs, jax.tree.leaves(random_arrays(inspection.arguments)), strict=True))
     start |= {value: jnp.asarray(array) for value, array in constants.items()}
@@ -237,10 +254,10 @@ def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
     nudges = [jnp.zeros(one.shape) for one in dict.fromkeys(found.values())]
     expected = dict(zip(dict.fromkeys(found.values()), jax.jit(jax.grad(loss))(nudges), strict=True))
     scope = jax.jit(lambda nudges: [values(nudges)[one] for one in found])(nudges)
-    for array, known in zip(scope, found.values(), strict=True):
-        wanted = expected[known]
+    for array, (value, whose) in zip(scope, found.items(), strict=True):
+        wanted = expected[whose] * (-1 if value in known.minus else 1)
         scale = float(jnp.abs(wanted).max()) or 1.0
-        np.testing.assert_allclose(array.reshape(wanted.shape), wanted, atol=1e-4 * scale, err_msg=known.name)
+        np.testing.assert_allclose(array.reshape(wanted.shape), wanted, atol=1e-4 * scale, err_msg=whose.name)
 
 
 def test_a_transformer_reads_like_the_textbook() -> None:
@@ -253,13 +270,22 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "def attention_attention(query, key, value):",
         "    d_value = softmax.swapaxes(-1, -2) @ d_output  # (2, 2, 3, 4)",
         "    d_softmax = d_output @ value.swapaxes(-1, -2)  # (2, 2, 3, 3)",
+        "    minus_d_total = scaled_1.sum(axis=3, keepdims=True)  # (2, 2, 3, 1)",
+        "    d_difference = d_exp * exp_  # (2, 2, 3, 3)",
+        "    d_query = d_dot @ key  # (2, 2, 3, 4)",
+        "    scaled = dot * 0.5  # (2, 2, 3, 3); 0.5 is 1/sqrt(4)",
+        "    inverse_square = total ** -2  # (2, 2, 3, 1); for the gradients",
+        "    d_mean = negated.sum(axis=2, keepdims=True)  # (2, 3, 1)",
+        "    d_scaled_1 = scaled_1 * exp_  # (2, 3, 32)",
+        "    d_norm_2_bias, d_norm_2_weight, d_sum_1_output = norm_2_backward(",
+        "d_x is the gradient of sum(output * d_output) with respect to x.",
         "    dot = query @ key.swapaxes(-1, -2)  # (2, 2, 3, 3)",
         "    output = softmax @ value  # (2, 2, 3, 4)",
         "    return query, key, value",
         '    """attention/split: forward."""',
         "def split_backward(d_value, d_key, d_query):",
-        '    """norm_2: gradients; d_input_so_far comes from other uses of its input."""',
-        '    """norm_1: gradients; that of its input is not needed."""',
+        '    """norm_2: gradients; d_input_so_far is the gradient from the other uses of the input."""',
+        '    """norm_1: gradients; that of the input is not needed."""',
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); 0.70710677 is 1/sqrt(2)",
     ):
         assert line in lines, line

@@ -16,7 +16,7 @@ from mithril_nb.emission.arrays.lax import LAX, LAX_NAMES, LaxControl
 from mithril_nb.emission.arrays.results import tree_of
 from mithril_nb.emission.arrays.rules import RULES, Context
 from mithril_nb.emission.build import build
-from mithril_nb.emission.meanings import constant_note
+from mithril_nb.emission.meanings import notes
 from mithril_nb.emission.names import comment
 from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
 from mithril_nb.emission.python_text import (
@@ -76,6 +76,7 @@ class _Emitter(Context):
     def __init__(self, dialect: Dialect):
         super().__init__(dialect)
         self._out = Writer()
+        self._notes: dict[Statement, str] = {}
 
     def source(self, program: Program) -> Source:
         self._check(program)
@@ -110,11 +111,12 @@ class _Emitter(Context):
     def _header(self, program: Program) -> None:
         out = self._out
         used = used_helpers(helper_sources(self.library), self.helpers)
-        title = f"'{comment(program.name)}' in {self.dialect.title}, written by mithril_nb from its jaxpr."
+        title = f"'{comment(program.name)}' in {self.dialect.title}, written by mithril_nb from what JAX traced."
         for line in (
             '"""' + title,
             "",
-            f"A comment shows the shape of the result, and its dtype if it is not {self._usual}. d_x is d(loss)/d(x).",
+            f"A comment shows the shape of the result, and its dtype if it is not {self._usual}.",
+            program.gradient_note,
             '"""',
         ):
             out.add(line)
@@ -176,6 +178,7 @@ class _Emitter(Context):
         self._signature(function.name, [one.name for one in function.inputs])
         with out.indented():
             out.add(f'"""{title_of(function)}"""')
+            self._notes = notes(function)
             for statement in function.statements:
                 self._statement(statement)
             out.add(f"return {listed('(', [self.array(one) for one in function.outputs], ')', 7)}")
@@ -193,6 +196,7 @@ class _Emitter(Context):
         self._signature(main.name, used)
         with out.indented():
             out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')
+            self._notes = notes(main)
             for place, (value, leaf) in enumerate(zip(main.inputs, program.inputs, strict=True)):
                 if value.name != leaf.name:
                     out.add(f"{value.name} = {leaf.name}  # {self._shown(value)}", equations=(f"arg{place}",))
@@ -229,8 +233,8 @@ class _Emitter(Context):
     def _assign(self, one: Statement, text: str) -> None:
         targets = ", ".join(value.name for value in one.outputs)
         line = f"{targets} = {text}" if targets else text
-        note = constant_note(one)
-        self._out.add(f"{line}  # {joined_shapes(map(self._shown, one.outputs))}{note and f'; {note}'}", one)
+        note = f"; {self._notes[one]}" if one in self._notes else ""
+        self._out.add(f"{line}  # {joined_shapes(map(self._shown, one.outputs))}{note}", one)
 
     def _shown(self, value: Operand) -> str:
         dtype = "" if value.dtype == self._usual else f" {value.dtype}"

@@ -114,7 +114,7 @@ class _Emitter(Context):
     def _header(self, program: Program, body: Sequence[Line]) -> None:
         out = self._out
         for line in (
-            f'"""{program.name!r} in GGML, written by mithril_nb from its jaxpr.',
+            f'"""{program.name!r} in GGML, written by mithril_nb from the program that JAX traced.',
             "",
             "A comment shows the shape of a result as NumPy writes it; GGML lists sizes from the last axis. In GGML,",
             "mul_mat(x, y) is y @ x.T, and out_prod(x, y) is y.T @ x.",
