@@ -9,7 +9,7 @@ from typing import Any
 
 from mithril_nb.emission.blocks import Divided, divide
 from mithril_nb.emission.cleanup import clean
-from mithril_nb.emission.meanings import PATTERNS, Gradients, meanings
+from mithril_nb.emission.meanings import Gradients, meanings
 from mithril_nb.emission.names import Names, identifier
 from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import DETACH, Function, Operand, Program, Statement, Value
@@ -206,11 +206,19 @@ class _Namer:
                 for value, hint in zip(one.outputs, hints, strict=True)
             ]
             names.update(zip(one.outputs, outputs, strict=True))
+            square = self._gradients.squares.get(one.outputs[0]) if one.outputs else None
+            note = "for each factor of {0} * {0}".format(names[square].name) if square in names else ""
             called = None if one.function is None else self._functions[one.function]
             equations = self._divided.equations.get(one, one.equations)
             statements.append(
                 replace(
-                    one, inputs=operands, outputs=tuple(outputs), bodies=bodies, function=called, equations=equations
+                    one,
+                    inputs=operands,
+                    outputs=tuple(outputs),
+                    bodies=bodies,
+                    function=called,
+                    equations=equations,
+                    note=note,
                 )
             )
         outputs = tuple(map(use, function.outputs))
@@ -300,9 +308,10 @@ class _Namer:
 
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
         """Return the name of the gradient of an array of the forward pass; `""` if it is another array."""
-        of, minus = self._gradients.of.get(value), self._gradients.minus.get(value)
-        for prefix, known in (("d_", of), ("minus_d_", minus)):
-            local = next((self._local[block, known] for block in blocks if known and (block, known) in self._local), "")
+        found = self._gradients
+        for prefix, known in (("d_", found.of), ("minus_d_", found.minus), ("part_of_d_", found.parts)):
+            whose = known.get(value)
+            local = next((self._local[block, whose] for block in blocks if whose and (block, whose) in self._local), "")
             if local:
                 return prefix + local
         return ""
@@ -314,8 +323,7 @@ class _Namer:
             received = ("input", *self._received.get(block, ()))
             if name and name.removeprefix("d_") not in received:  # of an input: that is the name of a result
                 return name
-            if self._meanings.get(value) in PATTERNS:  # of the forward pass; here, a part of a gradient looks alike
-                return value.name
+            return "term"  # its operation may have the name of an array of the forward pass
         return self._meanings.get(value, value.name)
 
     def _paths(self, function: Function) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from mithril_nb.emission.program import Function, Number, Statement, Value
+from mithril_nb.emission.program import DETACH, Function, Number, Statement, Value
 from mithril_nb.stages.records import Role
 
 _VIEWS = frozenset("reshape transpose rev squeeze expand_dims convert_element_type copy".split())
@@ -22,9 +22,6 @@ _ERRORS = frozenset("erf erfc".split())
 _CHOICES = frozenset("max min clamp select_n".split())
 _FARTHEST = 12
 """Number of sums to look through."""
-
-PATTERNS = frozenset("mean mean_square variance centered normalized softmax".split())
-"""Names from `meanings` for the results of several statements together."""
 
 _CONSTANTS = {
     "1/sqrt(2)": 2**-0.5, "sqrt(2)": 2**0.5, "2/sqrt(pi)": 2 / math.pi**0.5, "sqrt(2/pi)": (2 / math.pi) ** 0.5,
@@ -40,9 +37,13 @@ def notes(function: Function) -> dict[Statement, str]:
         >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
         >>> scale = Statement("mul", (x, Number(-0.7071067690849304, "float32")), (y,))
         >>> notes(Function("", (x,), (y,), (scale,)))[scale]
-        '0.70710677 is 1/sqrt(2)'
+        '-0.70710677 is -1/sqrt(2)'
     """
     producers = {value: one for one in function.walk() for value in one.outputs}
+    users: dict[Value, list[Statement]] = defaultdict(list)
+    for one in function.walk():
+        for value in one.reads:
+            users[value].append(one)
     needed = {value for value in function.outputs if isinstance(value, Value) and function.is_result(value)}
     for one in reversed(function.statements):
         if not needed.isdisjoint(one.outputs):
@@ -50,12 +51,28 @@ def notes(function: Function) -> dict[Statement, str]:
     own = set(function.statements) if function.role == "forward" and needed else set[Statement]()
     found: dict[Statement, str] = {}
     for one in function.walk():
-        texts = list(_numbers(one, producers))
+        texts = [*_numbers(one, producers), *([one.note] if one.note else [])]
+        if one.primitive == "reduce_max" and _is_of_softmax(one, users):
+            texts.append("avoids overflow of exp; softmax does not depend on it")
         if one in own and needed.isdisjoint(one.outputs):
             texts.append("for the gradients")
         if texts:
             found[one] = ", ".join(dict.fromkeys(texts))
     return found
+
+
+def _is_of_softmax(one: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
+    """Return whether a maximum of x is only the shift in exp(x - max) / sum(exp(x - max))."""
+    shifts = [*one.outputs, *(user.outputs[0] for user in users[one.outputs[0]] if user.primitive == DETACH)]
+    differences = [user for shift in shifts for user in users.get(shift, ()) if user.primitive == "sub"]
+    powers = [user for each in differences for user in users.get(each.outputs[0], ()) if user.primitive == "exp"]
+    return any(
+        ratio.primitive == "div" and ratio.inputs == (power.outputs[0], total.outputs[0])
+        for power in powers
+        for total in users.get(power.outputs[0], ())
+        if total.primitive == "reduce_sum"
+        for ratio in users.get(total.outputs[0], ())
+    )
 
 
 def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[str]:
@@ -72,7 +89,7 @@ def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[s
                 known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
         name = next((name for name, exact in known.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
         if name:
-            yield f"{Number(size, number.dtype).text} is {name}"
+            yield f"{Number(number.value, number.dtype).text} is {'-' if number.value < 0 else ''}{name}"
 
 
 def meanings(main: Function) -> dict[Value, str]:
@@ -166,6 +183,9 @@ class Gradients:
         of: The values that are a gradient, with the value of the forward pass that it belongs to. A value that is one
             of several terms of a gradient is left out.
         minus: The same for the negative of a gradient.
+        parts: Values that are one term of a gradient, or a gradient before a sum over axes, with the value that it
+            belongs to.
+        squares: Terms of the gradient of x that x * x has twice, with x.
     """
 
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
@@ -173,6 +193,7 @@ class Gradients:
         self._producers = {value: one for one in main.statements for value in one.outputs}
         self._sources: dict[Value, Value] = {}  # of views
         self._partners: dict[tuple[str, str, Value], set[Value]] = defaultdict(set)
+        self.squares: dict[Value, Value] = {}
         self._steps: dict[Value, _Known] = {}  # what the value is after one more factor
         names = {f"d_{name}": value for value, name in results.items()}
         self._known = {one: _Known(names[one.name]) for one in main.inputs if one.name in names}
@@ -187,6 +208,7 @@ class Gradients:
         complete = [(one, it) for one, it in self._known.items() if not it.is_whole and one not in terms]
         self.of = {value: known.of for value, known in complete if known.sign > 0}
         self.minus = {value: known.of for value, known in complete if known.sign < 0}
+        self.parts = {one: it.of for one, it in self._known.items() if it.sign > 0 and one not in self.of}
 
     def _note(self, value: Value, of: Value | None, sign: int = 1) -> None:
         if of is not None and value.size >= of.size:
@@ -266,32 +288,39 @@ class Gradients:
             self._note(output, self._steps[other].of, self._steps[other].sign)
             return
         known = self._known.get(other)
-        for value in self._same(known.of, has_sums=True) if known is not None and not known.is_whole else ():
+        if known is not None and not known.is_whole and self._read_rule(one, factor, known):
+            return
+        partners = self._partners.get((one.primitive, one.block, self._source(factor)), set())
+        equal = [value for value in partners if value.size == output.size] if len(partners) > 1 else [*partners]
+        self._note(output, equal[0] if len(equal) == 1 else None)
+
+    def _read_rule(self, one: Statement, factor: Value, known: _Known) -> bool:
+        """Read the product of a value of the forward pass and a gradient, by how the gradient's value was computed."""
+        (output,) = one.outputs
+        for value in self._same(known.of, has_sums=True):
             made = self._producers.get(value)
             if made is None:
                 continue
             operand = self._operand(value, _UNARY) if one.primitive in ("mul", "div") else None
             if operand is not None:
                 self._note(output, operand, known.sign)
-                return
+                return True
             operand = self._operand(value, _ERRORS) if one.primitive == "mul" else None
-            if operand is not None:
-                self._steps[output] = _Known(operand, known.sign)
-                return
-            if made.primitive == one.primitive:
-                values = [each for each in made.inputs if isinstance(each, Value)]
-                rest = [each for each in values if self._source(each) is not self._source(factor)] or values[:1]
-                if len(rest) == 1 and len(values) == len(made.inputs) == 2:
-                    self._note(output, rest[0], known.sign)
-                    return
             if made.primitive == "div" and self._is_made(factor, "integer_pow"):
                 divisor = self._producers[factor].inputs[0]
-                if divisor is made.inputs[1] and isinstance(divisor, Value):
-                    self._steps[output] = _Known(divisor, -known.sign)
-                    return
-        partners = self._partners.get((one.primitive, one.block, self._source(factor)), set())
-        equal = [value for value in partners if value.size == output.size] if len(partners) > 1 else [*partners]
-        self._note(output, equal[0] if len(equal) == 1 else None)
+                operand = divisor if divisor is made.inputs[1] and isinstance(divisor, Value) else None
+            if operand is not None:
+                self._steps[output] = _Known(operand, -known.sign if made.primitive == "div" else known.sign)
+                return True
+            if made.primitive == one.primitive:
+                values = [each for each in made.inputs if isinstance(each, Value)]
+                rest = [each for each in values if self._source(each) is not self._source(factor)]
+                if len(values) == len(made.inputs) == 2 and len(rest) < 2:
+                    if not rest:
+                        self.squares[output] = factor
+                    self._note(output, rest[0] if rest else factor, known.sign)
+                    return True
+        return False
 
     def _source(self, value: Value) -> Value:
         return self._sources.get(value, value)

@@ -103,6 +103,7 @@ class Statement:
             without inputs; `reduce`, `reduce_window`, ...: the function that combines two items. `inputs` are the
             initial carry and the arrays of a `scan`, the initial carry of a `while`, the index of a `cond`.
         function: The function that a call runs.
+        note: A comment on it, or `""`.
     """
 
     primitive: str
@@ -115,6 +116,7 @@ class Statement:
     source: str = ""
     bodies: tuple[Function, ...] = ()
     function: Function | None = None
+    note: str = ""
 
     @cached_property
     def reads(self) -> tuple[Value, ...]:

@@ -49,7 +49,8 @@ def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
         # The gradient of a weight; tensordot and einsum would copy the arrays.
         rows = math.prod(one.inputs[0].shape[:-1])
         widths = [each.shape[-1] for each in one.inputs]
-        return f"{left}.reshape({rows}, {widths[0]}).T @ {right}.reshape({rows}, {widths[1]})"
+        left_rows, right_rows = (-1 if width else rows for width in widths)  # -1 is ambiguous for empty arrays
+        return f"{left}.reshape({left_rows}, {widths[0]}).T @ {right}.reshape({right_rows}, {widths[1]})"
     if not count and left_over and to.library != "torch":  # its tensordot refuses mixed dtypes under autocast
         axes = f"({[int(axis) for axis in left_over]}, {[int(axis) for axis in right_over]})"
         return f"{to.module}.tensordot({left}, {right}, axes={axes})"
