@@ -17,7 +17,7 @@ CASES = {
         from mithril_nb.emission.unsupported import check_supported
         def program(x): return build(ml.inspect(jnp.sin, x)._pipeline.program.get())
         check_supported(program(jnp.ones(3)), "c", ["cos"])
-        # Try: jnp.sin(jnp.ones(3))
+        # Try: ml.compile(ml.models.Linear(2), {}, shapes=dict(input=[1, 3]))
         """,
 }
 

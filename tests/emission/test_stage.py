@@ -39,7 +39,7 @@ def test_each_line_has_its_block_and_role(inspection: Inspection) -> None:
         seen[lines[one.line - 1].split("  #")[0].strip()] = (tuple(one.blocks), one.role)
     assert seen["linear_1_bias = params['linear_1.bias']"] == (("linear_1",), None)
     assert seen["output = np.maximum(input, 0.0)"] == (("relu_0", "relu_1"), "forward")
-    assert seen["d_relu_1_input = np.where(relu_1_is_greater, d_linear_2_input, 0.0)"] == (("relu_1",), "backward")
+    assert seen["d_relu_1_input = np.where(relu_1_is_greater, d_relu_1_output, 0.0)"] == (("relu_1",), "backward")
 
 
 def test_it_is_computed_on_request(inspection: Inspection) -> None:
