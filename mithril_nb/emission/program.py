@@ -197,7 +197,9 @@ class Program:
 
     @property
     def gradient_note(self) -> str:
-        """What names such as `d_x` mean, for the head of a file."""
+        """What names such as `d_x` mean, for the head of a file; `""` for a program without gradients."""
+        if not any(one.role == "backward" for function in self.functions for one in function.walk()):
+            return ""
         if any(leaf.argument == "output_gradients" for leaf in self.inputs):
             return "d_x is the gradient of sum(output * d_output) with respect to x."
         return "d_x is d(loss)/d(x)."

@@ -116,7 +116,7 @@ class _Emitter(Context):
             '"""' + title,
             "",
             f"A comment shows the shape of the result, and its dtype if it is not {self._usual}.",
-            program.gradient_note,
+            *filter(None, [program.gradient_note]),
             '"""',
         ):
             out.add(line)

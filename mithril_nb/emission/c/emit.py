@@ -84,7 +84,7 @@ def emit_program(program: Program) -> CFile:
     head.add(
         "// Arrays are contiguous, with neighbours along the last axis, and do not overlap. `arena` is temporary memory"
     )
-    head.add(f"// from the caller: malloc({name.upper()}_ARENA). {program.gradient_note}")
+    head.add(f"// from the caller: malloc({name.upper()}_ARENA). {program.gradient_note}".rstrip())
     head.add()
     for include in _INCLUDES:
         head.add(f"#include <{include}>")
