@@ -309,11 +309,17 @@ class _Namer:
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
         """Return the name of the gradient of an array of the forward pass; `""` if it is another array."""
         found = self._gradients
-        for prefix, known in (("d_", found.of), ("minus_d_", found.minus), ("part_of_d_", found.parts)):
+        for form, known in (
+            ("d_{}", found.of),
+            ("minus_d_{}", found.minus),
+            ("unsummed_d_{}", found.unsummed),
+            ("d_{}_so_far", found.sums),
+            ("part_of_d_{}", found.parts),
+        ):
             whose = known.get(value)
             local = next((self._local[block, whose] for block in blocks if whose and (block, whose) in self._local), "")
             if local:
-                return prefix + local
+                return form.format(local)
         return ""
 
     def _plain(self, value: Value, block: str) -> str:

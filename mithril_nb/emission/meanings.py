@@ -183,8 +183,9 @@ class Gradients:
         of: The values that are a gradient, with the value of the forward pass that it belongs to. A value that is one
             of several terms of a gradient is left out.
         minus: The same for the negative of a gradient.
-        parts: Values that are one term of a gradient, or a gradient before a sum over axes, with the value that it
-            belongs to.
+        parts: The same for one term of a gradient.
+        sums: The same for the sum of some terms of a gradient.
+        unsummed: The same for a gradient before the sum over the axes along which its array is broadcast.
         squares: Terms of the gradient of x that x * x has twice, with x.
     """
 
@@ -208,7 +209,10 @@ class Gradients:
         complete = [(one, it) for one, it in self._known.items() if not it.is_whole and one not in terms]
         self.of = {value: known.of for value, known in complete if known.sign > 0}
         self.minus = {value: known.of for value, known in complete if known.sign < 0}
-        self.parts = {one: it.of for one, it in self._known.items() if it.sign > 0 and one not in self.of}
+        rest = {one: it for one, it in self._known.items() if it.sign > 0 and one not in self.of}
+        self.unsummed = {one: it.of for one, it in rest.items() if it.is_whole}
+        self.sums = {one: it.of for one, it in rest.items() if any(self._is_made(one, name) for name in _SUMS)}
+        self.parts = {one: it.of for one, it in rest.items()}
 
     def _note(self, value: Value, of: Value | None, sign: int = 1) -> None:
         if of is not None and value.size >= of.size:

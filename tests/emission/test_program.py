@@ -275,7 +275,7 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    d_query = d_dot @ key  # (2, 2, 3, 4)",
         "    scaled = dot * 0.5  # (2, 2, 3, 3); 0.5 is 1/sqrt(4)",
         "    inverse_square = total ** -2  # (2, 2, 3, 1); for the gradients",
-        "    d_mean = part_of_d_mean.sum(axis=2, keepdims=True)  # (2, 3, 1)",
+        "    d_mean = unsummed_d_mean.sum(axis=2, keepdims=True)  # (2, 3, 1)",
         "    d_scaled_1 = term * exp_  # (2, 3, 32)",
         "    d_norm_2_bias, d_norm_2_weight, d_sum_1_output = norm_2_backward(",
         "d_x is the gradient of sum(output * d_output) with respect to x.",
