@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -177,7 +178,7 @@ class EmittedBackend(Backend):
 
     def is_own(self, value: Any) -> bool:
         """Return whether a value is an array of the library."""
-        return type(value).__module__.partition(".")[0] == self.module_name.partition(".")[0]
+        return _package(type(value)) == self.module_name.partition(".")[0]
 
     def narrowed(self, array: Any) -> Any:
         """Return an array of the library with at most 32 bits per number, if the dtype of the backend is float32."""
@@ -259,7 +260,7 @@ class EmittedBackend(Backend):
 
     def dtype(self, array: Any) -> str:
         """Return the name of the dtype of an array."""
-        return str(array.dtype).rpartition(".")[2]
+        return _dtype_name(array.dtype)
 
     # Random numbers: NumPy draws them, so each library gets the same
 
@@ -360,6 +361,17 @@ class EmittedBackend(Backend):
 
     def _concat(self, arrays: list[Any], axis: int) -> Any:
         return self._library.concatenate(arrays, axis=axis)
+
+
+# Each call asks for the dtype of all its arrays, and NumPy takes 5 us to write the name of one.
+@lru_cache(maxsize=256)
+def _dtype_name(dtype: Any) -> str:
+    return str(dtype).rpartition(".")[2]
+
+
+@lru_cache(maxsize=256)
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
 
 
 def check_grads(backend: str, grads: Any) -> None:

@@ -138,7 +138,8 @@ class EmittedFunction:
 
     def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
         backend = self._backend
-        arrays, structure = jax.tree.flatten(jax.tree.map(backend.as_own, args))
+        leaves, structure = jax.tree.flatten(args)
+        arrays = [backend.as_own(one) for one in leaves]
         # Each call reads the shapes and dtypes, so they are not converted.
         return arrays, (structure, tuple([(tuple(one.shape), one.dtype) for one in arrays]))
 
