@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from mithril_nb.emission.blocks import Divided, divide
 from mithril_nb.emission.cleanup import clean
-from mithril_nb.emission.meanings import Gradients, meanings
+from mithril_nb.emission.meanings import RESULT_NAMES, Gradients, meanings
 from mithril_nb.emission.names import Names, identifier
 from mithril_nb.emission.narrowing import narrow
 from mithril_nb.emission.program import DETACH, Function, Operand, Program, Statement, Value
@@ -25,7 +25,12 @@ from mithril_nb.stages.trace.tracing import Leaf
 _SUFFIXES = {"forward": "", "backward": "_backward", "update": "_update"}
 
 
-def build(program: traced.Program, reserved: Iterable[str] = (), keeps_gradients: bool = False) -> Program:
+def build(
+    program: traced.Program,
+    reserved: Iterable[str] = (),
+    keeps_gradients: bool = False,
+    fuse: Callable[[Function], Function] = lambda function: function,
+) -> Program:
     """Return a traced program as functions and statements.
 
     Args:
@@ -33,6 +38,7 @@ def build(program: traced.Program, reserved: Iterable[str] = (), keeps_gradients
         reserved: Names that the emitter uses itself, such as those of helper functions.
         keeps_gradients: True if the library may differentiate the source, so that each `stop_gradient` must stay. A
             program that contains its gradients needs none.
+        fuse: Replaces statements of a function, or of a body of control flow, by those of functions of the library.
 
     Raises:
         StageUnavailableError: It has named sizes without numbers, and source needs numbers.
@@ -42,7 +48,7 @@ def build(program: traced.Program, reserved: Iterable[str] = (), keeps_gradients
     params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
     divided = divide(main, constants, params)
     trace = program.trace
-    namer = _Namer(main, divided, constants, params, trace.outputs, reserved, program.ports)
+    namer = _Namer(main, divided, constants, params, trace.outputs, reserved, program.ports, fuse)
     return namer.program(trace.name, trace.inputs)
 
 
@@ -99,8 +105,9 @@ class _Namer:
         outputs: tuple[Leaf, ...],
         reserved: Iterable[str],
         ports: Ports,
+        fuse: Callable[[Function], Function],
     ):
-        self._ports = ports
+        self._ports, self._fuse = ports, fuse
         self._received: dict[str, tuple[str, ...]] = {}  # names of what a block receives, in its forward function
         self._main, self._divided, self._params, self._outputs = main, divided, params, outputs
         self._given = set(main.inputs) - params
@@ -195,6 +202,8 @@ class _Namer:
             return names[one] if isinstance(one, Value) else one
 
         statements: list[Statement] = []
+        every = [replace(one, equations=self._divided.equations.get(one, one.equations)) for one in function.statements]
+        function = self._fuse(replace(function, statements=tuple(every)))
         used = {value for one in function.statements for value in one.reads} | set(function.outputs)
         inputs = tuple([name(value, value.name) for value in function.inputs])
         for one in function.statements:
@@ -209,17 +218,8 @@ class _Namer:
             square = self._gradients.squares.get(one.outputs[0]) if one.outputs else None
             note = "for each factor of {0} * {0}".format(names[square].name) if square in names else ""
             called = None if one.function is None else self._functions[one.function]
-            equations = self._divided.equations.get(one, one.equations)
             statements.append(
-                replace(
-                    one,
-                    inputs=operands,
-                    outputs=tuple(outputs),
-                    bodies=bodies,
-                    function=called,
-                    equations=equations,
-                    note=note,
-                )
+                replace(one, inputs=operands, outputs=tuple(outputs), bodies=bodies, function=called, note=note)
             )
         outputs = tuple(map(use, function.outputs))
         return replace(function, inputs=inputs, outputs=outputs, statements=tuple(statements))
@@ -235,7 +235,9 @@ class _Namer:
             inner = {"forward": ["output"], "backward": ["d_input"]}.get(statement.role or "", [])
         else:
             inner = []
-        inner = inner or [self._plain(one, around) for one in statement.outputs]
+        inner = inner or [
+            RESULT_NAMES.get(statement.primitive) or self._plain(one, around) for one in statement.outputs
+        ]
         is_inner = statement.block != around
         names = [_prefixed(block, one) if is_inner else one for one in inner]
         for place, value in enumerate(statement.outputs):

@@ -341,8 +341,10 @@ def _same(statement: Statement) -> Sequence[Operand] | None:
         return [first]
     if is_same and name == "integer_pow" and statement.params["y"] == 1:
         return [first]
-    if is_same and name == "select_n" and len(inputs) == 3 and inputs[1] is inputs[2]:
-        return [inputs[1]]
+    if name == "select_n":
+        chosen = inputs[1 + int(first.value.real)] if isinstance(first, Number) else inputs[1]
+        if chosen.shape == output.shape and (isinstance(first, Number) or all(one is chosen for one in inputs[1:])):
+            return [chosen]
     if name in _NEUTRAL:
         for place, one in enumerate(inputs):
             other = inputs[1 - place]

@@ -22,7 +22,11 @@ _ERRORS = frozenset("erf erfc".split())
 _CHOICES = frozenset("max min clamp select_n".split())
 _FARTHEST = 12
 """Number of sums to look through."""
-
+RESULT_NAMES = {
+    "attention": "attended", "layer_norm": "normalized", "rms_norm": "normalized", "gelu": "activated",
+    "gelu_tanh": "activated", "silu": "activated", "linear": "projected",
+}  # fmt: skip
+"""Names for the results of functions of a library that compute several equations."""
 _CONSTANTS = {
     "1/sqrt(2)": 2**-0.5, "sqrt(2)": 2**0.5, "2/sqrt(pi)": 2 / math.pi**0.5, "sqrt(2/pi)": (2 / math.pi) ** 0.5,
     "1/sqrt(2 pi)": (2 * math.pi) ** -0.5, "log(2)": math.log(2), "1/log(2)": 1 / math.log(2), "pi": math.pi,

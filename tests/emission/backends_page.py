@@ -55,6 +55,9 @@ backend.
 
 - PyTorch: `grads="jax"` runs the gradients that JAX derives, `use_amp=True` runs matrix products in bfloat16,
   `compile=True` uses `torch.compile`. `pm.as_module()` returns an `nn.Module` with named parameters.
+  The source calls functions such as `layer_norm`, `gelu`, `softmax` and `scaled_dot_product_attention` where equations
+  of one block compute them, whichever library wrote the block. On a CPU, PyTorch has no second derivatives of attention
+  outside `torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)`.
 - MLX: `grads="jax"` as above; `compile=True` uses `mx.compile`.
 - C: the first evaluation with new shapes runs the compiler, `$CC` or else `cc`.
 - A custom op with a hand-written gradient runs that gradient on every backend. `pm.as_module()` rejects it.

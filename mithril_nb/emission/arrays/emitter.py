@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.arrays import contractions, elementwise, indexing, shapes
+from mithril_nb.emission.arrays import contractions, elementwise, fused, indexing, shapes
 from mithril_nb.emission.arrays.dialects import DIALECTS, INFIX, Dialect, Library
 from mithril_nb.emission.arrays.lax import LAX, LAX_NAMES, LaxControl
 from mithril_nb.emission.arrays.results import tree_of
@@ -36,7 +36,7 @@ from mithril_nb.stages.trace import traced
 _CONTROL = frozenset({"scan", "while", "cond", CALL})
 _SMALL = 16
 """Constants of up to this number of items are written out; larger ones are encoded."""
-RULE_FILES = (contractions, elementwise, indexing, shapes)
+RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 """The modules that register the rules."""
 
 
@@ -57,7 +57,8 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
     dialect = DIALECTS[library]
     emitter = _JaxEmitter if library == "jax" else _Emitter
     reserved = reserved_names(library, program.trace.arguments)
-    return emitter(dialect).source(build(program, reserved, keeps_gradients=library in ("torch", "mlx")))
+    options: dict[str, Any] = {"fuse": fused.fuse} if library == "torch" else {}
+    return emitter(dialect).source(build(program, reserved, keeps_gradients=library in ("torch", "mlx"), **options))
 
 
 @cache
