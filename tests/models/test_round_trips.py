@@ -280,6 +280,8 @@ def test_the_source_marks_user_defined_blocks():
 
     model = Model() + Linear(3)
     assert to_source(model) == to_source(model.graph)
+    net = Model(name="net") | Linear(3)
+    assert (built(to_source(net)), built(to_source(net)).name) == (net, net.name)
     model += Custom(2)
     lines = to_source(model).splitlines()
     assert lines[:2] == ["from mithril_nb.models import Linear, Model", f"from {__name__} import Custom"]

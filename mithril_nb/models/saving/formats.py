@@ -67,7 +67,7 @@ def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
     User-defined blocks are imported from their modules; blocks from a notebook or `register_op` must be defined first.
 
     Args:
-        model: The model, or its graph.
+        model: The model, or its graph, which has no name.
         variable: Name of the variable.
 
     Examples:
@@ -98,11 +98,11 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
         >>> source_lines(Model() + Linear(64) + Relu())[1]
         {4: 'linear_0', 5: 'relu_0'}
     """
-    graph = model if isinstance(model, LogicalGraph) else model.graph
+    graph, name = (model, "") if isinstance(model, LogicalGraph) else (model.graph, model.name or "")
     writer = _Writer()
-    writer.graph(graph, variable, "")
+    writer.graph(graph, variable, name)
     if writer.misread:
-        data = pformat(to_dict(graph), width=100, sort_dicts=False)
+        data = pformat(to_dict(graph, name), width=100, sort_dicts=False)
         unwritten = 'inf, nan = float("inf"), float("nan")\n' if re.search(r"\b(inf|nan)\b", data) else ""
         return f"from mithril_nb.models import from_dict\n\n{unwritten}{variable} = from_dict({data})\n", {}
     imports = _imports(writer.kinds)

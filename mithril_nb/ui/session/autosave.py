@@ -23,8 +23,8 @@ from typing import Any
 from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.jobs import LAST_STEP_S, JobQueue, rests
-from mithril_nb.models.saving.formats import to_source
-from mithril_nb.ui.session.design import Design, design_from_dict, design_to_dict
+from mithril_nb.models.saving.formats import from_dict, to_dict
+from mithril_nb.ui.session.design import UNNAMED, Design, set_loss, set_program, source_of, with_shape
 
 FORMAT = "mithril_nb.autosave"
 FOLDER = ".mithril_nb"
@@ -276,7 +276,41 @@ def design_source(design: Design) -> str:
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
     chosen = [f"# {what}: {name}" for what, name in (("output", design.output), ("loss", design.loss)) if name]
     program = f"# program: {design.program}"
-    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, *chosen, program, ""])
+    return "\n".join([source_of(design).rstrip(), "", *shapes, *chosen, program, ""])
+
+
+def design_to_dict(design: Design) -> dict[str, Any]:
+    """Return a design as JSON-serializable data.
+
+    Raises:
+        MithrilError: A block cannot be written as data.
+
+    Examples:
+        >>> design = Design(LogicalGraph(), (("input", (2, 3)),), "forward", "net")
+        >>> design_from_dict(design_to_dict(design)) == design
+        True
+    """
+    shapes = {name: list(shape) for name, shape in design.shapes}
+    chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
+    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
+
+
+def design_from_dict(data: Mapping[str, Any]) -> Design:
+    """Return the design from the data of `design_to_dict`.
+
+    Raises:
+        MithrilError: The data is not a design.
+    """
+    model, shapes = from_dict(data.get("model", {})), data.get("shapes")
+    design = Design(model.graph, name=model.name or UNNAMED)
+    for port, shape in (shapes if isinstance(shapes, Mapping) else {}).items():
+        # An input that an edit removed keeps its shape, because undo may bring it back.
+        design = with_shape(design, port, shape, "shape=[32, 784]")
+    if data.get("loss"):
+        design = set_loss(design, data["loss"]).design
+    uses_example_data = data.get("uses_example_data") is True
+    design = replace(design, output=str(data.get("output", "")), uses_example_data=uses_example_data)
+    return set_program(design, data.get("program", design.program)).design
 
 
 def _difference(before: str, after: str) -> str:

@@ -9,7 +9,15 @@ from typing import Any
 
 import jax
 
-from mithril_nb.errors import ConnectionError, UnknownBlockError, UnknownOptionError, short_repr
+from mithril_nb.errors import (
+    ConnectionError,
+    UnexpectedInputError,
+    UnknownBlockError,
+    UnknownOptionError,
+    listed,
+    short_repr,
+    similar,
+)
 from mithril_nb.graph import edit
 from mithril_nb.graph.nesting import inside, placed, rename_inside
 from mithril_nb.graph.paths import join_path, split_path
@@ -17,13 +25,15 @@ from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, check_rank
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.model import Model, with_attributes
-from mithril_nb.models.naming import input_specs
+from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.models.registry import KINDS, kind_named
-from mithril_nb.models.saving.formats import from_dict, to_dict
+from mithril_nb.models.saving.formats import to_source
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import EXAMPLES, check_choice
 
 PROGRAMS = ("forward", "forward+backward", "train step")
+UNNAMED = "model"
+"""Name of the design of a model without a name."""
 EDITS: dict[str, Callable[..., Change]] = {}
 """The edits by command name, which is the name of the function. `edit_command` fills it."""
 
@@ -45,7 +55,7 @@ class Design:
     graph: LogicalGraph
     shapes: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     program: str = "train step"
-    name: str = "model"
+    name: str = UNNAMED
     output: str = ""
     loss: str = ""
     uses_example_data: bool = False
@@ -198,12 +208,24 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     """Set the shape of a model input. Dims are numbers or names.
 
     Raises:
+        UnexpectedInputError: The model has no such input. `"input"` also refers to its only input.
         UnknownOptionError: The shape is invalid, or has more than 64 axes.
     """
-    return Change(_with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
+    inputs = input_names(design.graph)
+    known = inputs or ("input",)  # of a model without blocks, the shape of the first input
+    if name not in known and not (name == "input" and len(known) == 1):
+        advice = f"name={(similar(name, known) or known)[0]!r}, shape={written_shape(shape) or '[32, 784]'}"
+        facts = (("inputs", listed(map(repr, inputs))),)
+        raise UnexpectedInputError(f"the model has no input {name!r}.", facts, advice, port=name)
+    return Change(with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
 
 
-def _with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
+def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
+    """Return the design with the shape of an input, which may not exist yet.
+
+    Raises:
+        UnknownOptionError: The shape is invalid.
+    """
     if isinstance(shape, list | tuple):
         check_rank(name, shape)
     is_list = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
@@ -339,37 +361,14 @@ def _part(name: str) -> str:
     return join_path("", name)
 
 
-def design_to_dict(design: Design) -> dict[str, Any]:
-    """Return a design as JSON-serializable data.
-
-    Raises:
-        MithrilError: A block cannot be written as data.
+def source_of(design: Design) -> str:
+    """Return Python that builds the model of a design, with its name.
 
     Examples:
-        >>> design = Design(LogicalGraph(), (("input", (2, 3)),), "forward", "net")
-        >>> design_from_dict(design_to_dict(design)) == design
-        True
+        >>> print(source_of(design_of(Model(name="net"), None)).splitlines()[-1])
+        model = Model(name='net')
     """
-    shapes = {name: list(shape) for name, shape in design.shapes}
-    chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
-    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
-
-
-def design_from_dict(data: Mapping[str, Any]) -> Design:
-    """Return the design from the data of `design_to_dict`.
-
-    Raises:
-        MithrilError: The data is not a design.
-    """
-    model, shapes = from_dict(data.get("model", {})), data.get("shapes")
-    design = Design(model.graph, name=model.name or "model")
-    for port, shape in (shapes if isinstance(shapes, Mapping) else {}).items():
-        design = set_shape(design, port, shape).design
-    if data.get("loss"):
-        design = set_loss(design, data["loss"]).design
-    uses_example_data = data.get("uses_example_data") is True
-    design = replace(design, output=str(data.get("output", "")), uses_example_data=uses_example_data)
-    return set_program(design, data.get("program", design.program)).design
+    return to_source(Model.of(design.graph, None if design.name == UNNAMED else design.name))
 
 
 def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[Dim]] | None) -> Design:
@@ -379,9 +378,9 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
         UnknownOptionError: The value is not a model, or a shape is invalid.
     """
     if model is None:
-        graph, name = LogicalGraph(), "model"
+        graph, name = LogicalGraph(), UNNAMED
     elif isinstance(model, LogicalGraph):
-        graph, name = model, "model"
+        graph, name = model, UNNAMED
     else:
         block = model.block if isinstance(model, Model) else model
         if not isinstance(block, Block):
@@ -389,10 +388,10 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
                 f"cannot open a workbench on {short_repr(model)}.", (("needs", "a model"),), "ml.workbench(Linear(10))"
             )
         graph = block.graph if block.graph is not None and block.is_composite else edit.add(LogicalGraph(), block)[0]
-        name = (model.name if isinstance(model, Model) else None) or "model"
+        name = (model.name if isinstance(model, Model) else None) or UNNAMED
     design = Design(graph, name=name)
     if not isinstance(shapes, Mapping | None):
         input_specs(graph, shapes)  # raises the error for shapes that are not a dict
     for port, shape in (shapes or {}).items():
-        design = _with_shape(design, port, shape, f'shapes={{"{port}": [32, 784]}}')
+        design = with_shape(design, port, shape, f'shapes={{"{port}": [32, 784]}}')
     return design

@@ -16,14 +16,13 @@ from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.fields import Field, fields_of
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
-from mithril_nb.models.saving.formats import to_source
 from mithril_nb.models.shape_inference.flat import flat
 from mithril_nb.models.shape_inference.infer import Inference
 from mithril_nb.stages.stage_kinds import kinds_of_stages
 from mithril_nb.train.losses import LOSSES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import notice_of
-from mithril_nb.ui.session.design import PROGRAMS
+from mithril_nb.ui.session.design import PROGRAMS, source_of
 from mithril_nb.ui.session.stages import StageState
 from mithril_nb.viz.diagrams.labels import annotate
 from mithril_nb.viz.diagrams.logical import model_graph, repeat_key
@@ -142,7 +141,7 @@ def description_of(analysis: Analysis) -> dict[str, Any]:
         "blocks": describe_blocks(graph, analysis.inference, hues_of(graph)),
         "kinds": describe_kinds(graph),
         "palette": list(palette()),
-        "source": to_source(graph),
+        "source": source_of(analysis.design),
     }
 
 

@@ -6,17 +6,21 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from mithril_nb.backends.backend import check_count, check_seed
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.library import Flatten, Linear, Relu
 from mithril_nb.models.model import Model
-from mithril_nb.train import Run, TrainingEvent, fit
+from mithril_nb.train import Optimizer, Run, TrainingEvent, fit, resolve_optimizer
 from mithril_nb.train.data import read_data
+from mithril_nb.train.fit import wants_accuracy
 from mithril_nb.train.losses import resolve_loss
+from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.run.events import CURVES
 from mithril_nb.ui.session.analysis import Analysis
 from mithril_nb.ui.session.commands import command
@@ -76,6 +80,7 @@ class Training:
         self.runs: list[Run] = []
         self._send, self._analysis_now = tell, analysis_now
         self._graph: LogicalGraph | None = None  # of the latest run
+        self._first_rate: float | None = None  # set before the first run
         self._unfollow: Callable[[], None] = lambda: None
 
     def view(self) -> dict[str, Any]:
@@ -84,7 +89,18 @@ class Training:
         if self.run is None:
             has_data = "data" in self.options or self._analysis_now().design.uses_example_data
             view["message"] = "" if has_data else "pass data=(x, y) to ml.workbench to train"
+            view["learning_rate"], view["learning_rate_is_relative"] = self._rate
         return self._with_model(view)
+
+    @property
+    def _rate(self) -> tuple[float, bool]:
+        """The learning rate of the first run, and whether it is a factor on the optimizer's own rate."""
+        optimizer = self._optimizer
+        return optimizer.learning_rate if self._first_rate is None else self._first_rate, optimizer.is_relative
+
+    @cached_property
+    def _optimizer(self) -> Optimizer:
+        return resolve_optimizer(self.options.get("optimizer", "adam"), self.options.get("learning_rate"))
 
     def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
         return {**view, "is_current_model": self._graph is None or self._graph == self._analysis_now().design.graph}
@@ -149,12 +165,15 @@ class Training:
 
     @command("value=0.001")
     def set_learning_rate(self, value: float) -> None:
-        """Set the rate of the next step.
+        """Set the rate of the next step, or of the first run.
 
         Raises:
-            UnknownOptionError: No run exists, or the rate is not a finite number of at least 0.
+            UnknownOptionError: The rate is not a finite number of at least 0.
         """
-        self._run_to("set the learning rate of").set_learning_rate(value)
+        if self.run is None:
+            self._first_rate = check_rate(value)
+        else:
+            self.run.set_learning_rate(value)
 
     @command()
     def request_curves(self) -> None:
@@ -194,8 +213,8 @@ class Training:
         data, _ = options.pop("data"), options.pop("loss", None)
         analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
-        if self.run is not None:
-            run.set_learning_rate(self.run.learning_rate)  # only the user changes it, so keep it
+        # Only the user changes the rate, so keep it.
+        run.set_learning_rate(self._rate[0] if self.run is None else self.run.learning_rate)
         self.run, self._graph = run, analysis.design.graph
         self.runs.append(run)
         self._unfollow()
@@ -238,6 +257,20 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
     stop = run.observe(update, _EVERY_S)
     update(None)
     return stop
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Check the options of `fit` that do not depend on the model or the data, which `fit` checks.
+
+    Raises:
+        UnknownOptionError: An option has an invalid value.
+    """
+    resolve_optimizer(options.get("optimizer", "adam"), options.get("learning_rate"))
+    loss = resolve_loss(options.get("loss", "cross_entropy"))
+    wants_accuracy(options.get("metrics"), loss)
+    check_seed(options.get("seed", 0))
+    for name in ("epochs", "batch_size"):
+        check_count(name, options.get(name, 10), f"{name}=10")
 
 
 def run_view(run: Run | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from mithril_nb.ui.session.autosave import Autosave
 from mithril_nb.ui.session.design import Design, set_output, set_program
 from mithril_nb.ui.session.session import DESIGN_MIME, design_bundle
 from mithril_nb.ui.session.stages import LazyStages
+from mithril_nb.ui.session.training import check_options
 from mithril_nb.ui.widgets.cells import current_cell, replace_older, report_interrupts
 from mithril_nb.ui.widgets.front_end import shown_in_widget
 from mithril_nb.ui.widgets.protocol import curves_message
@@ -186,7 +187,8 @@ def workbench(
         The widget. As the last expression of a cell, it is displayed.
 
     Raises:
-        UnknownOptionError: An argument does not exist, or `output` is not an output of the model.
+        UnknownOptionError: An argument does not exist or has an invalid value, or `output` is not an output of the
+            model.
         UnexpectedInputError: `shapes` names an input that the model does not have.
 
     Examples:
@@ -197,6 +199,7 @@ def workbench(
     """
     unknown = {key: value for key, value in training.items() if key not in _TRAINING}
     refuse_unknown("workbench", unknown, workbench, _TRAINING)
+    check_options(training)
     design = set_program(design_of(model, shapes), program).design
     if output is not None:
         design = set_output(design, output).design

@@ -18,8 +18,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.ui.session import Session, autosave, design_of
-from mithril_nb.ui.session.autosave import Autosave, design_source
-from mithril_nb.ui.session.design import design_from_dict
+from mithril_nb.ui.session.autosave import Autosave, design_from_dict, design_source
 
 
 @pytest.fixture

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import ConnectionError, CycleError, MithrilError, UnknownBlockError, UnknownOptionError
+from mithril_nb.errors import (
+    ConnectionError,
+    CycleError,
+    MithrilError,
+    UnexpectedInputError,
+    UnknownBlockError,
+    UnknownOptionError,
+)
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
@@ -115,6 +122,16 @@ def test_invalid_edits_are_rejected(design, name, args, error):
         EDITS[name](design, **args)
 
 
+def test_a_shape_of_an_unknown_input_is_rejected(design):
+    with pytest.raises(UnexpectedInputError) as caught:
+        EDITS["set_shape"](design, "inpt", [4, 8])
+    assert str(caught.value) == (
+        "the model has no input 'inpt'.\n    inputs  'input'\n    Try: name='input', shape=[4, 8]"
+    )
+    empty = EDITS["set_shape"](Design(LogicalGraph()), "input", [4, 8]).design
+    assert add_block(empty, "Relu").design.shapes == (("input", (4, 8)),)
+
+
 _STEPS = st.lists(
     st.tuples(st.sampled_from(["add", "remove", "set", "rename", "cut", "shape", "program"]), st.integers(0, 99)),
     max_size=15,
@@ -137,7 +154,8 @@ def _step(design: Design, what: str, number: int) -> Design:
             inner = edge.source.node and edge.target.node
             return EDITS["disconnect"](design, str(edge.source), str(edge.target)).design if inner else design
         case "shape":
-            return EDITS["set_shape"](design, "input", [number + 1, 8]).design
+            inputs = [port.name for port in design.graph.inputs if port.role == "data"] or ["input"]
+            return EDITS["set_shape"](design, inputs[0], [number + 1, 8]).design
         case "program":
             return EDITS["set_program"](design, ("forward", "train step")[number % 2]).design
         case _:

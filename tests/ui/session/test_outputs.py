@@ -12,8 +12,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.models import IOKey, Linear, Model, Relu
 from mithril_nb.ui.session import Session, design_of
-from mithril_nb.ui.session.autosave import design_source
-from mithril_nb.ui.session.design import design_from_dict, design_to_dict
+from mithril_nb.ui.session.autosave import design_from_dict, design_source, design_to_dict
 
 WHY = "the model has 2 outputs, but the loss cross_entropy takes one: choose the output to train on"
 

@@ -37,8 +37,11 @@ CASES = {
         session.do("set_attribute", path="body", name="dimension", value=3)
         # Try: session.do("set_attribute", path="body/linear_0", name="dimension", value=4)
         """,
-    "ui/session/design.py:_with_shape": f"""{SESSION}
+    "ui/session/design.py:with_shape": f"""{SESSION}
         session.do("set_shape", name="input", shape=[-1, 2])
+        """,
+    "ui/session/design.py:set_shape": f"""{SESSION}
+        session.do("set_shape", name="inpt", shape=[4, 3])
         """,
     "ui/session/design.py:_ends": f"""{SESSION}
         session.do("connect", source="mlp_0/linear_0.output", target="relu_0.input")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import optax
 import pytest
 from waiting import until
 
@@ -63,6 +64,25 @@ def test_new_run_uses_the_last_set_rate(session):
     assert session.snapshot()["run"]["learning_rate"] == 0.25
 
 
+@pytest.mark.parametrize(
+    ("options", "rate", "is_relative"),
+    [
+        ({}, 1e-3, False),
+        ({"optimizer": "sgd"}, 1e-2, False),
+        ({"learning_rate": 0.3}, 0.3, False),
+        ({"optimizer": optax.adam(0.2)}, 1.0, True),
+    ],
+)
+def test_the_rate_is_shown_and_set_before_the_first_run(session, options, rate, is_relative):
+    session.training.options |= options
+    view = session.snapshot()["run"]
+    assert (view["state"], view["learning_rate"], view["learning_rate_is_relative"]) == ("none", rate, is_relative)
+    session.do("set_learning_rate", value=rate / 2)
+    assert session.snapshot()["run"]["learning_rate"] == rate / 2
+    session.do("step_once")
+    assert run_of(session).learning_rate == rate / 2
+
+
 def test_new_run_keeps_the_previous_rate(session):
     first = stopped(session)
     session.do("train")
@@ -110,9 +130,8 @@ def test_run_reports_whether_its_model_is_current(session):
         ("stop", {}, "no run exists to stop.\n    runs  none\n    Try: start one first with the command 'train'."),
         (
             "set_learning_rate",
-            {"value": 0.1},
-            "no run exists to set the learning rate of.\n    runs  none\n"
-            "    Try: start one first with the command 'train'.",
+            {"value": -0.1},
+            "the learning rate must be a finite number of at least 0.\n    got  -0.1\n    Try: learning_rate=1e-3",
         ),
         (
             "set_learning_rate",

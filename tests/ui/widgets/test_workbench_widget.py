@@ -90,7 +90,7 @@ def test_live_values_follow_the_widget(wb, model):
     assert wb.cost.by_block.keys() >= {"linear_0", "relu_0", "gelu_0", "linear_1", "(loss)"}
     built: dict = {}
     exec(wb.source, built)
-    assert built["model"] == wb.model
+    assert (built["model"], built["model"].name) == (wb.model, wb.model.name)
 
 
 def test_the_widget_follows_values_that_are_set(wb):
@@ -246,6 +246,13 @@ def test_names_are_data_everywhere(model):
         ({"lr": 1}, UnknownOptionError, "workbench takes no argument 'lr'."),
         ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
         ({"backend": "torch"}, UnknownOptionError, "cannot run on 'torch'."),
+        ({"optimizer": "adm"}, UnknownOptionError, "unknown optimizer 'adm'."),
+        ({"learning_rate": -1}, UnknownOptionError, "the learning rate must be a finite number of at least 0."),
+        ({"loss": "mse"}, UnknownOptionError, "unknown loss 'mse'."),
+        ({"epochs": 0}, UnknownOptionError, "epochs must be an integer of at least 1."),
+        ({"batch_size": 2.5}, UnknownOptionError, "batch_size must be an integer of at least 1."),
+        ({"seed": "a"}, UnknownOptionError, "cannot use 'a' as a seed."),
+        ({"metrics": ("recall",)}, UnknownOptionError, "unknown metric 'recall'."),
         ({"shapes": [32, 64]}, UnknownOptionError, "shapes must be given by name, in a dict."),
         ({"shapes": {"input": 5}}, UnknownOptionError, "5 is not a shape for input 'input'."),
         ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
