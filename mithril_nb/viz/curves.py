@@ -20,6 +20,13 @@ Columns = Mapping[str, Any]
 """Columns of a history by name, as lists or arrays of float: `step`, `loss`, `validation_loss` ...; NaN is missing."""
 
 _PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
+_LABELS = {
+    "loss": "batch loss", "accuracy": "batch accuracy",
+    "validation_loss": "validation loss", "validation_accuracy": "validation accuracy",
+}  # fmt: skip
+"""Labels of curves."""
+_FIGURES = {**_LABELS, "loss": "epoch mean loss", "accuracy": "epoch mean accuracy"}
+"""Labels of the figures of a run."""
 _MOST_POINTS = 1500
 _lock = threading.Lock()  # rcParams are shared by all threads
 
@@ -82,7 +89,7 @@ def curves_text(run: Mapping[str, Any]) -> str:
         >>> print(curves_text({"state": "done", "epoch": 10, "epochs": 10, "step": 450, "steps": 450, "loss": 0.0312,
         ...                    "validation_accuracy": 0.972, "steps_per_s": 912.0}))
         run: done, epoch 10 of 10, step 450 of 450
-            loss                 0.0312
+            epoch mean loss      0.0312
             validation accuracy  97.2 %
             speed                912 steps/s
     """
@@ -90,14 +97,9 @@ def curves_text(run: Mapping[str, Any]) -> str:
     for unit in ("epoch", "step"):
         if run.get(f"{unit}s"):
             head += f", {unit} {run.get(unit, 0)} of {run[f'{unit}s']}"
-    facts = [
-        (name.replace("_", " "), f"{run[name]:.4g}") for name in ("loss", "validation_loss") if _is_known(run, name)
-    ]
-    facts += [
-        (name.replace("_", " "), percent(run[name]))
-        for name in ("accuracy", "validation_accuracy")
-        if _is_known(run, name)
-    ]
+    losses, shares = _PANELS
+    facts = [(_FIGURES[name], f"{run[name]:.4g}") for name in losses if _is_known(run, name)]
+    facts += [(_FIGURES[name], percent(run[name])) for name in shares if _is_known(run, name)]
     if _is_known(run, "steps_per_s"):
         facts.append(("speed", f"{run['steps_per_s']:.3g} steps/s"))
     if run.get("state") == "running" and _is_known(run, "left_s"):
@@ -138,7 +140,10 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
         if points:
             marks = {"marker": "o", "markersize": 3} if len(points) < 40 else {}
             x, y = zip(*points, strict=True)
-            axes.plot(x, y, dashes, color=colour, linewidth=1.5, label=name.replace("_", " "), **marks)
+            axes.plot(x, y, dashes, color=colour, linewidth=1.5, label=_LABELS[name], **marks)
+    if names[0] == "accuracy":
+        bottom, top = axes.get_ylim()
+        axes.set_ylim(max(0, bottom), min(1, top))
     axes.set_xlabel("step", color=LIGHT.muted)
     axes.set_title(names[0], color=LIGHT.ink, fontsize=10, loc="left")
     axes.grid(color=LIGHT.track, linewidth=0.8)

@@ -99,6 +99,13 @@ def test_themes_differ_and_signs_remain(page: Page):
     assert page.locator(".sign-added").count() >= 2
 
 
+@pytest.mark.parametrize("width", [1280, 1000, 800])
+def test_the_graphs_fit_their_panes(page: Page, width: int):
+    page.set_viewport_size({"width": width, "height": 800})
+    rooms = "sides => sides.map(side => [side.scrollWidth - side.clientWidth, side.scrollHeight - side.clientHeight])"
+    assert page.eval_on_selector_all(".side", rooms) == [[0, 0], [0, 0]]
+
+
 def test_it_fits_a_narrow_window(page: Page):
     page.set_viewport_size({"width": 640, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= 640

@@ -132,10 +132,53 @@ def test_charts_stay_complete_with_another_theme_and_width(run_cells) -> None:
     )
     assert page.locator(".u-legend .u-value").nth(1).inner_text() not in ("", "–", "--")
     page.locator('[data-mnb-action="layout.train"]').click()
+    names = [f"step, batch {one}, validation {one}" for one in ("loss", "accuracy")]
     for theme, width in ((DARK, 1280), (LIGHT, 1280), (LIGHT, 800)):
         notebook.set_theme(theme)
         notebook.resize(width, 800)
-        page.wait_for_function(f"() => ({LEGENDS})() === 'step, Loss, validation; step, Accuracy, validation'")
+        page.wait_for_function(f"() => ({LEGENDS})() === {'; '.join(names)!r}")
+    assert notebook.problems == []
+
+
+PLACES = """() => {
+    const rect = (part) => part.getBoundingClientRect();
+    const [palette, tools, row] = ['palette', 'canvas-tools', 'overflow-row'].map(
+        (one) => rect(document.querySelector(`.mnb-${one}`)));
+    const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+    const nodes = [...document.querySelectorAll('.mnb-board [data-mnb-node]')].map(rect);
+    const stages = [...document.querySelectorAll('.mnb-overflow-row > .mnb-toggles > button')].map(rect);
+    return {
+        covered: [palette, tools].flatMap((part) => nodes.filter((node) => meet(node, part))).length,
+        overlapping: meet(palette, tools),
+        cut: stages.filter((stage) => stage.left < row.left - 1 || stage.right > row.right + 1).length,
+    };
+}"""
+
+
+def test_nothing_is_covered_or_cut_in_small_windows(run_cells) -> None:
+    notebook = run_cells([MODEL, OPEN], height=800)
+    page = notebook.page
+    shown(notebook)
+    settled(notebook, "jaxpr")
+    search = page.locator('[data-mnb-action="search"]')
+    for width in (1280, 800):
+        notebook.resize(width, 800)
+        page.wait_for_function(f"() => Object.values(({PLACES})()).join() === '0,false,0'")
+        assert search.bounding_box()["width"] < 40
+        search.focus()
+        page.wait_for_function("search => search.getBoundingClientRect().width > 200", arg=search.element_handle())
+        search.blur()
+    node(notebook, "linear_1").click()
+    page.locator('[data-mnb-action="inspector.show"]').click()
+    assert page.locator(".mnb-inspector").is_visible()
+    notebook.resize(1280, 800)
+    page.locator('[data-mnb-action="panes.more"]').click()
+    page.locator('.mnb-overflow > [data-mnb-action="pane.numpy"]').click()
+    page.locator(".mnb-status", has_text="jaxpr is closed: at most three stages are open.").wait_for()
+    assert page.locator('.mnb-toggles > [data-mnb-action="pane.numpy"][aria-pressed="true"]').is_visible()
+    page.locator('[data-mnb-action="help"]').click()
+    card = page.locator(".mnb-help-card").bounding_box()
+    assert card["height"] <= 0.8 * 800
     assert notebook.problems == []
 
 

@@ -40,7 +40,7 @@ def test_only_panels_with_values_are_drawn():
     figure = curves_figure(COLUMNS)
     assert [axes.get_title("left") for axes in figure.axes] == ["loss"]
     lines = figure.axes[0].get_lines()
-    assert [line.get_label() for line in lines] == ["loss", "validation loss"]
+    assert [line.get_label() for line in lines] == ["batch loss", "validation loss"]
     assert list(np.asarray(lines[1].get_xdata())) == [50, 100, 150, 200, 250, 300]
 
 
@@ -66,6 +66,6 @@ def test_text():
     }  # fmt: skip
     assert curves_text(run) == (
         "run: running, epoch 1 of 10, step 30 of 450\n"
-        "    loss   0.4\n    speed  900 steps/s\n    left   2.00 s\n    slow"
+        "    epoch mean loss  0.4\n    speed            900 steps/s\n    left             2.00 s\n    slow"
     )
     assert curves_text({}) == "run: none"

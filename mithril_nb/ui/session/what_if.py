@@ -28,8 +28,10 @@ _DOCS = {
     "batch": "Number of samples: the first dim of the program's inputs.",
     "dtype": "Dtype of all floating-point arrays.",
     "precision": "Precision of matrix products, as in jax.default_matmul_precision.",
-    "remat": "Recompute values of the forward pass in the backward pass, to save memory.",
+    "remat": "Recompute values of the forward pass in the backward pass, to save memory: rematerialization, or remat.",
 }
+_LABELS = {"remat": "recompute"}
+"""Labels of settings whose names are no plain words."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ def _field(name: str, value: Any) -> dict[str, Any]:
     port, _, axis = name.rpartition(".")
     return {
         "name": name,
+        "label": _LABELS.get(name, name),
         "type": kind,
         "value": value,
         "min": least,

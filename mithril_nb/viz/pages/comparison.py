@@ -169,7 +169,11 @@ def _graphs(found: Comparison, links: Links) -> str:
     for is_left, side, scene in ((True, found.before, left), (False, found.after, right)):
         word = "before" if is_left else "after"
         picture = scene_svg(scene, title=f"graph {word}: {side.name}", embedded=True)
-        sides.append(f'<section class="side" aria-label="graph {word}"><h3>{word}</h3>{picture}</section>')
+        # The picture shrinks to its pane, but its labels stay readable.
+        size = f"--drawn-w:{scene.width}px;--drawn-h:{scene.height}px"
+        sides.append(
+            f'<section class="side" aria-label="graph {word}" style="{size}"><h3>{word}</h3>{picture}</section>'
+        )
     legend = "".join(
         f'<span class="m-{mark}"><span class="g">{sign}</span> {mark}</span>' for mark, sign in MARKS.items()
     )

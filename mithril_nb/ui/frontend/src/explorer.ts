@@ -3,7 +3,7 @@
 import { FullScreen, fullButton } from "./controls/full-screen";
 import { divider } from "./controls/split";
 import { Tip } from "./controls/tip";
-import { FIGURE_TITLES, figureText } from "./costs/figures";
+import { ATTRIBUTED, FIGURE_TITLES, figureText } from "./costs/figures";
 import { CostTab } from "./costs/tab";
 import { attr, h, text } from "./dom/dom";
 import { percent, seconds } from "./dom/format";
@@ -55,6 +55,8 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const tip = new Tip(root);
   const help = new Help(KEYS);
   const panes = new Panes(store, tip);
+  const outcome = h("span", { class: "mnb-outcome", role: "status" });
+  panes.root.firstElementChild!.append(outcome);
   const graph = new StageGraph(store, tip);
   const search = storeSearch(store, panes, graph.questions);
   const header = new Header(store, search, () => help.toggle(), newTabButton(model, store.snapshot.name), fullButton("the explorer", "all"));
@@ -90,7 +92,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     paint();
   };
   model.on("change:snapshot", onSnapshot);
-  const leave = [store.on("passes", () => tabs.update())];
+  const leave = [store.on("passes", () => tabs.update()), store.on("outcome", () => text(outcome, store.outcome))];
   paint();
   void kernel.send("hello", {});
   return () => {
@@ -144,7 +146,7 @@ class Header {
       ["optimize", seconds(status.optimize_s), "Time for XLA's passes and memory planning, without code generation. Machine code is generated on demand."],
       ["compile", seconds(status.compile_s), "Time to compile the program, with code generation. The program is compiled on demand."],
       [FIGURE_TITLES.flops[0], flops, whole],
-      ["attributed", percent(status.attributed), "Share of the FLOPs traced back to a block, the loss or the optimizer"],
+      ["FLOPs attributed", percent(status.attributed), ATTRIBUTED],
     ];
     if (this.figures.childElementCount === 0) this.figures.append(...figures.map(([name]) => h("span", { class: "mnb-figure-small", "data-mnb-status": name }, h("small", {}, name), h("span"))));
     figures.forEach(([, value, title], i) => {

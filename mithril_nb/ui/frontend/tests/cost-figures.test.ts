@@ -96,7 +96,7 @@ describe("costs", () => {
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
     expect(totalOf(group).flops).toBe(inner.reduce((sum, row) => sum + row.flops!, group.flops!));
     const line = linesOf([cost]).find(({ block }) => block === "mlp_0")!;
-    expect(costColumns([cost], "flops").slice(0, 7).map(({ title }) => title)).toEqual(["own FLOPs", "own bytes", "own transc.", "own params", "own share of FLOPs", "FLOPs, with inner blocks", "Share of FLOPs, with inner blocks"]);
+    expect(costColumns([cost], "flops").slice(0, 7).map(({ title }) => title)).toEqual(["own FLOPs", "own bytes", "own transcendentals", "own params", "own share of FLOPs", "FLOPs, with inner blocks", "Share of FLOPs, with inner blocks"]);
     expect(named([cost], "share").value(line)).toBe(0);
     const share = sceneOf(fixture.snapshot as unknown as Snapshot).nodes.find(({ path }) => path === "mlp_0")!.share!;
     expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);

@@ -1,12 +1,14 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import { Grid } from "../src/drawing/grid";
+import type { Colours } from "../src/drawing/colours";
 import { Lettering, oneLine } from "../src/drawing/lettering";
 import { type Rect, bend, between, distanceTo, middle, piecesIn, pointAlong } from "../src/drawing/lines";
 import { syntheticScene } from "../dev/synthetic";
 import { Motion } from "../src/graph/motion";
 import { Painter, STILL } from "../src/graph/painter";
-import { SceneIndex } from "../src/graph/scene";
+import { drawBox } from "../src/graph/boxes";
+import { SceneIndex, type SceneNode } from "../src/graph/scene";
 import { FakeContext } from "./fake-context";
 
 /** Pseudo-random numbers from 0 to 1, equal in every run. */
@@ -48,6 +50,13 @@ describe("texts", () => {
   test("of thousands of characters keep their ends", () => {
     const long = `start${"x".repeat(5000)}end`;
     expect(lettering.fit(long, 10, 120)).toMatch(/^startx+…x+end$/);
+  });
+  test("of a short name are whole beside a long shape", () => {
+    const drawn = new FakeContext();
+    const node = { key: "input:input", path: "", name: "input", kind: "input", label: "", shape: "(128, 1024) float32", x: 0, y: 0, w: 104, h: 30, expanded: false, repeat: 1, share: null, problem: null, hue: 0, inputs: [], outputs: [] } as unknown as SceneNode;
+    drawBox({ c: drawn.context, colours: new Proxy({}, { get: () => "#000" }) as Colours, lettering: new Lettering(drawn.context, "sans-serif"), k: 1, isModel: true, hasRoles: false, isOld: false }, node, node, undefined);
+    expect(drawn.texts[0]).toBe("input");
+    expect(drawn.texts[1]).toMatch(/^\(.*….*$/);
   });
   test("fit into their room", () => {
     const next = random(7);

@@ -3,6 +3,8 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent } from "../dev/fake-model";
 import type { Diagnostic } from "../src/kernel/types";
+import { withoutRoom } from "../src/controls/overflow-row";
+import { shareRange } from "../src/train/plot";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
 import { shortData } from "./short-data";
@@ -146,6 +148,68 @@ describe("a newcomer", () => {
     session.emit("comm:close");
     expect([message.textContent, message.hidden]).toEqual([words, words === ""]);
     expect(find(".mnb-train").dataset["mnbRun"]).toBe(state);
+  });
+
+  test("opens a fourth stage, and the status line names the one that closed", async () => {
+    const shown = (): string[] => [...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"]!);
+    const line = find('.mnb-status [role="status"]');
+    click('[data-mnb-action="pane.python"]');
+    expect(shown()).toEqual(["python", "stablehlo", "hlo"]);
+    await new Promise((resolve) => setTimeout(resolve, 5)); // the replies of the kernel
+    expect(line.textContent).toBe("jaxpr is closed: at most three stages are open.");
+    click('[data-mnb-action="pane.python"]');
+    expect([shown(), line.textContent]).toEqual([["stablehlo", "hlo"], ""]);
+    click('[data-mnb-action="pane.jaxpr"]');
+    expect([shown(), line.textContent]).toEqual([["jaxpr", "stablehlo", "hlo"], ""]);
+  });
+
+  test("finds the stages without room in a list", () => {
+    const [widths, flags] = [[60, 50, 40, 80, 90], [false, false, true, true, false]];
+    expect([...withoutRoom(widths, flags, 320, 50)]).toEqual([]);
+    expect([...withoutRoom(widths, flags, 319, 50)]).toEqual([4]);
+    expect([...withoutRoom(widths, flags, 200, 50)]).toEqual([4, 1, 0]);
+    expect([...withoutRoom(widths, flags, 100, 50)]).toEqual([4, 1, 0, 3]);
+    const row = find(".mnb-overflow-row");
+    const [buttons, more, list] = [row.firstElementChild!, find<HTMLButtonElement>('[data-mnb-action="panes.more"]'), find(".mnb-overflow")];
+    const count = buttons.childElementCount;
+    vi.spyOn(row, "clientWidth", "get").mockReturnValue(210);
+    const width = vi.spyOn(HTMLElement.prototype, "offsetWidth", "get").mockReturnValue(50);
+    click('[data-mnb-action="pane.python"]');
+    expect([more.parentElement!.hidden, list.hidden, buttons.childElementCount, list.childElementCount]).toEqual([false, true, 3, count - 3]);
+    expect([...buttons.children].every((one) => one.getAttribute("aria-pressed") === "true")).toBe(true);
+    more.click();
+    expect([list.hidden, more.getAttribute("aria-expanded")]).toEqual([false, "true"]);
+    key(more, "Escape");
+    expect([list.hidden, document.activeElement, sent("select")]).toEqual([true, more, []]);
+    more.click();
+    click('[data-mnb-action="pane.jaxpr"]');
+    expect([list.hidden, document.activeElement, buttons.contains(document.activeElement)]).toEqual([true, find('[data-mnb-action="pane.jaxpr"]'), true]);
+    click('[data-mnb-action="pane.jaxpr"]');
+    expect(document.activeElement).toBe(more); // the button went into the list
+    width.mockRestore();
+  });
+
+  test("adds a block by the key n, which the card of keys lists", () => {
+    key(".mnb-root", "n");
+    expect(document.activeElement).toBe(find(".mnb-palette-search"));
+    expect(find(".mnb-help").textContent).toContain("nnew block: its kind; Enter adds it after the selected block");
+  });
+
+  test("explains which figures of training are means", () => {
+    const labels = [...find(".mnb-run-figures").querySelectorAll("dt")].map((label) => label.textContent);
+    expect(labels).toEqual(["epoch mean loss", "epoch mean accuracy", "steps/s", "validation loss", "validation accuracy", "time left"]);
+    expect(find(".mnb-run-figures > div").title).toBe("Mean over the batches of the current epoch. The curve shows each batch.");
+    expect(shareRange(null, 0.2, 0.99)).toEqual([expect.closeTo(0.137, 3), 1]);
+    expect([shareRange(null, null, null), shareRange(null, 0, 1), shareRange(null, 0.5, 0.5)]).toEqual([[0, 1], [0, 1], [0.49, 0.51]]);
+  });
+
+  test("changes the learning rate before the first run", async () => {
+    session.change({ run: { ...session.snapshot.run, state: "none", learning_rate: 0.001 } });
+    const rate = find<HTMLInputElement>('.mnb-train-control input[aria-label="Learning rate"]');
+    expect([rate.value, rate.disabled]).toEqual(["0.001", false]);
+    type(rate, "0.25");
+    rate.dispatchEvent(new Event("change"));
+    await vi.waitFor(() => expect(sent("set_learning_rate")).toEqual([{ value: 0.25 }]));
   });
 
   test("explains why an empty shape is invalid", () => {

@@ -249,7 +249,7 @@ describe("the layout of the workbench", () => {
     expect([checked(), tab(), sizes()]).toEqual(["layout.cost", "passes", ["42.00%", "1.04", "400px"]]);
     // Each preset has its own sizes.
     key("1");
-    expect(sizes()[0]).toBe("50.00%");
+    expect(sizes()[0]).toBe("52.00%");
   });
 
   test("keeps the layouts of two cells apart", () => {

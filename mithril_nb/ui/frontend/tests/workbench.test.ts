@@ -74,7 +74,9 @@ describe("the workbench", () => {
     expect(sent("request_stage")).toHaveLength(5);
   });
   test("explains the attributed share", () => {
-    expect(find('[data-mnb-status="attributed"]').title).toContain("Share of the FLOPs traced back to a block, the loss or the optimizer");
+    const shown = find('[data-mnb-status="attributed"]');
+    expect(shown.textContent).toMatch(/^[\d.> ]+% of FLOPs attributed$/);
+    expect(shown.title).toContain("Share of the analytic FLOPs traced back to a block, the loss or the optimizer");
   });
   test("shows optimize time separately from compile time", () => {
     session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: null } });

@@ -66,7 +66,7 @@ class FieldError {
 }
 
 function row(field: Field, ...controls: Element[]): HTMLElement {
-  return h("div", { class: "mnb-field", "data-mnb-field": field.name }, h("label", { class: "mnb-field-name", title: field.doc || field.name }, field.name), h("div", { class: "mnb-field-controls" }, ...controls));
+  return h("div", { class: "mnb-field", "data-mnb-field": field.name }, h("label", { class: "mnb-field-name", title: field.doc || field.name }, field.label ?? field.name), h("div", { class: "mnb-field-controls" }, ...controls));
 }
 
 /** Associate the label with the control that holds the value. */
@@ -190,6 +190,16 @@ function boolField(first: Field, send: Send): FieldView {
   return { root, update: (field) => void (input.checked = field.value === true), ...ALWAYS_VALID };
 }
 
+/** A flag that is on, off, or chosen by the block. */
+function flagField(first: Field, send: Send): FieldView {
+  const options = [["", "auto"], ["true", "on"], ["false", "off"]] as const;
+  const menu = h("select", { class: "mnb-input", title: first.doc }, ...options.map(([value, label]) => h("option", { value }, label)));
+  menu.addEventListener("change", () => send(menu.value === "" ? null : menu.value === "true"));
+  const root = row(first, menu);
+  associateLabel(root, menu, first);
+  return { root, update: (field) => void (menu.value = field.value === null ? "" : String(field.value)), ...ALWAYS_VALID };
+}
+
 function choiceField(first: Field, send: Send): FieldView {
   const menu = h("select", { class: "mnb-input" });
   menu.addEventListener("change", () => send(menu.value === "" && menu.selectedOptions[0]?.dataset["none"] ? null : menu.value));
@@ -249,9 +259,9 @@ function textField(first: Field, send: Send, onValidity: OnValidity): FieldView 
 }
 
 export function createField(field: Field, send: Send, onValidity: OnValidity = () => {}): FieldView {
-  const make = { int: numberField, float: numberField, bool: boolField, choice: choiceField, ints: textField, text: textField }[field.type] ?? textField;
+  const make = { int: numberField, float: numberField, bool: field.optional ? flagField : boolField, choice: choiceField, ints: textField, text: textField }[field.type] ?? textField;
   const view = make(field, send, onValidity);
   view.update(field);
-  text(view.root.querySelector("label")!, field.name);
+  text(view.root.querySelector("label")!, field.label ?? field.name);
   return view;
 }

@@ -24,6 +24,9 @@ export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint:
   wire_bytes: ["Wire bytes", "B", "Bytes that one device sends to others in one run of the program, by ring algorithms"],
 };
 
+/** Explains the attributed share of the status line. */
+export const ATTRIBUTED = "Share of the analytic FLOPs traced back to a block, the loss or the optimizer. The table shows what other sources and figures leave unattributed.";
+
 export const VIEWS: readonly CostView[] = ["table", "treemap", "roofline", "memory", "beside", "what_if"];
 export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: "Treemap", roofline: "Roofline", memory: "Memory", beside: "Before / after", what_if: "What if" };
 
@@ -164,7 +167,7 @@ export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   }
   const { source } = first;
   const figures = [...FIGURES, ...(communicates(first) ? COMMUNICATION : [])].filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
-  const columns = figures.map((one) => self(column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
+  const columns = figures.map((one) => self(column(source, one, one, FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
   return [...columns, ...shares, ...parts];

@@ -84,7 +84,7 @@ export class CostTable {
     const outside = all.find(({ block }) => block === "");
     const unattributed: Line = { block: "", label: "Unattributed", hue: -1, by: Object.fromEntries(this.costs.map(({ source, total }) => [source, outside?.by[source] ?? zeroRow({ block: "", label: "", hue: -1 }, total)])) };
     const feet = this.costs.length ? [{ line: unattributed, isTotal: false }, { line: totalLine(this.costs), isTotal: true }] : [];
-    keyed(this.foot, feet, ({ isTotal }) => `${isTotal} ${this.signature()}`, ({ isTotal }) => this.footRow(isTotal), (element: HTMLElement, { line }) => this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, 0)));
+    keyed(this.foot, feet, ({ isTotal }) => `${isTotal} ${this.costs.map(({ source }) => source).join()} ${this.signature()}`, ({ isTotal }) => this.footRow(isTotal), (element: HTMLElement, { line }) => this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, 0)));
     this.roving(sorted.map(({ block }) => block));
     this.paintLinks();
   }
@@ -198,10 +198,12 @@ export class CostTable {
   }
 
   private footRow(isTotal: boolean): HTMLElement {
-    const title = isTotal ? "Total" : "Unattributed";
+    const isMeasured = this.costs.length === 1 && this.costs[0]!.source === "measured";
+    const title = isTotal ? "Total" : isMeasured ? "Unattributed and overhead" : "Unattributed";
+    const hint = isMeasured ? "Time of instructions without a known block, and time between and around instructions." : "Cost of instructions without a known block.";
     const element = h("tr", { class: isTotal ? "mnb-total" : "mnb-unattributed" }, h("th", { scope: "row" }, title));
     if (!isTotal) {
-      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: "Unattributed cost. Click to see its lines." })) attr(element, name, value);
+      for (const [name, value] of Object.entries({ "data-mnb-cost": UNATTRIBUTED, tabindex: -1, title: `${hint} Click to see its lines.` })) attr(element, name, value);
       element.addEventListener("click", () => this.store.pinBlocks([UNATTRIBUTED]));
       element.addEventListener("keydown", (event) => this.key(event, element, UNATTRIBUTED));
     }

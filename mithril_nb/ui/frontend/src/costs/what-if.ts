@@ -43,8 +43,9 @@ export function changeOf(before: number | null, after: number | null): string {
   return ratio >= 1.995 || ratio <= 0.5 ? `×${Number(ratio.toPrecision(3))}` : `${ratio > 1 ? "+" : "−"}${percent(Math.abs(ratio - 1))}`;
 }
 
-function describeChange([path, name, value]: Change): string {
-  return `${path ? `${path}.` : ""}${name} = ${String(value)}`;
+function describeChange([path, name, value]: Change, settings: readonly Field[]): string {
+  const label = path ? `${path}.${name}` : (settings.find((one) => one.name === name)?.label ?? name);
+  return `${label} = ${String(value)}`;
 }
 
 function formatCompared(figure: Compared, value: number | null): string {
@@ -140,7 +141,7 @@ export class WhatIf {
     const hint = this.info.state === "unavailable" || (blockFields.length > 0 && settings.length > 0) ? "" : this.info.settings === null ? "Loading settings…" : canEdit ? (path ? "This block has no settings to change." : "Select a block to change its settings too.") : settings.length ? "" : "This program has no settings to change here. In code, ml.what_if(make) varies the arguments of a function that builds the program.";
     this.hint.hidden = hint === "";
     text(this.hint, hint);
-    this.chips.show([...this.changes].map(([key, change]) => ({ key, label: describeChange(change) })));
+    this.chips.show([...this.changes].map(([key, change]) => ({ key, label: describeChange(change, settings) })));
     const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     this.apply.hidden = !canEdit || this.changes.size === 0;
     this.compile.hidden = this.changes.size === 0 || this.info.state === "loading" || this.answer === null || this.answer.compiled !== null || this.answer.problem !== null;
@@ -257,7 +258,7 @@ export class WhatIf {
     this.table.hidden = this.picture.root.hidden = isEmpty || answer === null;
     for (const part of [this.table, this.picture.root]) part.classList.toggle("mnb-old", isOld);
     this.old.hidden = !isBlocked || isEmpty || answer === null;
-    text(this.old, answer ? `Costs for ${answer.changes.map(describeChange).join(", ")}` : "");
+    text(this.old, answer ? `Costs for ${answer.changes.map((one) => describeChange(one, info.settings ?? [])).join(", ")}` : "");
     this.problem.hidden = problem === null;
     if (problem) fillDiagnostic(this.problem, problem);
     attr(this.apply, "aria-disabled", isBlocked ? "true" : null);

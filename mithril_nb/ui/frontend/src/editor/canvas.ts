@@ -32,6 +32,7 @@ export class Canvas {
   private readonly menu: ConnectMenu;
   /** Element that may lie over the graph. */
   private cover: HTMLElement | null = null;
+  private readonly tools: HTMLElement | undefined;
   private readonly laidOut: LaidOut;
   /** The block that the keys move, and its place. */
   private nudged: { node: SceneNode; x: number; y: number } | null = null;
@@ -61,7 +62,7 @@ export class Canvas {
       { class: "mnb-canvas", "aria-label": "Logical graph" },
       this.view.root,
       this.empty,
-      h(
+      this.tools = h(
         "div",
         { class: "mnb-canvas-tools" },
         this.overlay.menu.root, this.overlay.exports,
@@ -95,14 +96,16 @@ export class Canvas {
     this.watched.push(() => watcher.disconnect());
   }
 
-  private covered(): number {
+  private coveredRight(): number {
     if (!this.cover?.offsetWidth) return 0;
     const [board, cover] = [this.view.board.getBoundingClientRect(), this.cover.getBoundingClientRect()];
     return Math.max(0, board.right - Math.max(board.left, cover.left)) / zoomOf(this.view.board);
   }
 
-  private startFromBlock(): void {
+  /** Move the focus to the search for a new block. */
+  startFromBlock(): boolean {
     this.root.dispatchEvent(new CustomEvent("mnb-focus-palette", { bubbles: true }));
+    return true;
   }
 
   private makeView(tip: Tip): GraphView {
@@ -125,7 +128,7 @@ export class Canvas {
       },
       toggle: (node) => this.toggle(node),
       clear: () => store.release(),
-      covered: () => this.covered(),
+      covered: () => ({ right: this.coveredRight(), top: this.tools ? this.tools.offsetTop + this.tools.offsetHeight : 0 }),
       selectEdge: (edge) => store.selectEdge(edge.id),
       open: (node) => (isRepeat(node) ? this.toggle(node) : this.rename(node.key)),
       drag: {

@@ -36,8 +36,10 @@ const FULL_ZOOM = 0.62;
 const NAME_PX = { most: 13, least: 9 };
 const LEFT = 14; // from the node's edge to its text; includes the strip of the hue
 const RIGHT = 10;
-const GAP = 12; // between the texts of one row
+const LEAST_GAP = 6; // between the texts of one row
 const NAME = 13;
+/** Height of a block, and width of an input or output with the room beside it. */
+const [BLOCK_H, PILL_ROOM] = [52, 112];
 /** Least room for a note or shape beside a value. */
 const LEAST_BELOW = 30;
 const SMALL = 11;
@@ -55,6 +57,11 @@ export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
   if (w * k < 4 || h * k < 4) return "dot";
   if (w * k < 34 || h * k < 11) return "box";
   return k >= FULL_ZOOM ? "full" : "name";
+}
+
+/** Return the detail of a closed node. Inputs and outputs are lower than blocks, but have a name as long as those do. */
+export function detailOfNode(node: SceneNode, { w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
+  return detailOf(isPill(node) ? { w: Math.max(w, PILL_ROOM), h: BLOCK_H } : { w, h }, k);
 }
 
 /** Return the texts of a frame: its name, and in a model its kind, in a program its note, shape and share; or the value of an overlay. */
@@ -105,7 +112,7 @@ export function drawFrame(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, o
 
 /** Draw a closed node. */
 export function drawBox(brush: Brush, node: SceneNode, rect: Rect, overlay: Overlay | undefined): void {
-  const detail = detailOf(rect, brush.k);
+  const detail = detailOfNode(node, rect, brush.k);
   if (detail === "full") {
     if (isPill(node)) drawPill(brush, node, rect, overlay);
     else if (brush.isModel) drawBlock(brush, node, rect, overlay);
@@ -153,9 +160,8 @@ function drawBlock(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay:
   const shown = overlay ?? (node.share === null ? undefined : { text: percent(node.share), level: node.share });
   const [upper, lower] = shown ? [y + 17, y + 34] : [y + 21, y + 39];
   const kind = times(node.kind, node.repeat);
-  const label = lettering.fit(node.label, SMALL, Math.max(room - lettering.width(kind, SMALL) - GAP, room * 0.6));
-  row(brush, left, right, upper, kind, SMALL, "muted", label, "ink", false);
-  row(brush, left, right, lower, node.name, NAME, "ink", lettering.fit(node.shape, SMALL, room * 0.6), "muted", true);
+  row(brush, left, right, upper, kind, SMALL, "muted", node.label, "ink", false);
+  row(brush, left, right, lower, node.name, NAME, "ink", node.shape, "muted", true);
   if (shown) {
     const text = lettering.fit(shown.text, 9.5, room * 0.7);
     drawValue(brush, left, y + 42, room - Math.max(40, lettering.width(text, 9.5) + 6), shown);
@@ -181,8 +187,7 @@ function drawPill(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
     write(brush, middle, y + 27, lettering.fit(overlay?.text ?? node.shape, 10, w - 24), 10, "muted", false, "center");
     return;
   }
-  const shape = lettering.fit(node.shape, SMALL, (w - 2 * LEFT) * 0.65);
-  if (shape) row(brush, x + LEFT, x + w - LEFT, y + 20, node.name, NAME, "ink", shape, "muted", true);
+  if (node.shape) row(brush, x + LEFT, x + w - LEFT, y + 20, node.name, NAME, "ink", node.shape, "muted", true);
   else write(brush, middle, y + 20, lettering.fit(node.name, NAME, w - 2 * LEFT, true), NAME, "ink", true, "center");
   drawPorts(brush, node, x, y);
 }
@@ -238,6 +243,7 @@ function drawName(brush: Brush, node: SceneNode, { x, y, w, h }: Rect, overlay: 
   };
   overlay ? asValue(brush, strip) : strip();
   const size = Math.min(NAME_PX.most, Math.max(NAME_PX.least, NAME * k)) / k;
+  if (isPill(node)) return write(brush, x + w / 2, y + h / 2 + size * 0.36, lettering.fit(node.name, size, Math.max(w, PILL_ROOM), true), size, "ink", true, "center");
   const repeat = node.repeat > 1 ? ` ×${node.repeat}` : "";
   const [left, room] = [x + 6 + 3 / k, w - 6 - 6 / k];
   const count = repeat && lettering.width(repeat, size, true) < room * 0.6 ? repeat : "";
@@ -361,12 +367,14 @@ function boxWithStrip(brush: Brush, node: SceneNode, x: number, y: number, w: nu
   c.fill();
 }
 
-/** Write two texts into one row; the first is cut to the room that the second leaves. */
+/** Write two texts into one row. Without room for both, the first keeps up to 60 % of it, and the second is cut. */
 function row(brush: Brush, left: number, right: number, y: number, first: string, size: number, look: "ink" | "muted", second: string, other: "ink" | "muted", bold: boolean): void {
   const { lettering } = brush;
-  const room = right - left - (second ? lettering.width(second, SMALL) + GAP : 0);
-  write(brush, left, y, lettering.fit(first, size, room, bold), size, look, bold);
-  write(brush, right, y, second, SMALL, other, false, "right");
+  const room = right - left - (second ? LEAST_GAP : 0);
+  const kept = Math.min(lettering.width(first, size, bold), room * 0.6);
+  const beside = lettering.fit(second, SMALL, room - kept);
+  write(brush, left, y, lettering.fit(first, size, room - lettering.width(beside, SMALL), bold), size, look, bold);
+  write(brush, right, y, beside, SMALL, other, false, "right");
 }
 
 function write({ c, colours, lettering }: Brush, x: number, y: number, text: string, size: number, look: "ink" | "muted", bold = false, align: CanvasTextAlign = "left"): void {

@@ -198,7 +198,7 @@ export class OverlayMenu {
   }
 
   update({ name, own, choices }: OverlayChoice, hasGroups: boolean): void {
-    const all = [["", "no values"], ...choices] as [string, string][];
+    const all = [["", name ? "none" : "show values…"], ...choices] as [string, string][];
     const listed = all.some(([one]) => one === name) ? all : [...all, [name, name] as [string, string]];
     if (Array.from(this.menu.options, (option) => `${option.value}\n${option.text}`).join() !== listed.map((one) => one.join("\n")).join()) {
       this.menu.replaceChildren(...listed.map(([value, title]) => h("option", { value }, title)));

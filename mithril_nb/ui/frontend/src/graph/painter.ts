@@ -6,7 +6,7 @@ import { Lettering } from "../drawing/lettering";
 import { type Line, type Point, type Rect, bend, boxOf, distanceTo, piecesIn, trace } from "../drawing/lines";
 import { SvgContext } from "../drawing/svg-context";
 import type { View } from "../drawing/zoom";
-import { type Brush, DIM, type Legend, OLD, type Overlay, detailOf, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
+import { type Brush, DIM, type Legend, OLD, type Overlay, detailOfNode, drawBox, drawCount, drawFrame, drawLegend, rectangleColour } from "./boxes";
 import { Overview } from "./overview";
 import { type SceneEdge, type SceneNode, SceneIndex, EMPTY, boundsOf, isPill } from "./scene";
 import { type DrawnEdge, type PlacedLabel, drawChip, drawEdgeSigns, drawLabels, drawLit, drawWires, placeLabels } from "./wires";
@@ -277,7 +277,7 @@ export class Painter {
     const rectangles = new Map<string, SceneNode[]>();
     for (const node of nodes) {
       if (node.expanded) continue;
-      const detail = detailOf(node, brush.k);
+      const detail = detailOfNode(node, node, brush.k);
       if (detail === "full" || detail === "name" || node.problem !== null || state.dimmed.has(node.key)) {
         dim(node.key);
         drawBox(brush, node, node, state.overlay.get(node.key));

@@ -30,8 +30,8 @@ export interface GraphOptions {
   /** Handle a double-click. */
   open?: (node: SceneNode) => void;
   drag?: DragOptions;
-  /** Return the px at the right of the frame that something else covers. */
-  covered?: () => number;
+  /** Return the px at the right and at the top of the frame that something else covers. */
+  covered?: () => { right: number; top: number };
   decorate?: (parts: HTMLElement, node: SceneNode) => void;
   decorateEdge?: (element: HTMLElement, edge: SceneEdge) => void;
   /** Handle a key before the view does; return whether it had a meaning. */
@@ -299,9 +299,10 @@ export class GraphView {
   }
 
   /** The size of the frame without what something else covers. */
-  private get free(): { width: number; height: number } {
+  private get free(): { width: number; height: number; top: number } {
     const { width, height } = this.size;
-    return { width: Math.max(width / 2, width - (this.options.covered?.() ?? 0)), height };
+    const { right, top } = this.options.covered?.() ?? { right: 0, top: 0 };
+    return { width: Math.max(width / 2, width - right), height: Math.max(height * 0.75, height - top), top: Math.min(height / 4, top) };
   }
 
   /** Fit the graph again, because something else covers more or less of the frame, unless the user has moved the view. */
@@ -330,13 +331,14 @@ export class GraphView {
   /** Show the whole graph, or its start if it would become smaller than `least`. */
   private fitTo(least: number): void {
     if (!this.size.width) this.measure();
-    const { width, height } = this.free;
+    const { width, height, top } = this.free;
     const { x, y, w, h: tall } = this.painter.bounds;
     if (!width || !height || !this.scene.nodes.length) return;
-    const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * MARGIN) / Math.max(1, tall));
+    const edge = top ? MARGIN / 2 : MARGIN; // the cover has its own margin
+    const whole = Math.min(LARGEST_FIT, (width - 2 * MARGIN) / Math.max(1, w), (height - 2 * edge) / Math.max(1, tall));
     const k = Math.max(least, whole);
     this.zoom.least = Math.min(LEAST, whole);
-    this.zoom.set({ x: Math.max(MARGIN, (width - w * k) / 2) - x * k, y: Math.max(MARGIN, (height - tall * k) / 2) - y * k, k });
+    this.zoom.set({ x: Math.max(MARGIN, (width - w * k) / 2) - x * k, y: top + Math.max(edge, (height - tall * k) / 2) - y * k, k });
     this.hasUserView = false;
   }
 

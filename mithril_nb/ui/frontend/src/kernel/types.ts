@@ -11,6 +11,8 @@ export type FieldValue = number | string | boolean | number[] | null;
 
 export interface Field {
   name: string;
+  /** Its text, if not its name. */
+  label?: string;
   type: FieldType;
   value: FieldValue;
   min?: number | null;

@@ -17,7 +17,7 @@ export interface KeyTargets {
   /** Missing in the explorer, which does not train. */
   train?: Train;
   /** Missing in the explorer, which does not edit. */
-  canvas?: Pick<Canvas, "removeSelected" | "renameSelected">;
+  canvas?: Pick<Canvas, "removeSelected" | "renameSelected" | "startFromBlock">;
   /** Missing in the explorer, which has no presets. */
   layout?: Pick<Layout, "choose" | "toggleInspector">;
   screen: FullScreen;
@@ -70,6 +70,8 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     case "E": return screen.toggle(event.target as Element), true;
     case "i":
     case "I": return layout?.toggleInspector() ?? false;
+    case "n":
+    case "N": return canvas?.startFromBlock() ?? false;
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
     case "Delete":

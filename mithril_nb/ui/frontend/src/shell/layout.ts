@@ -25,7 +25,7 @@ interface Plan {
 }
 
 const PLANS: Record<Preset, Plan> = {
-  build: { title: "Build", hint: "Graph with palette and inspector; stages and tabs around it", tab: "stages", graph: { stacked: 0.45, column: 0.5, wide: 0.62 }, beside: "both" },
+  build: { title: "Build", hint: "Graph with palette and inspector; stages and tabs around it", tab: "stages", graph: { stacked: 0.45, column: 0.52, wide: 0.62 }, beside: "both" },
   read: { title: "Read", hint: "Stages at full width", tab: "stages", graph: null, beside: "stages" },
   cost: { title: "Cost", hint: "Costs below the graph", tab: "cost", graph: { stacked: 0.35, column: 0.4, wide: 0.5 }, beside: "tabs" },
   train: { title: "Train", hint: "Training at full width", tab: "train", graph: null, beside: "tabs" },
@@ -122,7 +122,7 @@ export class Layout {
 
   toggleInspector(): boolean {
     if (this.preset === "lecture") return false;
-    this.store.showInspector(!this.store.memory.get("inspector", true));
+    this.store.showInspector(!this.store.hasInspector);
     return true;
   }
 
@@ -165,6 +165,7 @@ export class Layout {
     if (shape === this.shape || (width === 0 && this.shape !== null) || this.parts.screen.hasPart) return;
     const wasWide = this.isWide;
     this.shape = shape;
+    this.store.isNarrow = shape === "stacked";
     this.arrange(this.preset);
     this.isFitting = true;
     if (this.isWide && this.store.tab === STAGES) {
@@ -214,7 +215,7 @@ export class Layout {
   }
 
   private paintInspector(): void {
-    const isOpen = this.store.memory.get("inspector", true);
+    const isOpen = this.store.hasInspector;
     const isOff = this.preset === "lecture" || (!this.isWide && this.store.selection.length === 0);
     this.parts.inspector.hidden = isOff || !isOpen;
     this.reopen.hidden = isOff || isOpen;

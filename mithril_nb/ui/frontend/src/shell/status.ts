@@ -2,7 +2,7 @@
 
 import { together } from "../dom/calls";
 import { attr, h, keyed, text } from "../dom/dom";
-import { FIGURE_TITLES, figureText, shareOf, titled, totalOf } from "../costs/figures";
+import { ATTRIBUTED, FIGURE_TITLES, figureText, shareOf, titled, totalOf } from "../costs/figures";
 import { elapsed, percent, seconds } from "../dom/format";
 import type { Store } from "../store/store";
 
@@ -46,7 +46,7 @@ export class Status {
     }
     const selected = this.selected();
     if (selected) parts.push(["selected", ...selected]);
-    if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the FLOPs traced back to a block, the loss or the optimizer"]);
+    if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} of FLOPs attributed`, ATTRIBUTED]);
     if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);
     keyed(this.figures, parts, ([name]) => name, ([name]) => h("span", { "data-mnb-status": name }), (element: HTMLElement, [, value, title]) => {
       text(element, value);

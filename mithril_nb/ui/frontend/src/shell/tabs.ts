@@ -44,7 +44,10 @@ export class Tabs {
       bar.append(button);
       this.root.append(h("div", { class: "mnb-tab-panel", role: "tabpanel", id: `${id}-panel`, "aria-labelledby": id, "data-mnb-panel": tab.name }, tab.root));
     });
-    this.destroy = together(store.on("tab", () => this.update()), store.on("snapshot", () => this.update()));
+    // The buttons of the stages are in the same row, after the tabs.
+    const watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.root.style.setProperty("--mnb-tabs-width", `${bar.scrollWidth + 12}px`));
+    watcher?.observe(bar);
+    this.destroy = together(store.on("tab", () => this.update()), store.on("snapshot", () => this.update()), () => watcher?.disconnect());
     this.update();
   }
 

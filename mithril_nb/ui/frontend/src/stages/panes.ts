@@ -2,6 +2,7 @@
 
 import { PINNED } from "../code/marks";
 import { fullButton } from "../controls/full-screen";
+import { OverflowRow } from "../controls/overflow-row";
 import { Splitter, lengthOf } from "../controls/split";
 import type { Tip } from "../controls/tip";
 import { together } from "../dom/calls";
@@ -37,11 +38,12 @@ interface StageHead {
 
 /** Stages with a short form, whose lines are linked too. */
 const SHORTENED = new Set(["hlo"]);
+const MOST_SHOWN = 3;
 
 export class Panes {
   readonly root: HTMLElement;
   private readonly row = h("div", { class: "mnb-panes-row" });
-  private readonly toggles = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stages shown" });
+  private readonly toggles = new OverflowRow("Stages shown", "panes.more");
   private readonly traces = new Traces();
   private direction: "x" | "y" = "x";
   private readonly slots = new Map<string, Slot>();
@@ -50,6 +52,8 @@ export class Panes {
   private readonly inShort = new Set<string>();
   /** Stages that were visible at the last layout. */
   private shown: string[] = [];
+  /** Names of the stages that have a button. */
+  private toggleNames = "";
   readonly destroy: () => void;
 
   constructor(
@@ -60,7 +64,7 @@ export class Panes {
       "section",
       // A click between the controls focuses the section, so that keys that edit the graph do nothing here.
       { class: "mnb-panes", "aria-label": "Stages", tabindex: -1 },
-      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
+      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles.root),
       this.row,
       this.traces.root,
     );
@@ -72,6 +76,7 @@ export class Panes {
       store.on("links", () => this.paintLinks()),
       store.kernel.on("stage", (message: StageHead, buffers) => void attempt(() => this.receive(message, buffers[0]), (why) => this.fail(message, why))),
       () => {
+        this.toggles.destroy();
         for (const slot of this.slots.values()) {
           slot.clock.stop();
           slot.pane.destroy();
@@ -113,8 +118,9 @@ export class Panes {
     const shown = this.store.panes.filter((stage) => this.names().includes(stage));
     for (const stage of this.shown) if (!shown.includes(stage)) this.leaveStage(stage);
     this.shown = shown;
-    this.toggles.replaceChildren(
-      ...this.names().map((stage) =>
+    this.toggleNames = this.names().join();
+    this.toggles.set(
+      this.names().map((stage) =>
         h("button", {
           type: "button", class: "mnb-toggle", "aria-pressed": String(shown.includes(stage)), "data-mnb-action": `pane.${stage}`,
           onclick: () => this.toggle(stage),
@@ -134,10 +140,12 @@ export class Panes {
 
   private toggle(stage: string): void {
     const { panes } = this.store;
-    const shown = panes.includes(stage) ? panes.filter((name) => name !== stage) : [...panes, stage].slice(-3);
+    const shown = panes.includes(stage) ? panes.filter((name) => name !== stage) : [...panes, stage].slice(-MOST_SHOWN);
     if (shown.length === 0) return;
     this.store.showPanes(this.names().filter((name) => shown.includes(name)));
-    this.toggles.querySelector<HTMLElement>(`[data-mnb-action="pane.${CSS.escape(stage)}"]`)?.focus();
+    const closed = shown.includes(stage) ? panes.find((name) => !shown.includes(name)) : undefined;
+    this.store.report(closed === undefined ? "" : `${this.store.titleOf(closed)} is closed: at most three stages are open.`);
+    this.toggles.focus(this.toggles.root.querySelector<HTMLElement>(`[data-mnb-action="pane.${CSS.escape(stage)}"]`) ?? undefined);
   }
 
   private divider(before: string, after: string): HTMLElement {
@@ -218,7 +226,7 @@ export class Panes {
 
   private update(): void {
     const names = this.names().join();
-    if (names !== Array.from(this.toggles.children, (child) => (child as HTMLElement).dataset["mnbAction"]?.slice(5)).join()) {
+    if (names !== this.toggleNames) {
       this.layout();
       return;
     }
@@ -251,7 +259,7 @@ export class Panes {
   /** Report that a stage is hidden: the kernel stops computing it, and it is requested again when shown. */
   private leaveStage(stage: string): void {
     for (const key of [...this.requested]) if (key === stage || key.startsWith(`${stage} for `)) this.requested.delete(key);
-    this.store.command("leave_stage", { stage });
+    void this.store.kernel.send("leave_stage", { stage }); // no command of the user, so the status line stays
   }
 
   /** Request a text; `unanswered` is called if no reply comes. */
@@ -304,9 +312,10 @@ export class Panes {
     slot.frame.classList.toggle("mnb-stale", old);
     text(slot.figures, have && !old ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
     const running = state === "loading" && slot.clockText ? `${this.store.verbOf(stage)}: ${slot.clockText}` : "";
-    const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
+    const badge = [running, old ? "previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
     text(slot.badge, badge);
+    attr(slot.badge, "title", old ? "This text is from the previous model" : null);
     const message: [string, string] | null = failure
       ? [`${this.store.titleOf(stage)} could not be shown`, failure.why]
       : this.messageFor(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);

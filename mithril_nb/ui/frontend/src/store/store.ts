@@ -29,6 +29,8 @@ export class Store {
   pinnedIn: StageName | null = null;
   selectedEdge: string | null = null;
   tab = "cost";
+  /** Whether stages, graph and inspector have no room beside each other. */
+  isNarrow = false;
   /** The result of the last command, for the status line; reset by the next command. */
   outcome = "";
   /** The view, selected sources (latest last) and figure of the Cost tab. */
@@ -199,8 +201,13 @@ export class Store {
     this.emit("reveal");
   }
 
+  /** Whether the inspector is open. In a narrow widget it takes half of the graph, so there it opens on request. */
+  get hasInspector(): boolean {
+    return this.memory.get(this.isNarrow ? "inspector narrow" : "inspector", !this.isNarrow);
+  }
+
   showInspector(isOpen: boolean): void {
-    this.memory.set("inspector", isOpen);
+    this.memory.set(this.isNarrow ? "inspector narrow" : "inspector", isOpen);
     this.emit("layout");
   }
 
@@ -252,7 +259,8 @@ export class Store {
     void this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
   }
 
-  private report(outcome: string): void {
+  /** Show a result in the status line. */
+  report(outcome: string): void {
     if (outcome === this.outcome) return;
     this.outcome = outcome;
     this.emit("outcome");

@@ -48,13 +48,28 @@ export function thin(lines: readonly (readonly (number | null)[])[], from: numbe
   return kept;
 }
 
-/** Height of the legend, which has two rows in narrow plots. */
+/** Least height of the legend, so that a second row does not move the plot. */
 const LEGEND_PX = 42;
 
 export interface PlotData {
   x: (number | null)[];
   train: (number | null)[];
   validation: (number | null)[];
+}
+
+/** Return the range of an axis of shares: as far as the values reach, with a margin that stays between 0 and 1. */
+export function shareRange(_plot: unknown, least: number | null, most: number | null): [number, number] {
+  if (least === null || most === null) return [0, 1];
+  const margin = Math.max(0.01, (most - least) * 0.08);
+  return [Math.max(0, least - margin), Math.min(1, most + margin)];
+}
+
+/** Distances between two ticks of the axis of steps, which are integers. */
+const STEP_INCREMENTS = Array.from({ length: 12 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
+/** Return the least distance in px between two ticks: room for the largest number. */
+export function tickSpace(_plot: unknown, _axis: number, _least: number, most: number): number {
+  return 14 + 7 * Math.round(most).toLocaleString("en-US").length;
 }
 
 function cssVar(element: Element, name: string, fallback: string): string {
@@ -69,15 +84,18 @@ export class Plot {
   private data: PlotData = { x: [], train: [], validation: [] };
   private scale: "linear" | "log" = "linear";
   private weight = 0;
+  /** Height of the legend. */
+  private legend = LEGEND_PX;
   /** The range of steps selected by dragging; null for all. */
   private zoom: [number, number] | null = null;
   private readonly queue = oncePerFrame(() => this.draw());
 
+  /** `quantity` is "loss" or "accuracy". */
   constructor(
-    readonly title: string,
+    readonly quantity: string,
     private readonly asPercent: boolean,
   ) {
-    this.root = h("figure", { class: "mnb-plot", role: "img", "aria-label": `${title} over steps` }, this.holder);
+    this.root = h("figure", { class: "mnb-plot", role: "img", "aria-label": `${quantity} over steps` }, this.holder);
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
     this.watcher?.observe(this.root);
   }
@@ -89,7 +107,7 @@ export class Plot {
   }
 
   set(data: PlotData, scale: "linear" | "log", weight: number): void {
-    const recreate = scale !== this.scale;
+    const recreate = scale !== this.scale || weight > 0 !== this.weight > 0; // the legend has another text
     [this.data, this.scale, this.weight] = [data, scale, weight];
     if (recreate) this.recreate();
     else this.queue();
@@ -152,18 +170,27 @@ export class Plot {
         chart.setScale("x", { min: zoom[0], max: zoom[1] });
       });
     const last = this.data.train.findLast((value) => value !== null);
-    attr(this.root, "aria-label", `${this.title} over steps, now ${figure(last)}`);
+    attr(this.root, "aria-label", `${this.quantity} over steps, in the last batch ${figure(last)}`);
   }
 
   private resize(): void {
     const { clientWidth: width, clientHeight: height } = this.holder;
     if (width < 40) return;
+    this.legend = LEGEND_PX;
     if (this.chart) this.chart.setSize({ width, height: this.height(height) });
     this.queue();
   }
 
+  /** Leave room for all rows of the legend. It only grows, so that the plot does not move with the values under the pointer. */
+  private fitLegend(): void {
+    const legend = this.holder.querySelector<HTMLElement>(".u-legend")?.offsetHeight ?? 0;
+    if (!this.chart || legend <= this.legend) return;
+    this.legend = legend;
+    this.chart.setSize({ width: this.holder.clientWidth, height: this.height(this.holder.clientHeight) });
+  }
+
   private height(available: number): number {
-    return Math.max(90, available - LEGEND_PX);
+    return Math.max(90, available - this.legend);
   }
 
   private make(): uPlot {
@@ -184,16 +211,16 @@ export class Plot {
         padding: [8, 12, 0, 0],
         cursor: { drag: { x: true, y: false }, points: { size: 6 }, move: (plot, left, top) => [left / zoomOf(plot.over), top / zoomOf(plot.over)] },
         // Without a pointer over the plot, show the last step in the legend; uPlot does not update it on new data.
-        hooks: { setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setLegend: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
-        scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1 } },
+        hooks: { draw: [() => queueMicrotask(() => this.fitLegend())], setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setLegend: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
+        scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1, ...(this.asPercent ? { range: shareRange } : {}) } },
         axes: [
-          { ...axis, size: 26, gap: 3, space: 60 },
+          { ...axis, size: 26, gap: 3, space: tickSpace, incrs: STEP_INCREMENTS },
           { ...axis, size: 48, gap: 3, values: (_u, splits) => splits.map((split) => (split === null ? "" : this.asPercent ? `${Math.round(split * 100)} %` : String(Number(split.toPrecision(3))))) },
         ],
         series: [
           { label: "step", value: (_u, shown) => (shown === null ? "–" : String(shown)) },
-          { label: this.title, stroke: cssVar(this.root, "--mnb-train", "#0072B2"), width: 1.5, points: { show: false }, spanGaps: true, value },
-          { label: "validation", stroke: cssVar(this.root, "--mnb-validation", "#D55E00"), width: 1.5, dash: [6, 3], points: { show: hasValidation, size: 5 }, spanGaps: true, value },
+          { label: `batch ${this.quantity}${this.weight > 0 ? ", smoothed" : ""}`, stroke: cssVar(this.root, "--mnb-train", "#0072B2"), width: 1.5, points: { show: false }, spanGaps: true, value },
+          { label: `validation ${this.quantity}`, stroke: cssVar(this.root, "--mnb-validation", "#D55E00"), width: 1.5, dash: [6, 3], points: { show: hasValidation, size: 5 }, spanGaps: true, value },
         ],
       },
       this.aligned(),

@@ -12,6 +12,13 @@ import { Plot } from "./plot";
 const RATE_MIN = 1e-6;
 const RATE_MAX = 1;
 
+const EPOCH_MEAN = "Mean over the batches of the current epoch. The curve shows each batch.";
+const AT_END = "On the validation data, at the end of the last complete epoch";
+const FIGURES: readonly [name: string, label: string, hint: string][] = [
+  ["loss", "epoch mean loss", EPOCH_MEAN], ["accuracy", "epoch mean accuracy", EPOCH_MEAN], ["speed", "steps/s", "Steps per second over the last two seconds, without compilation"],
+  ["validation_loss", "validation loss", AT_END], ["validation_accuracy", "validation accuracy", AT_END], ["left", "time left", "Estimated time to the end of the run"],
+];
+
 const COMMANDS = ["train", "pause", "resume", "stop", "step_once", "set_learning_rate", "set_loss"];
 
 const STATE_LABELS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "lost with the kernel" };
@@ -46,8 +53,8 @@ export interface TrainOptions {
 
 export class Train {
   readonly root: HTMLElement;
-  readonly #loss = new Plot("Loss", false);
-  readonly #accuracy = new Plot("Accuracy", true);
+  readonly #loss = new Plot("loss", false);
+  readonly #accuracy = new Plot("accuracy", true);
   readonly #state = h("span", { class: "mnb-run-state", role: "status" });
   readonly #bar = h("i");
   readonly #progress = h("div", { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, this.#bar);
@@ -111,10 +118,10 @@ export class Train {
       attr(smoothing, "aria-valuetext", `${smoothing.value} %`);
       this.#draw();
     });
-    for (const [name, label] of [["loss", "loss"], ["accuracy", "accuracy"], ["speed", "steps/s"], ["validation_loss", "validation"], ["validation_accuracy", "validation"], ["left", "time left"]]) {
-      const value = h("dd", { "data-mnb-figure": name! });
-      this.#values.set(name!, value);
-      this.#figures.append(h("div", { class: name === "loss" || name === "accuracy" ? "mnb-large" : "" }, h("dt", {}, label!), value));
+    for (const [name, label, hint] of FIGURES) {
+      const value = h("dd", { "data-mnb-figure": name });
+      this.#values.set(name, value);
+      this.#figures.append(h("div", { class: name === "loss" || name === "accuracy" ? "mnb-large" : "", title: hint }, h("dt", {}, label), value));
     }
     this.root = h(
       "div",
