@@ -31,10 +31,11 @@ class Spread:
         self.splits_params = parallelism in ("model", "mixed")
 
     def check(self, inputs: Mapping[str, TensorSpec], parameters: Sequence[Parameter]) -> None:
-        """Check that arrays of known shapes can be split.
+        """Check that inputs and parameters can be split evenly over the devices, as far as their shapes are known.
 
         Raises:
-            ShapeError: A batch cannot be split evenly, or no parameter can.
+            ShapeError: The batch size of an input is not a multiple of the number of devices, or no parameter has an
+                axis whose size is such a multiple.
         """
         if self.splits_batch:
             for name, spec in inputs.items():

@@ -68,7 +68,7 @@ class Number:
 
     @property
     def text(self) -> str:
-        """The shortest text of the value: what rounds to it in its dtype.
+        """Source of the number, as short as possible: it is equal to the value when rounded to the dtype.
 
         Examples:
             >>> Number(0.10000000149011612, "float32").text, Number(True, "bool").text, Number(2, "int32").text

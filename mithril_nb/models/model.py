@@ -370,7 +370,7 @@ def _new_handle(kind: type[Model]) -> Any:
 
 @dataclass(frozen=True)
 class Placed:
-    """A model together with its future connections: `Linear(64)(input="x", output="hidden")`."""
+    """A block with the connections that it gets when a model adds it: `Linear(64)(input="x", output="hidden")`."""
 
     model: Model
     connections: Mapping[str, Any] = field(default_factory=dict)

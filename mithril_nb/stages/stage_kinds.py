@@ -24,11 +24,13 @@ class StageKind:
         needs: The step of JAX that it needs; `"compile"` may take long.
         description: Its title in messages and static pages.
         language: Name of the language of its text in `viz/tokens.json`; `""` for plain text.
-        verb: Label of the progress, beside the elapsed time.
-        needs_numbers: Whether named sizes need values first.
-        is_machine_code: Whether it shows code of kernels, which XLA writes only on request.
-        make: Computes it; `None` for the stages of `Pipeline` itself.
-        is_optional: Whether it is left out wherever all stages of a program are computed.
+        verb: Label while it is computed, such as `"Compiling"`.
+        needs_numbers: True if every size must be a number: a program with named sizes does not have the stage.
+        is_machine_code: True if it shows code of kernels, which XLA writes only on request.
+        make: Function that computes its text and instructions from a `Pipeline`; `None` for the built-in stages, which
+            methods of `Pipeline` compute.
+        is_optional: True if it is computed only when it is requested by name. `inspection.stages`, pages and JSON files
+            do not contain it.
     """
 
     name: str
@@ -111,8 +113,9 @@ def register_stage(
         title: Its title, on buttons and panes.
         needs: The step of JAX that it needs: `"trace"`, `"lower"` or `"compile"`.
         language: The language that colours its text, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`.
-        is_machine_code: Whether it shows code of kernels, which XLA writes only on request.
-        is_optional: Whether it is left out wherever all stages of a program are computed, as in `to_json()`.
+        is_machine_code: True if it shows code of kernels, which XLA writes only on request.
+        is_optional: True to compute it only when it is requested by name. `inspection.stages`, pages and `to_json()` do
+            not contain it.
 
     Examples:
         >>> from mithril_nb.inspection import inspect

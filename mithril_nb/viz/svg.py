@@ -149,7 +149,7 @@ def curve_point(points: Sequence[Point], share: float) -> Point:
 
 
 def point_along(points: Sequence[Point], share: float) -> Point:
-    """Return the point at a share of the length of a line through points.
+    """Return the point on a line through points at a fraction of its length: 0 is its start, 1 is its end.
 
     Examples:
         >>> point_along([(0, 0), (10, 0), (10, 10)], 0.75)

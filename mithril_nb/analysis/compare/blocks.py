@@ -310,8 +310,8 @@ def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, N
 
     Args:
         graph: The model.
-        paths: Path to write for each block that both sides have, so that renamed blocks do not count. Connections
-            inside other blocks are left out.
+        paths: Path to write for each block that both compared models contain, so that renamed blocks do not count as
+            changes. Connections inside blocks that only this model contains are left out.
     """
     found: dict[str, None] = {}
 

@@ -119,7 +119,7 @@ def _approximated(
 
     @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)
     def approximated(equation: Equation) -> Formula:
-        """Operations for each element by its dtype, and the conversions of dtypes below 32 bits."""
+        """FLOPs of an approximation: a number per element that depends on the dtype, plus conversions below 32 bits."""
         more = _conversions(equation)
         is_double = equation.inputs[0].dtype == "float64"
         xla = None if theirs is None or is_double else f"{theirs[0] + more}·n + {theirs[1]}"

@@ -49,7 +49,7 @@ def write_folder(path: str | os.PathLike[str], contents: Contents, program: Stor
 
     Raises:
         ModelFileError: The folder cannot be written.
-        DataError: Safetensors files cannot contain a dtype.
+        DataError: An array has a dtype that safetensors does not support.
     """
     texts = {"README.md": _readme(contents, program), **contents.files}
     try:

@@ -22,7 +22,7 @@ _FAR = 10**9
 
 
 def dtype_of(specs: Iterable[TensorSpec]) -> str:
-    """Return the dtype of the largest of some specs; `""` without specs.
+    """Return the dtype of the spec with the most elements; `""` if there are no specs.
 
     Examples:
         >>> dtype_of([TensorSpec((2,), "int32"), TensorSpec(("n + 1", 4), "bfloat16")])

@@ -131,7 +131,7 @@ class StageGraph(Shown):
         return tuple(self.nodes[child] for child in self.nodes[key].children)
 
     def represented_by(self, key: str) -> tuple[str, ...]:
-        """Return the keys of all nodes folded into a node, its own first; inside a fold, those of all rounds."""
+        """Return the keys of the nodes that a node represents: itself, then the equal nodes that folds hide."""
         node = self.nodes[key]
         return node.members or (key, *self._twins.get(key, ()))
 

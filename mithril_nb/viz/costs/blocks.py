@@ -175,7 +175,10 @@ def strip_numbers(path: str) -> str:
 
 
 def hues_of(data: Data) -> dict[str, int]:
-    """Return the hues of blocks from the data, so that all pictures of a program use the same; computed if missing."""
+    """Return the hue of each block by path, 0 to 7: the hues in the data, else new ones.
+
+    The costs of a program contain hues so that a block has the same colour in all pictures of the program.
+    """
     if "hues" in data:
         return dict(data["hues"])
     return hues_of_blocks(str(path) for path in data["by_block"])

@@ -113,19 +113,19 @@ def overlay_by_name(
     own: bool,
     dtypes: Mapping[str, str],
 ) -> Overlay:
-    """Return an overlay of a program by its name.
+    """Return the overlay with a name: the value and the colour of each node of a graph.
 
     Args:
         inspection: The program.
-        name: One of `NAMES`.
-        nodes: The nodes of a graph.
-        data: The costs of the program, for a column of the costs.
-        graph: The graph of the stage; `None` for a model.
-        own: Whether the number of a block leaves out the blocks inside it.
+        name: `"flops"`, `"memory"`, `"dtype"` or another of `NAMES`.
+        nodes: The nodes of the graph.
+        data: The costs of the program, for overlays such as `"flops"`.
+        graph: The graph of the stage; `None` for the graph of a model.
+        own: If true, the cost of a block does not include the blocks inside it.
         dtypes: The dtype of the result of each node, by key.
 
     Raises:
-        UnknownOptionError: The name is unknown, or the graph has no such values.
+        UnknownOptionError: The name is unknown, or the graph is that of a model, which has no roles or shardings.
         StageUnavailableError: The program cannot be traced or compiled.
     """
     if name in ON_GRAPHS:

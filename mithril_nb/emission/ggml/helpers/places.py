@@ -57,7 +57,7 @@ def rows(ctx, table, indices, fill=None):
 
 
 def add_rows(ctx, rows, indices, count, is_dropped=False):
-    """Return a table of zeros (count, width) with rows added to it; those for an index outside are left out."""
+    """Return zeros (count, width) with each row added at its index; is_dropped leaves out rows with other indices."""
     width = sizes(rows)[0]
     inside, outside = bounded(ctx, indices, count, is_dropped)
     table = new(ctx, count + is_dropped, width)

@@ -42,8 +42,8 @@ ServedHeads = Annotated[int, Range(1, 4096, sample=2)]
 class ScaledDotProduct(Operator):
     """Attention: a mean of the values for each query, weighted by the match of key and query (Vaswani et al., 2017).
 
-    Arrays are `(..., time, features)`. Keys and values may have fewer heads, on the third axis from the end, than
-    queries: each then serves several queries' heads. A query with all keys masked returns zeros.
+    Arrays are `(..., time, features)`, or `(..., heads, time, features)`. Keys and values may have fewer heads than
+    queries: several heads of queries then use one head of keys and values. A query with all keys masked returns zeros.
 
     Args:
         is_causal: If true, a query at time t sees only keys up to time t.
@@ -287,7 +287,8 @@ class MultiHeadAttention(Composite):
     Args:
         width: Size of the last axis of input and output.
         heads: Number of heads, which divides the width.
-        kv_heads: Number of heads of keys and values, each of which serves several queries; by default `heads`.
+        kv_heads: Number of heads of keys and values, which divides `heads`; by default `heads`. If it is smaller,
+            several heads of queries use one head of keys and values.
         is_causal: If true, a step attends only to itself and earlier steps.
         dropout: Probability, in training, of dropping an attention weight.
         use_bias: If true, the linear maps have biases.
@@ -297,7 +298,7 @@ class MultiHeadAttention(Composite):
         use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
 
     Raises:
-        UnknownOptionError: The numbers of heads do not divide.
+        UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.
 
     Examples:
         >>> [node.name for node in MultiHeadAttention(64, 4, is_causal=True).graph.nodes]

@@ -98,14 +98,14 @@ class TransformerBlock(Composite):
         dropout: Probability, in training, of dropping an attention weight or an item of a branch.
         norm: The kind of norm.
         norm_first: If true, norms come before attention and maps, as in GPT-2; else after the sums, as in BERT.
-        kv_heads: Number of heads of keys and values; by default `heads`.
+        kv_heads: Number of heads of keys and values, which divides `heads`; by default `heads`.
         use_rotary: If true, rotate queries and keys by their positions.
         use_bias: If true, the linear maps have biases.
         use_attn_mask: If true, there is an input `attn_mask`, see `ScaledDotProduct`.
         use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
 
     Raises:
-        UnknownOptionError: The numbers of heads do not divide.
+        UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.
 
     Examples:
         >>> [node.name for node in TransformerBlock(64, 4).graph.nodes]
@@ -195,13 +195,13 @@ class TransformerEncoder(Composite):
         dropout: Probability, in training, of dropping an attention weight or an item of a branch.
         norm: The kind of norm.
         norm_first: If true, norms come before attention and maps.
-        kv_heads: Number of heads of keys and values; by default `heads`.
+        kv_heads: Number of heads of keys and values, which divides `heads`; by default `heads`.
         use_rotary: If true, rotate queries and keys by their positions.
         use_bias: If true, the linear maps have biases.
         use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
 
     Raises:
-        UnknownOptionError: The numbers of heads do not divide.
+        UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.
 
     Examples:
         >>> [node.name for node in TransformerEncoder(2, 64, 4).graph.nodes]
@@ -306,7 +306,7 @@ class GPT(Composite):
         is_tied: If true, the token embedding computes the scores, else a separate map.
 
     Raises:
-        UnknownOptionError: A number of heads that does not divide the width.
+        UnknownOptionError: `heads` does not divide `width`.
 
     Examples:
         >>> model = GPT(vocabulary=100, context=16, layers=2, heads=2, width=8)

@@ -201,8 +201,8 @@ class Lines(NamedTuple):
     """Source lines of an equation.
 
     Attributes:
-        user: The innermost expression of the user, or `None`.
-        library: The expression of the library that it called, or `None`.
+        user: The innermost expression in the user's code that led to the equation, or `None`.
+        library: The expression in the code of the library that the user's expression called, or `None`.
     """
 
     user: Span | None = None
