@@ -392,7 +392,7 @@ def refuse_unknown(
     raise UnknownOptionError(
         f"{name} takes no argument {first!r}.",
         (("takes", ", ".join(takes)),),
-        f"{near[0]}={short_repr(unknown[first], 40)}" if near else "one of these.",
+        f"{near[0]}={short_repr(unknown[first], 40)}" if near else "use one of these arguments.",
     )
 
 

@@ -20,7 +20,8 @@ from mithril_nb.inspection import Inspection
 from mithril_nb.stages.program_stages import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
-from mithril_nb.targets.entry_point import OPTIONS, called_as, check_options
+from mithril_nb.targets.calls import arguments_written, variable_of
+from mithril_nb.targets.entry_point import OPTIONS, called_as, check_options, options_written
 from mithril_nb.targets.unsupported import has_argument, refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
@@ -120,7 +121,8 @@ def assert_cost(
             bound    at most 500
             over by  500 (100.0 %)
             most in  relu  1,000  100.0 %
-            Try: flops=1_000  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block
+            all in   print(ml.inspect(jax.nn.relu, x).cost("analytic"))
+            Try: ml.assert_cost(jax.nn.relu, x, flops=1_000)  # if that is intended
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
@@ -158,8 +160,9 @@ def assert_cost(
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
         source = first_source(inspection)
+    call = _Call.of(target, args, options, {name: bounds[name] for name in pairs})
     found = [
-        _problem(inspection, name, _measured(inspection, name, source), low, high, unknown)
+        _problem(inspection, name, _measured(inspection, name, source), low, high, unknown, call)
         for name, (low, high) in pairs.items()
     ]
     problems = [problem for problem in found if problem is not None]
@@ -230,7 +233,13 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
 
 
 def _problem(
-    inspection: Inspection, name: str, found: _Measured, low: float | None, high: float | None, unknown: str
+    inspection: Inspection,
+    name: str,
+    found: _Measured,
+    low: float | None,
+    high: float | None,
+    unknown: str,
+    call: _Call,
 ) -> Diagnostic | None:
     """Return the violation of a cost's bounds, if any; warn if it is undecided and `unknown` is `"warn"`."""
     value, (verb, noun) = found.value, _WORDS[name]
@@ -239,7 +248,7 @@ def _problem(
     if not is_over and not is_under and value is not None and not found.unknown:
         return None
     if found.numbers:
-        return _without_numbers(inspection.name, name, found, low, high)
+        return _without_numbers(inspection.name, name, found, low, high, call)
     shown_value = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
     facts = [(name, f"{shown_value} ({found.source})"), ("bound", _bound_text(low, high))]
     if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
@@ -250,16 +259,16 @@ def _problem(
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
-        advice = f"{name}={value:_}  # if that is intended; {_shown(name, found.source)} shows every block"
+        advice = f"{call.with_bound(name, f'{value:_}')}  # if that is intended"
     else:
         summary = f"cannot be checked against its bound of {noun}: not all are known."
-        shown = f"{_shown(name, found.source)} shows every block"
-        advice = f'unknown="warn"  # compares the known cost; {shown}'
-        advice = advice if found.is_of_rows else f"leave out {name}=; {shown}."
+        advice = 'unknown="warn"  # compares the known cost'
+        advice = advice if found.is_of_rows else f"leave out {name}=."
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:
         facts.append(("most in", _most_expensive(found.blocks)))
+    facts.append(("all in", f"print({call.cost(name, found.source)})"))
     return Diagnostic(
         f"program {inspection.name!r} {summary}",
         tuple(facts),
@@ -274,20 +283,24 @@ def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) 
     return str(Diagnostic(f"{what} is checked in part.", (*facts, *more)))
 
 
-def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
+def _without_numbers(
+    program: str, name: str, found: _Measured, low: float | None, high: float | None, call: _Call
+) -> Diagnostic:
     """Return the error for a cost that cannot be compared because of symbolic sizes."""
     names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
-    advice = f"a number for {' and '.join(found.numbers)}"
+    number = f"a number for {' and '.join(found.numbers)}"
+    advice = f"{number}."
     if found.formula and not found.is_known_at:  # a lower bound of the cost cannot be checked
-        advice = f"leave out {name}=; {_shown(name, found.source)} shows every block"
+        advice = f"leave out {name}=."
+        facts.append(("all in", f"print({call.cost(name, found.source)})"))
     elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
-        advice += f", or assert {least}ml.inspect(...).cost().at({sizes}).total.{name}{most}"
+        advice = f"assert {least}{call.inspected}.cost().at({sizes}).total.{name}{most}  # or {number}"
     return Diagnostic(
         f"program {program!r} cannot be checked against its bound of {_WORDS[name][1]}: no number for {names}.",
         tuple(facts),
-        f"{advice}.",
+        advice,
         code=CostBoundError.__name__,
     )
 
@@ -296,8 +309,36 @@ def _literal(bound: float) -> str:
     return f"{int(bound):_}" if math.isfinite(bound) and bound == int(bound) else str(bound)
 
 
-def _shown(name: str, source: str) -> str:
-    return "print(ml.inspect(...).memory)" if name == "peak_bytes" else f'print(ml.inspect(...).cost("{source}"))'
+@dataclass(frozen=True)
+class _Call:
+    """The call of `assert_cost`, as source code for advice.
+
+    Attributes:
+        arguments: The target, its arguments and options.
+        bounds: The bounds by name.
+        inspected: The inspection of the program.
+    """
+
+    arguments: tuple[str, ...]
+    bounds: Mapping[str, str]
+    inspected: str
+
+    @classmethod
+    def of(cls, target: Any, args: tuple[Any, ...], options: Mapping[str, Any], bounds: Mapping[str, Any]) -> _Call:
+        written = {name: short_repr(bound) for name, bound in bounds.items()}
+        if isinstance(target, Inspection):
+            return cls(("inspection",), written, "inspection")
+        arguments = (variable_of(target), *(arguments_written(target, args) if args else ()), *options_written(options))
+        return cls(arguments, written, f"ml.inspect({', '.join(arguments)})")
+
+    def with_bound(self, name: str, bound: str) -> str:
+        """Return the call with another bound of a cost."""
+        bounds = {**self.bounds, name: bound}
+        return f"ml.assert_cost({', '.join((*self.arguments, *(f'{one}={text}' for one, text in bounds.items())))})"
+
+    def cost(self, name: str, source: str) -> str:
+        """Return the source code of the costs of all blocks."""
+        return f"{self.inspected}.memory" if name == "peak_bytes" else f'{self.inspected}.cost("{source}")'
 
 
 def _far(value: float, end: float) -> str:

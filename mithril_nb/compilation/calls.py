@@ -233,10 +233,16 @@ class Calls:
         other = [name for name, spec in specs.items() if not agree(spec.shape[1:], compiled[name].shape[1:])]
         problems = [
             Diagnostic(
-                f"the shape of input {other[0]!r} does not match parameter {parameter.name!r}."
+                f"the shape {specs[other[0]].shape} of input {other[0]!r} does not fit parameter {parameter.name!r}."
                 if other
                 else f"the shape of parameter {parameter.name!r} does not match the model.",
-                (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
+                (*self._inputs(specs), (parameter.name, f"{shapes[parameter.name]}      needed {parameter.spec.shape}"))
+                if other
+                else (
+                    ("given", str(shapes[parameter.name])),
+                    ("needed", str(parameter.spec.shape)),
+                    *self._inputs(specs),
+                ),
                 f"params = {self._with(specs)}.randomize_params()  # or an input of shape {compiled[other[0]].shape}"
                 if other
                 else "params = pm.randomize_params()  # or inputs of the shape that these params were created for",

@@ -171,6 +171,6 @@ def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
             raise UnknownOptionError(
                 f"{name} has no option {key!r}.",
                 (("takes", ", ".join(keys)),),
-                f'{name}={{"{near[0]}": ...}}' if near else "use one of these options.",
+                f'{name}={{"{next(iter((*near, *keys)))}": ...}}',
             )
     return {key: value for key, value in given.items() if value is not None}

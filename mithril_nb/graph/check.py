@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Sequence
 from graphlib import CycleError as _GraphlibCycle
 from graphlib import TopologicalSorter
+from itertools import pairwise
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, UnconnectedPortError, listed
 from mithril_nb.graph.paths import component, join_path
@@ -40,13 +41,16 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
     try:
         sorter.prepare()
     except _GraphlibCycle as error:
-        cycle = list(reversed(error.args[1]))
+        cycle = list(error.args[1])  # each node is read by the next one
+        steps = set(pairwise(cycle))
+        ring = [edge for edge in graph.edges if (edge.source.node, edge.target.node) in steps]
+        last = ring[-1]
         raise CycleError(
             f"the block {cycle[0]!r} feeds itself."
             if len(cycle) == 2
             else f"the blocks {listed(map(repr, cycle[:-1]))} feed each other in a cycle.",
-            (("cycle", _format_cycle(cycle)),),
-            "remove one of these connections.",
+            (("cycle", _format_cycle(cycle)), ("connections", listed(f"'{edge}'" for edge in ring))),
+            f"disconnect(graph, Endpoint.parse({str(last.source)!r}), Endpoint.parse({str(last.target)!r}))",
             block=cycle[0],
         ) from None
     place = {name: index for index, name in enumerate(names)}
@@ -119,10 +123,19 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
     needed = [Endpoint(node.name, p.name) for node in graph.nodes for p in node.block.inputs if p.role == "data"]
     for end in (*needed, *sorted(outputs)):
         if end not in fed:
+            owner = repr(prefix) if prefix else "the model"
+            source = min(inputs, default=Endpoint(BOUNDARY, "x"))
+            if not end.node:
+                given = (
+                    Endpoint(node.name, port.name) for node in reversed(graph.nodes) for port in node.block.outputs
+                )
+                source = next(given, source)
             raise UnconnectedPortError(
-                f"the port '{end}'{_location(prefix)} is not connected.",
-                (("inputs", listed(f"'{one}'" for one in sorted(inputs))),),
-                "connect an output of a block, or an input of the model, to it.",
+                f"input {end.port!r} of block {join_path(prefix, end.node)!r} is not connected."
+                if end.node
+                else f"output {end.port!r} of {owner} is not connected.",
+                ((f"inputs of {owner}", listed(f"'{one}'" for one in sorted(inputs))),),
+                f"Edge(Endpoint.parse({str(source)!r}), Endpoint.parse({str(end)!r}))  # for the edges of {owner}",
                 block=join_path(prefix, end.node) if end.node else prefix,
                 port=end.port,
             )

@@ -65,7 +65,7 @@ def add(
     name = name or free_name(graph, block.kind)
     check_new(block, name, connections, graph.by_name, lambda: free_name(graph, block.kind))
     inputs = {port.name for port in block.inputs}
-    sources = {port: _named_source(graph, text) for port, text in connections.items() if port in inputs}
+    sources = {port: _named_source(graph, text, port) for port, text in connections.items() if port in inputs}
     names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
     edges = made_edges(graph, {end.port for end in sources.values() if end.node == BOUNDARY})
     labels = dict(graph.labels)
@@ -180,15 +180,22 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
         CycleError: The connection would create a cycle.
     """
     if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
-        source = _named_source(graph, str(source))
-    _check_port(graph, source, "outputs")
-    _check_port(graph, target, "inputs")
+        source = _named_source(graph, str(source), "source")
+    _check_port(graph, source, "outputs", "source")
+    _check_port(graph, target, "inputs", "target")
     _check_no_cycle(graph, source, target)
     if target.node == BOUNDARY:
+        free = (end for end in _inputs(graph) if not source.node or path_between(graph, end.node, source.node) is None)
+        open_input = next(free, None)
         raise ConnectionError(
-            f"cannot connect '{source}' to the model output '{target}': unread outputs are model outputs already.",
-            (("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),),
-            "name an output where its block is added: Linear(10)(output='logits').",
+            f"cannot connect '{source}' to '{target}', which is not an input of a block.",
+            (
+                ("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),
+                ("model outputs", "the outputs that no block uses; they need no connection"),
+            ),
+            f"target='{open_input}'"
+            if open_input
+            else f"add a block that uses '{source}', or leave it a model output.",
             port=target.port,
             edge=(str(source), str(target)),
         )
@@ -209,10 +216,11 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
     """
     edge = Edge(source, target)
     if edge not in graph.edges:
+        near = max(graph.edges, key=lambda one: 2 * (one.target == target) + (one.source == source), default=None)
         raise ConnectionError(
             f"there is no connection '{edge}'.",
             (("connections", ", ".join(str(known) for known in graph.edges) or "none"),),
-            "disconnect one of these.",
+            f"source='{near.source}', target='{near.target}'" if near else "connect two blocks first.",
             block=component(target.node),
             port=target.port,
         )
@@ -221,29 +229,29 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
     )
 
 
-def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
+def rename(graph: LogicalGraph, old: str, name: str) -> LogicalGraph:
     """Rename a block.
 
     Raises:
         UnknownBlockError: No block is named `old`.
-        NameTakenError: `new` is empty or taken.
+        NameTakenError: `name` is empty or taken.
     """
     node_of(graph, old)
-    if new == old:
+    if name == old:
         return graph
-    if not new or new in graph.by_name:
+    if not name or name in graph.by_name:
         raise NameTakenError(
-            f"cannot rename block {old!r} to {new!r}: " + ("a name is needed." if not new else "that name is taken."),
+            f"cannot rename block {old!r} to {name!r}: " + ("a name is needed." if not name else "that name is taken."),
             (("blocks", ", ".join(repr(node.name) for node in graph.nodes)),),
-            repr(free_name(graph, graph.by_name[old].block.kind)),
+            f"name={free_name(graph, graph.by_name[old].block.kind)!r}",
             block=component(old),
         )
 
     def moved(end: Endpoint) -> Endpoint:
-        return Endpoint(new, end.port) if end.node == old else end
+        return Endpoint(name, end.port) if end.node == old else end
 
-    nodes = tuple(Node(new, node.block) if node.name == old else node for node in graph.nodes)
-    return with_names(graph, nodes, moved, moved, (component(old), component(new)))
+    nodes = tuple(Node(name, node.block) if node.name == old else node for node in graph.nodes)
+    return with_names(graph, nodes, moved, moved, (component(old), component(name)))
 
 
 def with_names(
@@ -326,12 +334,12 @@ def written(block: Block) -> str:
     return text if len(text) <= 80 else "block"
 
 
-def _named_source(graph: LogicalGraph, text: str) -> Endpoint:
+def _named_source(graph: LogicalGraph, text: str, argument: str) -> Endpoint:
     """Return the source that a connection name refers to. A new name refers to a new graph input."""
     end = Endpoint.parse(text)
     if end.node == BOUNDARY:
         end = dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
-    _check_port(graph, end, "outputs")
+    _check_port(graph, end, "outputs", argument)
     return end
 
 
@@ -344,7 +352,8 @@ def _output_name(text: str) -> str:
     return checked_name(text if end.node else end.port)
 
 
-def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:
+def _check_port(graph: LogicalGraph, end: Endpoint, side: str, argument: str) -> None:
+    """Raise if a block has no such port; the advice is the `argument` of the call with a port of the block."""
     if end.node == BOUNDARY:
         return
     block = node_of(graph, end.node).block
@@ -353,7 +362,7 @@ def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:
         raise ConnectionError(
             f"block {end.node!r} has no port {end.port!r} among its {side}.",
             ((side, ", ".join(port.name for port in ports) or "none"),),
-            f"'{Endpoint(end.node, ports[0].name)}'" if ports else "another block.",
+            f"{argument}='{Endpoint(end.node, ports[0].name)}'" if ports else "another block.",
             block=component(end.node),
             port=end.port,
         )

@@ -105,7 +105,7 @@ class Scan(Control):
         self._check_body("body", body)
         inputs, outputs = input_names(body.block), tuple(port.name for port in body.outputs)
         pairs, unscanned, axis = _pairs_of(carry), _names_of(fixed), _checked_number(Scan, "axis", axis)
-        advice = f"carry={{'{outputs[0]}': '{inputs[-1]}'}}" if len(inputs) > 1 else "leave carry= out."
+        advice = f"carry={{'{outputs[0]}': '{inputs[-1]}'}}" if len(inputs) > 1 else "carry=None"
         for what, given, known in (
             ("carry", pairs, outputs),
             ("carry", pairs.values(), inputs),

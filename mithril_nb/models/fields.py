@@ -145,8 +145,8 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
         if need := unmet_need(field, value):
             raise UnknownOptionError(
                 f"{kind} cannot take {field.name}={short_repr(value)}.",
-                (("needs", need), *((("means", field.doc),) if field.doc else ())),
-                _call(kind, fields, field.name),
+                (("needs", need), *((("means", _meaning(field)),) if field.doc else ())),
+                _call(kind, fields, field.name, given),
             )
         values.append((field.name, _fitting(field, value)))
     return tuple(values)
@@ -195,10 +195,22 @@ def _may_be_none(field: Field) -> bool:
     return field.is_optional or (field.default is None and not field.is_required)
 
 
-def _call(kind: str, fields: tuple[Field, ...], shown: str = "") -> str:
-    """Return a valid call, with the required fields and one requested field."""
-    named = [field for field in fields if field.is_required or field.start is not None or field.name == shown]
-    return f"{kind}({', '.join(f'{field.name}={example(field)!r}' for field in named)})"
+def _meaning(field: Field) -> str:
+    """Return the description of a field, without the note that one number is enough, which its need contains."""
+    return re.sub(r"; one number for (?:both|all)(?=\.)", "", field.doc)
+
+
+def _call(kind: str, fields: tuple[Field, ...], shown: str = "", given: Mapping[str, Any] | None = None) -> str:
+    """Return a valid call, with the required fields, the valid ones that the user gave, and one requested field."""
+    values: dict[str, Any] = {}
+    for field in fields:
+        value = (given or {}).get(field.name, field.default)
+        is_short = len(short_repr(value)) < 80
+        if field.name != shown and is_short and value != field.default and not unmet_need(field, value):
+            values[field.name] = _fitting(field, value)
+        elif field.is_required or field.start is not None or field.name == shown:
+            values[field.name] = example(field)
+    return f"{kind}({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
 def _converted(field: Field, value: Any) -> Value:

@@ -134,7 +134,9 @@ def by_port(
             )
         if port in names:
             raise UnexpectedInputError(
-                f"the {side} {port!r} is given twice, as {names[port]!r} and as {name!r}.", advice=wanted, port=port
+                f"the {side} {port!r} is given twice: {names[port]!r} and {name!r} are names of the same {side}.",
+                advice=wanted,
+                port=port,
             )
         names[port] = name
     return names

@@ -63,8 +63,11 @@ def kind_named(kind: str) -> type[Any]:
     near = suggested_kind(kind)
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
-        (("known", "list(mithril_nb.models.KINDS)"), ("yours", "import or define your own class first")),
-        repr(near) if near else "use one of the known kinds.",
+        (
+            ("all kinds", "mithril_nb.models.KINDS"),
+            ("your own kinds", "are added when their classes are defined or imported"),
+        ),
+        f'kind="{near}"' if near else "list(ml.models.KINDS)  # one of these names",
     )
 
 

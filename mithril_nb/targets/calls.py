@@ -127,8 +127,18 @@ def check_call(
         raise UnexpectedInputError(
             f"cannot inspect {title!r} with these arguments: {error}.",
             (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
-            entry_point().call(variable_of(target), *wanted, *instead),
+            entry_point().call(variable_of(target), *wanted, *instead) + ("" if args else _explained(target, wanted)),
         ) from None
+
+
+def _explained(target: Any, wanted: Sequence[str]) -> str:
+    """Return a comment on the names in the advice that the user has to define."""
+    arrays = [one for one in wanted if one.isidentifier()]
+    given = ["f, your function"] * (variable_of(target) == "f")
+    if arrays:
+        are = "an array or a jax.ShapeDtypeStruct" if len(arrays) == 1 else "arrays or jax.ShapeDtypeStructs"
+        given.append(f"{', '.join(arrays)}, {are}")
+    return f"  # with {', and '.join(given)}" if given else ""
 
 
 class _Spec(str):

@@ -20,6 +20,8 @@ class EntryPoint:
     Attributes:
         name: The function as the user writes it, `"ml.sweep"`.
         own: Its additional arguments in this call, as source code.
+        before: The target before the one that is inspected, as source code, if the function takes two.
+        after: The target after it, likewise.
 
     Examples:
         >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")
@@ -28,10 +30,13 @@ class EntryPoint:
 
     name: str
     own: tuple[str, ...] = ()
+    before: str = ""
+    after: str = ""
 
     def call(self, *args: str) -> str:
         """Return the source code of a call."""
-        return f"{self.name}({', '.join((*args, *self.own))})"
+        targets = (self.before, *args[:1], self.after)
+        return f"{self.name}({', '.join((*filter(None, targets), *args[1:], *self.own))})"
 
 
 _INSPECT = EntryPoint("ml.inspect")
@@ -44,11 +49,12 @@ def entry_point() -> EntryPoint:
 
 
 @contextmanager
-def called_as(name: str, **own: Any) -> Iterator[None]:
+def called_as(name: str, others: tuple[str, str] = ("", ""), /, **own: Any) -> Iterator[None]:
     """Make errors inside the `with` block name another function than `ml.inspect`.
 
     Args:
         name: The function as the user writes it.
+        others: If it takes two targets, the one before and the one after the target that is inspected, as source code.
         **own: Its additional arguments in this call.
 
     Examples:
@@ -56,7 +62,8 @@ def called_as(name: str, **own: Any) -> Iterator[None]:
         ...     entry_point().call("model", "x")
         'ml.assert_cost(model, x, flops=500)'
     """
-    token = _ENTRY_POINT.set(EntryPoint(name, tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())))
+    written = tuple(f"{key}={short_repr(value, 60)}" for key, value in own.items())
+    token = _ENTRY_POINT.set(EntryPoint(name, written, *others))
     try:
         yield
     finally:

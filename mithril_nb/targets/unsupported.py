@@ -76,10 +76,10 @@ def refuse_misspelt(
 
 
 _TAKERS = {
-    "params": "functions: a model's parameters are known",
+    "params": "functions; the parameters of {} are found without it",
     "shapes": "models of mithril_nb",
-    "static_argnums": "functions: numbers that a module receives are static",
-    "static_argnames": "functions: numbers that a module receives are static",
+    "static_argnums": "functions; numbers that {} receives are always static",
+    "static_argnames": "functions; numbers that {} receives are always static",
     "variables": "Flax linen modules, Haiku transforms",
 }
 _MODELS = "models, and modules of Flax, Equinox and Haiku"
@@ -149,7 +149,7 @@ def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given:
         names = required(callable_of(target)[0], given, options["shapes"] if option == "shapes" else None)
     raise UnknownOptionError(
         f"{title_of(target)!r} takes no {option}=.",
-        ((f"{option}= is for", _TAKERS[option]),),
+        ((f"{option}= is for", _TAKERS[option].format(repr(title_of(target)))),),
         entry_point().call(variable_of(target), *names),
     )
 
@@ -210,7 +210,7 @@ def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) ->
         is_direct = is_number and not are_numbers_static
         advised = [f"jax.grad({name})", *names, *by_name] if is_direct else [f"jax.grad({inside})", *names]
         return f"{entry_point().call(*advised)}  # or a function that is the whole step"
-    return f"{entry_point().call('step', 'x')}, where step is a function that is the whole step."
+    return f"{entry_point().call('step', 'x')}  # with step, a function that is the whole step, and x, its argument"
 
 
 def _is_number_differentiable(arguments: Arguments) -> bool | None:

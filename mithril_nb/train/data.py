@@ -159,7 +159,7 @@ def check_inputs(
     inputs: dict[str, np.ndarray] = {}
     for name, array in data.inputs.items():
         found = len(problems.found)
-        inputs[name] = _checked_input(array, specs.get(name), f"{what}: input {name!r}", problems)
+        inputs[name] = _checked_input(name, array, specs.get(name), f"{what}: input {name!r}", problems)
         # If the cast changed the values, a message about their range would mislead.
         if name in ranges and len(problems.found) == found:
             _check_range(inputs[name], ranges[name], f"{what}: input {name!r}", problems)
@@ -176,7 +176,7 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
         problems.add(
             f"{what} is not an array: its rows have different lengths.",
             (),
-            "pad the rows to one length, and mask them.",
+            _padding("y" if what.endswith("targets") else "x", values),
         )
         return np.zeros((1,))
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
@@ -195,6 +195,14 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
     return array
 
 
+def _padding(name: str, rows: Any) -> str:
+    """Return code that fills rows of numbers with zeros."""
+    if not all(hasattr(row, "__len__") for row in rows):
+        return "pad the rows to one length, and mask them."
+    longest = max(map(len, rows))
+    return f"{name} = np.array([[*row, *[0] * ({longest} - len(row))] for row in {name}])  # fills short rows with 0"
+
+
 def _check_lengths(data: DataSet, what: str) -> None:
     lengths = {f"input {name!r}": len(array) for name, array in data.inputs.items()}
     lengths |= {label: len(array) for label, array in data.named_targets.items()}
@@ -207,10 +215,12 @@ def _check_lengths(data: DataSet, what: str) -> None:
             f"ml.fit(model, (x[:{least}], y[:{least}]){batches})  # if the first {least} belong together",
         )
     if not len(data):
-        raise DataError(f"{what} is empty: 0 samples.", (), "look at what selected the samples.")
+        raise DataError(
+            f"{what} is empty: 0 samples.", (), "print(x.shape, y.shape)  # before and after the samples are selected"
+        )
 
 
-def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, problems: Problems) -> np.ndarray:
+def _checked_input(name: str, array: np.ndarray, spec: TensorSpec | None, what: str, problems: Problems) -> np.ndarray:
     if spec is None:
         _check_finite(array, array, what, problems)
         return array
@@ -221,7 +231,9 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
         problems.add(
             f"{what} does not have the shape of the model's input.",
             (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
-            f"x.reshape({shape})" if same_size else "a model whose input has the shape of one sample.",
+            f"x.reshape({shape})"
+            if same_size
+            else f"ml.compile(model, shapes={{{name!r}: {['batch', *array.shape[1:]]}}})  # for these samples",
         )
         return array
     if np.dtype(array.dtype).kind == "f" and str(spec.dtype).startswith(("int", "uint", "bool")):

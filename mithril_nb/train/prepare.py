@@ -101,9 +101,9 @@ def check_last_batch(
                 ("samples", f"{len(data)}, in batches of {batch_size}"),
                 ("because", error.diagnostics[0].summary),
             ),
-            f"x[:{full}], y[:{full}], so that every batch is full."
+            f"x, y = x[:{full}], y[:{full}]  # full batches only"
             if full
-            else "a loss that returns one value per sample: a short batch is then padded with rows of weight 0.",
+            else "pass a loss that returns one value per sample: a short batch is then padded with rows of weight 0.",
         ) from error
 
 
@@ -186,8 +186,7 @@ def check_targets(
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
             (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
-            "choose an output with output=, or pass a function as loss=, which takes a dict of the outputs and the "
-            "targets.",
+            f'loss=lambda outputs, targets: ((outputs["{next(iter(outputs))}"] - targets) ** 2).mean()  # your loss',
         )
         problems.raise_if_any()
     name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)
@@ -232,9 +231,9 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
                 ("needed", f"from 0 to {width - 1}"),
                 ("first", f"{first_of(bad, targets)}, {int(bad.sum())} in all"),
             ],
-            f"a last block of width {int(targets.max()) + 1}, or labels that start at 0."
-            if targets.min() >= 0
-            else "y = np.unique(y, return_inverse=True)[1]",
+            "y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0"
+            if len(np.unique(targets)) <= width
+            else f"Linear({int(targets.max()) + 1})  # as the last block: an output for each class",
         )
     else:
         return targets.astype(np.int32)
@@ -260,7 +259,7 @@ def _like_output(targets: np.ndarray, name: str, output: Any, loss: Loss, what: 
             [("targets", f"{targets.shape} {targets.dtype}"), ("output", f"{name!r} {output.shape} {output.dtype}")],
             f"y.reshape({', '.join(map(str, ('len(y)', *output.shape[1:])))})"
             if int(np.prod(targets.shape[1:])) == int(np.prod(output.shape[1:]))
-            else f"a last block of width {targets.shape[-1] if targets.ndim > 1 else 1}.",
+            else f"Linear({targets.shape[-1] if targets.ndim > 1 else 1})  # as the last block",
         )
     # NumPy has no bfloat16: pass float32, and the loss casts.
     return targets.astype("float32" if output.dtype.name == "bfloat16" else output.dtype, copy=False)

@@ -190,18 +190,20 @@ def programs(
     params: Any = None,
     targets: Any = None,
 ) -> dict[str, Program]:
-    """Return the three programs of a model by name, without running or allocating anything.
+    """Return the programs `"forward"`, `"forward+backward"` and `"train step"` of a model by name.
+
+    Nothing runs, and no array is allocated.
 
     Args:
         model: The model.
         loss: The loss, as in `fit`.
         optimizer: The optimizer, as in `fit`.
-        batch_size: Size of the first axis of the inputs, unless their specs fix it.
-        params: The params, or their specs; default: those of `model.randomize_params`.
-        targets: Spec of the targets; default: derived from the loss.
+        batch_size: Size of the first axis of each input whose first axis has a name instead of a size.
+        params: The params, or their shapes and dtypes; default: those of `model.randomize_params`.
+        targets: Shapes and dtypes of the targets; default: derived from the loss.
 
     Raises:
-        ShapeError: An input has an unknown dim.
+        ShapeError: An axis of an input, other than the first, has no size.
     """
     inputs = {name: concrete(name, spec, batch_size) for name, spec in model.input_specs.items()}
     if params is None:
@@ -224,7 +226,7 @@ def programs_of(
     frozen: frozenset[str] = frozenset(),
     needs_key: bool = False,
 ) -> dict[str, Program]:
-    """Return the three programs of a pure function by name.
+    """Return the programs `"forward"`, `"forward+backward"` and `"train step"` of a pure function by name.
 
     Args:
         run: Function of `(params, inputs, state, *, key, training)` that returns outputs by name, and the next state.
@@ -233,7 +235,7 @@ def programs_of(
         state: Specs of its state; empty if it has none.
         loss: The loss, as in `fit`.
         optimizer: The optimizer, as in `fit`.
-        targets: Spec of the targets; default: derived from the loss.
+        targets: Shapes and dtypes of the targets; default: derived from the loss.
         frozen: Names of parameters that do not change.
         needs_key: True if it draws random numbers in training.
     """
@@ -289,7 +291,8 @@ def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStru
         raise ShapeError(
             f"input {name!r} has unknown dims.",
             (("spec", repr(spec)),),
-            f"pass numbers for the dims of {name!r}: ml.compile(model, backend, shapes=...).",
+            f"ml.compile(model, shapes={{{name!r}: {[16 if isinstance(dim, str) else dim for dim in shape]}}})"
+            "  # with your sizes",
         )
     return jax.ShapeDtypeStruct(shape, spec.dtype)
 

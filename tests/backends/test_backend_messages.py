@@ -69,7 +69,7 @@ IncompleteBackendError: cannot construct Backend: it lacks 'ones', 'tensor', 'ze
 ml.JaxBackend(amp=True)
 UnknownOptionError: JaxBackend takes no argument 'amp'.
     takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
-    Try: one of these.
+    Try: use one of these arguments.
 
 ml.JaxBackend(devce="cpu")
 UnknownOptionError: JaxBackend takes no argument 'devce'.

@@ -126,7 +126,7 @@ models/library/layers/convolution.py:_Transposed.sizes
     # Try: shapes(ConvTranspose2d(3, 3), input=[1, 3, 2, 2])
 models/library/layers/windows.py:Windows.counts
     shapes(MaxPool2d(4), input=[2, 1, 3, 3])
-    # Try: shapes(MaxPool2d(4, padding="same"), input=[2, 1, 3, 3])
+    # Try: shapes(MaxPool2d(4, {}), input=[2, 1, 3, 3])
 models/library/layers/windows.py:each
     shapes(Model() | Value((0, 1))(output="step") | MaxPool2D(2)(input="x", stride="step"), x=[1, 1, 4, 4])
     # Try: shapes(Model() | MaxPool2D(2)(input="x", {}), x=[1, 1, 4, 4])
@@ -261,7 +261,6 @@ models/library/operations/joining.py:pad_pairs
     shapes(Pad((1, 2, 3)), input=[3, 4])
 models/library/operations/joining.py:pad_pairs#2
     shapes(Pad(((0, 0), (1, 1))), input=[3])
-    # Try: shapes(Pad(((0, 0),)), input=[3])
 models/library/operations/reducing.py:places
     shapes(Sum(axis=3), input=[3, 4])
 models/library/operations/reducing.py:places#2

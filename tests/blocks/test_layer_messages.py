@@ -37,7 +37,7 @@ ShapeError: the input 'input' does not fit 'conv1d.input'.
 ShapeError: the input 'input' does not fit 'conv2d.input'.
     given  (1, 3, 8, 8) float32
     input  at least 9 on axis 2      axis 2: 8 < 9
-    Try: a smaller kernel_size, or padding='same'; the window is 9x9.
+    Try: padding='same'  # or a smaller kernel_size: the window is 9x9
 
 >>> compiled(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3])
 ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.

@@ -223,7 +223,7 @@ ShapeError: the input 'input' does not fit 'flatten.input'.
 ShapeError: the input 'input' does not fit 'pad.input'.
     given  (2, 3) float32
     input  rank 3, for pad_width=((1, 1), (0, 0), (2, 2))      rank 2
-    Try: a pair for each axis.
+    Try: Pad(((1, 1), (0, 0)))
 
 >>> compiled(CartesianDifference(), left=[5, 3], right=[4, 2])
 ShapeError: the input 'right' does not fit 'cartesian_difference.right'.

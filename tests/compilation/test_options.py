@@ -228,7 +228,7 @@ UnknownOptionError: optimizations=['fusion'] must be a dict.
 ml.compile(Relu(), tpu_options={"zzz": 1})
 UnknownOptionError: tpu_options has no option 'zzz'.
     takes  replicate_inputs, allow_spmd
-    Try: use one of these options.
+    Try: tpu_options={"replicate_inputs": ...}
 
 ml.compile(Relu(), jit_options={"donate_argnums": (3,)})
 UnknownOptionError: jit_options['donate_argnums']=(3,) must contain positions of arguments of evaluate.

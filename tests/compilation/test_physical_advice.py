@@ -157,7 +157,7 @@ CASES = {
         """,
     "compilation/options.py:_known#2 | like no other": """
         ml.compile(Relu(), jit_options={"zzz": 0})
-        # Try: ml.compile(Relu(), jit_options={"donate_argnums": (0,)})
+        # ...: (0,)
         """,
 }
 

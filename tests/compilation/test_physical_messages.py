@@ -70,12 +70,12 @@ UnknownOptionError: compile takes no argument 'shape'.
 ml.compile(Linear(3), fast=True)
 UnknownOptionError: compile takes no argument 'fast'.
     takes  model, backend, shapes, jit, verbose, parallelism, jit_options, tpu_options, static_shapes, optimizations, constants, frozen, trainable
-    Try: one of these.
+    Try: use one of these arguments.
 
 ml.compile(UNFED)
-UnconnectedPortError: the port 'r.input' is not connected.
-    inputs  none
-    Try: connect an output of a block, or an input of the model, to it.
+UnconnectedPortError: input 'input' of block 'r' is not connected.
+    inputs of the model  none
+    Try: Edge(Endpoint.parse('x'), Endpoint.parse('r.input'))  # for the edges of the model
 
 ml.compile(Linear(3, input_size=5), shapes={"input": [2, 4]})
 ShapeError: the input 'input' does not fit 'linear.input'.
@@ -209,7 +209,7 @@ UnexpectedInputError: the model has no input 'mask'.
     Try: inputs = {'input': ...}
 
 relu.evaluate({}, {"input": X, "x": X})
-UnexpectedInputError: the input 'x' is given twice, as 'input' and as 'x'.
+UnexpectedInputError: the input 'x' is given twice: 'input' and 'x' are names of the same input.
     Try: inputs = {'x': ...}
 
 add.evaluate({}, {"input": X})
@@ -224,10 +224,9 @@ UnknownOptionError: inputs must be given by name, in a dict.
     Try: inputs = {'input': ...}
 
 mlp.evaluate(params, {"input": X[:, :3]})
-ShapeError: the shape of input 'input' does not match parameter 'linear_0.weight'.
-    given          (4, 3)
-    needed         (3, 3)
-    input 'input'  (5, 3) float32      compiled for (5, 4) float32
+ShapeError: the shape (5, 3) of input 'input' does not fit parameter 'linear_0.weight'.
+    input 'input'    (5, 3) float32      compiled for (5, 4) float32
+    linear_0.weight  (4, 3)      needed (3, 3)
     Try: params = ml.compile(model, backend, shapes={'input': [5, 3]}).randomize_params()  # or an input of shape (5, 4)
 
 mlp.evaluate(params, {"input": X[0, 0]})

@@ -77,7 +77,7 @@ CASES = {
         """
         ConnectionError: block 'r' has no port 'out' among its outputs.
             outputs  output
-            Try: 'r.output'
+            Try: source='r.output'
         """,
     ),
     "no input of that name": (
@@ -85,7 +85,7 @@ CASES = {
         """
         ConnectionError: block 'a/b' has no port 'in' among its inputs.
             inputs  input, weight, bias
-            Try: 'a%2Fb.input'
+            Try: target='a%2Fb.input'
         """,
     ),
     "no block of that name": (
@@ -99,9 +99,19 @@ CASES = {
     "a model output": (
         lambda: connect(chain(), Endpoint("r", "output"), Endpoint("", "k")),
         """
-        ConnectionError: cannot connect 'r.output' to the model output 'k': unread outputs are model outputs already.
+        ConnectionError: cannot connect 'r.output' to 'k', which is not an input of a block.
             inputs of blocks  'a%2Fb.input', 'r.input'
-            Try: name an output where its block is added: Linear(10)(output='logits').
+            model outputs     the outputs that no block uses; they need no connection
+            Try: add a block that uses 'r.output', or leave it a model output.
+        """,
+    ),
+    "a model output, with an input that is free": (
+        lambda: connect(chain(), Endpoint("a/b", "output"), Endpoint("", "k")),
+        """
+        ConnectionError: cannot connect 'a%2Fb.output' to 'k', which is not an input of a block.
+            inputs of blocks  'a%2Fb.input', 'r.input'
+            model outputs     the outputs that no block uses; they need no connection
+            Try: target='r.input'
         """,
     ),
     "no such connection": (
@@ -109,7 +119,7 @@ CASES = {
         """
         ConnectionError: there is no connection 'r.output -> a%2Fb.input'.
             connections  x -> a%2Fb.input, a%2Fb.output -> r.input, r.output -> k
-            Try: disconnect one of these.
+            Try: source='x', target='a%2Fb.input'
         """,
     ),
     "rename to a name that is taken": (
@@ -117,7 +127,7 @@ CASES = {
         """
         NameTakenError: cannot rename block 'r' to 'a/b': that name is taken.
             blocks  'a/b', 'r'
-            Try: 'relu_1'
+            Try: name='relu_1'
         """,
     ),
     "rename to nothing": (
@@ -125,7 +135,7 @@ CASES = {
         """
         NameTakenError: cannot rename block 'r' to '': a name is needed.
             blocks  'a/b', 'r'
-            Try: 'relu_1'
+            Try: name='relu_1'
         """,
     ),
     "rename a missing name": (
@@ -198,7 +208,7 @@ CASES = {
         """
         ConnectionError: block 'r' has no port 'out' among its outputs.
             outputs  output
-            Try: 'r.output'
+            Try: input='r.output'
         """,
     ),
     "a block that is not there": (
@@ -280,25 +290,25 @@ CASES = {
     "check not fed": (
         lambda: check(by_hand(edges=FED[1:])),
         """
-        UnconnectedPortError: the port 'r.input' is not connected.
-            inputs  'x'
-            Try: connect an output of a block, or an input of the model, to it.
+        UnconnectedPortError: input 'input' of block 'r' is not connected.
+            inputs of the model  'x'
+            Try: Edge(Endpoint.parse('x'), Endpoint.parse('r.input'))  # for the edges of the model
         """,
     ),
     "check an output of nothing": (
         lambda: check(by_hand(edges=FED[:1])),
         """
-        UnconnectedPortError: the port 'y' is not connected.
-            inputs  'x'
-            Try: connect an output of a block, or an input of the model, to it.
+        UnconnectedPortError: output 'y' of the model is not connected.
+            inputs of the model  'x'
+            Try: Edge(Endpoint.parse('r.output'), Endpoint.parse('y'))  # for the edges of the model
         """,
     ),
     "check inside": (
         lambda: check(by_hand(edges=(edge("x", "r.x"), edge("r.y", "y")), inner=by_hand(edges=FED[1:]))),
         """
-        UnconnectedPortError: the port 'r.input' inside 'r' is not connected.
-            inputs  'x'
-            Try: connect an output of a block, or an input of the model, to it.
+        UnconnectedPortError: input 'input' of block 'r/r' is not connected.
+            inputs of 'r'  'x'
+            Try: Edge(Endpoint.parse('x'), Endpoint.parse('r.input'))  # for the edges of 'r'
         """,
     ),
     "check a cycle": (
@@ -307,16 +317,27 @@ CASES = {
         ),
         """
         CycleError: the blocks 'r', 's' feed each other in a cycle.
-            cycle  r -> s -> r
-            Try: remove one of these connections.
+            cycle        r -> s -> r
+            connections  's.output -> r.input', 'r.output -> s.input'
+            Try: disconnect(graph, Endpoint.parse('r.output'), Endpoint.parse('s.input'))
+        """,
+    ),
+    "check a cycle of three, in the order in which data flows": (
+        lambda: run_order(by_hand("r s t", tuple(edge(f"{a}.output", f"{b}.input") for a, b in ("rs", "st", "tr")))),
+        """
+        CycleError: the blocks 'r', 's', 't' feed each other in a cycle.
+            cycle        r -> s -> t -> r
+            connections  'r.output -> s.input', 's.output -> t.input', 't.output -> r.input'
+            Try: disconnect(graph, Endpoint.parse('t.output'), Endpoint.parse('r.input'))
         """,
     ),
     "order of a cycle": (
         lambda: run_order(LogicalGraph((Node("a", Add().block),), (edge("a.output", "a.left"),))),
         """
         CycleError: the block 'a' feeds itself.
-            cycle  a -> a
-            Try: remove one of these connections.
+            cycle        a -> a
+            connections  'a.output -> a.left'
+            Try: disconnect(graph, Endpoint.parse('a.output'), Endpoint.parse('a.left'))
         """,
     ),
 }

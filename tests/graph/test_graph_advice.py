@@ -42,7 +42,7 @@ CASES = {
     "graph/check.py:check": """
         relu = Node("r", Relu().block)
         check_graph(LogicalGraph((relu,), (edge("r.output", "y"),), (Port("x"),), (Port("y"),)))
-        # Try: check_graph(LogicalGraph((relu,), (edge("x", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)))
+        # Try: check_graph(LogicalGraph((relu,), ({}, edge("r.output", "y")), (Port("x"),), (Port("y"),)))
         """,
     "graph/check.py:check_parts": """
         relu = Node("r", Relu().block)
@@ -87,15 +87,19 @@ CASES = {
         connect(model.graph, Endpoint("r", "output"), Endpoint("", "y"))
         # Try: Model() | Relu(name="r")(input="x", output="y")
         """,
+    "graph/edit.py:connect | with an input that is free": """
+        graph = (Model() | Relu(name="r")(input="x") | Relu(name="s")(input="x")).graph
+        connect(graph, Endpoint("r", "output"), Endpoint("", "y"))
+        # Try: connect(graph, Endpoint("r", "output"), Endpoint.parse(dict({})["target"]))
+        """,
     "graph/edit.py:disconnect": """
         graph = (Model() | Relu(name="r")(input="x") | Relu(name="s")(input="x")).graph
         disconnect(graph, Endpoint("r", "output"), Endpoint("s", "input"))
-        # Try: disconnect(graph, Endpoint("", "x"), Endpoint("s", "input"))
+        # Try: disconnect(graph, *map(Endpoint.parse, dict({}).values()))
         """,
     "graph/edit.py:rename": """
         graph = (Model() | Relu(name="r") | Relu(name="s")).graph
-        rename(graph, "r", "s")
-        # Try: rename(graph, "r", {})
+        rename(graph, "r", name="s")
         """,
     "graph/nesting.py:_inside_of": """
         graph = (Model() | Relu(name="r")).graph
@@ -128,7 +132,6 @@ CASES = {
     "graph/edit.py:_check_port": """
         model = Model() | Relu(name="r")(input="x")
         model |= Tanh()(input="r.out")
-        # Try: model |= Tanh()(input={})
         """,
     "graph/edit.py:_check_no_cycle": """
         graph = (Model() | Relu(name="r")(input="x", output="h") | Tanh(name="t")(input="h")).graph
@@ -137,8 +140,9 @@ CASES = {
         """,
     "graph/check.py:run_order": """
         ring = edge("s.output", "r.input"), edge("r.output", "s.input")
-        check_graph(LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring))
-        # Try: LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring[:1])
+        graph = LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring)
+        check_graph(graph)
+        # Try: check_graph({})
         """,
     "graph/spec.py:as_dtype": """
         ml.JaxBackend(dtype="float31")

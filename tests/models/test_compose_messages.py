@@ -205,7 +205,7 @@ CASES = {
         UnknownOptionError: MLP cannot take hidden_sizes=[4, 0].
             needs  whole numbers from 1 to 1048576
             means  Widths of the hidden blocks.
-            Try: MLP(hidden_sizes=(64,))
+            Try: MLP(input_size=3, hidden_sizes=(64,), output_size=2)
         """,
     ),
     "text for several numbers": (
@@ -214,7 +214,7 @@ CASES = {
         UnknownOptionError: MLP cannot take hidden_sizes='wide'.
             needs  whole numbers from 1 to 1048576
             means  Widths of the hidden blocks.
-            Try: MLP(hidden_sizes=(64,))
+            Try: MLP(input_size=3, hidden_sizes=(64,), output_size=2)
         """,
     ),
     "three for a pair": (
@@ -222,8 +222,8 @@ CASES = {
         """
         UnknownOptionError: Conv2d cannot take kernel_size=(1, 2, 3).
             needs  2 whole numbers from 1 to 64, or one for all
-            means  Height and width of the window; one number for both.
-            Try: Conv2d(out_channels=64, kernel_size=3)
+            means  Height and width of the window.
+            Try: Conv2d(out_channels=3, kernel_size=3)
         """,
     ),
     "none for a pair": (
@@ -250,7 +250,7 @@ CASES = {
         UnknownOptionError: Linear cannot take use_bias='yes'.
             needs  True or False
             means  If true, add a bias.
-            Try: Linear(dimension=64, use_bias=True)
+            Try: Linear(dimension=3, use_bias=True)
         """,
     ),
     "no such port": (
@@ -401,36 +401,36 @@ CASES = {
         lambda: kind_named("Linaer"),
         """
         UnknownBlockError: unknown kind of block 'Linaer'.
-            known  list(mithril_nb.models.KINDS)
-            yours  import or define your own class first
-            Try: 'Linear'
+            all kinds       mithril_nb.models.KINDS
+            your own kinds  are added when their classes are defined or imported
+            Try: kind="Linear"
         """,
     ),
     "a kind in another case": (
         lambda: kind_named("ReLU"),
         """
         UnknownBlockError: unknown kind of block 'ReLU'.
-            known  list(mithril_nb.models.KINDS)
-            yours  import or define your own class first
-            Try: 'Relu'
+            all kinds       mithril_nb.models.KINDS
+            your own kinds  are added when their classes are defined or imported
+            Try: kind="Relu"
         """,
     ),
     "a kind of another library": (
         lambda: kind_named("Dense"),
         """
         UnknownBlockError: unknown kind of block 'Dense'.
-            known  list(mithril_nb.models.KINDS)
-            yours  import or define your own class first
-            Try: 'Linear'
+            all kinds       mithril_nb.models.KINDS
+            your own kinds  are added when their classes are defined or imported
+            Try: kind="Linear"
         """,
     ),
     "a quite unknown kind": (
         lambda: kind_named("Qxyzzy"),
         """
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
-            known  list(mithril_nb.models.KINDS)
-            yours  import or define your own class first
-            Try: use one of the known kinds.
+            all kinds       mithril_nb.models.KINDS
+            your own kinds  are added when their classes are defined or imported
+            Try: list(ml.models.KINDS)  # one of these names
         """,
     ),
     "no shape rule": (

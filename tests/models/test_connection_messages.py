@@ -67,8 +67,8 @@ CASES = {
         ShapeError: 'linear_0.output': declared shape does not match the inferred shape.
             declared  (2, 4)
             inferred  (2, 3) float32
-            Try: model.set_shapes({'linear_0.output': [2, 3]})  # or other sizes before it
-        """,
+            Try: model.set_shapes({'linear_0.output': [2, 3]})  # or change the blocks or shapes that lead to 'linear_0.output'
+        """,  # noqa: E501
     ),
     "an input with another shape than declared": (
         lambda: ml.compile((Model() | Linear(3)).set_shapes(input=[2, 4]), shapes={"input": [2, 5]}),

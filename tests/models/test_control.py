@@ -178,7 +178,7 @@ CASES = {
         UnknownOptionError: Scan cannot take carry of 'hidden': the body has no such port.
             inputs   input
             outputs  output
-            Try: leave carry= out.
+            Try: carry=None
         """,
     ),
     "a body that is none": (

@@ -292,7 +292,8 @@ def test_an_op_without_a_rule():
     with pytest.raises(UnknownOpError) as error:
         infer(graph, {})
     assert str(error.value) == (
-        "block 'fft_0' has an unknown op 'fft'.\n    known  list(mithril_nb.models.op.OPS)\n    Try: one of these."
+        "block 'fft_0' has an unknown op 'fft'.\n    all ops  mithril_nb.models.op.OPS\n"
+        "    Try: list(ml.models.op.OPS)  # one of these names"
     )
 
 

@@ -146,7 +146,7 @@ CASES = {
         ShapeError: cannot connect 'max_pool2d_0.output' to 'max_pool2d_1.input'.
             output  (2, 1, 3, 3) float32
             input   at least 4 on axis 2      axis 2: 3 < 4
-            Try: a smaller kernel_size, or padding='same'; the window is 4x4.
+            Try: padding='same'  # or a smaller kernel_size: the window is 4x4
         """,
     ),
     "no such axis": (
@@ -279,7 +279,7 @@ CASES = {
     "one shape twice": (
         lambda: input_specs(several().graph, {"x": (2, 3), "input": (2, 3)}),
         """
-        UnexpectedInputError: the input 'x' is given twice, as 'x' and as 'input'.
+        UnexpectedInputError: the input 'x' is given twice: 'x' and 'input' are names of the same input.
             Try: shapes = {'x': [2, 3]}
         """,
     ),

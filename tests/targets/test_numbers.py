@@ -106,12 +106,12 @@ def test_container_of_arrays_and_numbers_becomes_a_constant() -> None:
 REFUSED = """
 ml.inspect(Nnx(), X, count=2, static_argnames="count")
 UnknownOptionError: 'Nnx' takes no static_argnames=.
-    static_argnames= is for  functions: numbers that a module receives are static
+    static_argnames= is for  functions; numbers that 'Nnx' receives are always static
     Try: ml.inspect(module, x)
 
 ml.inspect(ml.models.Linear(3), X, static_argnums=0)
 UnknownOptionError: 'Linear' takes no static_argnums=.
-    static_argnums= is for  functions: numbers that a module receives are static
+    static_argnums= is for  functions; numbers that 'Linear' receives are always static
     Try: ml.inspect(model, input)
 
 ml.inspect(jax.jit(lambda x, n: x[:n]), ROW, 2, static_argnames="n")

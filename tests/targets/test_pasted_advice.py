@@ -126,12 +126,12 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         """cannot inspect 'twice' with these arguments: missing a required argument: 'x'.
     takes  (x: 'Any') -> 'Any'
     given  nothing
-    Try: ml.inspect(module.twice, x)""",
+    Try: ml.inspect(module.twice, x)  # with x, an array or a jax.ShapeDtypeStruct""",
     ),
     "a module, with params": (
         lambda: ml.profile(NET, X, params="x"),
         """'Net' takes no params=.
-    params= is for  functions: a model's parameters are known
+    params= is for  functions; the parameters of 'Net' are found without it
     Try: ml.profile(module, x)""",
     ),
     "a number by its name": (
@@ -146,7 +146,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
         """cannot inspect '<lambda>' with these arguments: missing a required argument: 'x'.
     takes  (x)
     given  nothing
-    Try: ml.inspect(f, x)""",
+    Try: ml.inspect(f, x)  # with f, your function, and x, an array or a jax.ShapeDtypeStruct""",
     ),
     "an optimizer of a function, misspelt": (
         lambda: ml.inspect(predict, P, X, optimiser="adam"),
@@ -227,7 +227,7 @@ def test_advice_for_a_function_without_gradient() -> None:
     assert str(caught.value) == (
         "'counts' takes no loss=.\n"
         "    loss= is for  models, and modules of Flax, Equinox and Haiku\n"
-        "    Try: ml.inspect(step, x), where step is a function that is the whole step."
+        "    Try: ml.inspect(step, x)  # with step, a function that is the whole step, and x, its argument"
     )
 
 

@@ -140,7 +140,7 @@ UnknownOptionError: params=0.5 does not name the arguments that hold the paramet
 
 ml.inspect(Linear(3), X, params="input")
 UnknownOptionError: 'Linear' takes no params=.
-    params= is for  functions: a model's parameters are known
+    params= is for  functions; the parameters of 'Linear' are found without it
     Try: ml.inspect(model, input)
 
 ml.inspect(Linear(3), X, program="train_stp")

@@ -36,7 +36,7 @@ DATA = {
     ),
     "empty": (
         (X[:0], Y[:0]),
-        "data is empty: 0 samples.\n    Try: look at what selected the samples.",
+        "data is empty: 0 samples.\n    Try: print(x.shape, y.shape)  # before and after the samples are selected",
     ),
     "lengths": (
         (X, Y[:5]),
@@ -52,7 +52,7 @@ DATA = {
     "ragged": (
         ([[1.0], [1.0, 2.0]], [0, 1]),
         "data: input 'input' is not an array: its rows have different lengths.\n"
-        "    Try: pad the rows to one length, and mask them.",
+        "    Try: x = np.array([[*row, *[0] * (2 - len(row))] for row in x])  # fills short rows with 0",
     ),
     "scalar": ((X, 3), "data: targets is one number, not an array of samples.\n    got  3"),
     "NaN": (
@@ -69,7 +69,7 @@ DATA = {
         (X[:, :3], Y),
         "data: input 'input' does not have the shape of the model's input.\n"
         "    data   (6, 3) float32\n    model  ('batch', 4) float32\n"
-        "    Try: a model whose input has the shape of one sample.",
+        "    Try: ml.compile(model, shapes={'input': ['batch', 3]})  # for these samples",
     ),
     "shape and NaN at once": (
         (X.reshape(6, 2, 2), np.array([0, 1, np.nan, 0, 1, 2])),
@@ -83,13 +83,13 @@ DATA = {
         (X, Y + 1),
         "data: labels are out of range for an output of width 3.\n"
         "    labels  from 1 to 3\n    needed  from 0 to 2\n    first   [2] is 3, 2 in all\n"
-        "    Try: a last block of width 4, or labels that start at 0.",
+        "    Try: y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0",
     ),
     "labels negative": (
         (X, Y - 1),
         "data: labels are out of range for an output of width 3.\n"
         "    labels  from -1 to 1\n    needed  from 0 to 2\n    first   [0] is -1, 2 in all\n"
-        "    Try: y = np.unique(y, return_inverse=True)[1]",
+        "    Try: y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0",
     ),
     "labels as floats": (
         (X, Y.astype(float)),
@@ -165,7 +165,7 @@ def test_targets_of_regression_and_of_two_classes(mlp: Any) -> None:
         "DataError: data: the targets and the output differ in shape; "
         "loss 'mean_squared_error' compares them elementwise.\n"
         "    targets  (6,) int64\n    output   'output' (3, 2) float32\n"
-        "    Try: a last block of width 1."
+        "    Try: Linear(1)  # as the last block"
     )
     assert message_of(lambda: fit(mlp(4, 1), (X, Y), loss="binary_cross_entropy", batch_size=3)) == (
         "DataError: data: the targets are not between 0 and 1; loss 'binary_cross_entropy' expects probabilities.\n"
@@ -204,12 +204,11 @@ def test_many_inputs() -> None:
     assert message_of(lambda: fit(Tokens(), ({"tokens": X, "mask": X}, Y), batch_size=3)) == (
         "DataError: loss 'cross_entropy' takes one output and one array of targets.\n"
         "    outputs  'output', 'other'\n    targets  (6,) int64\n"
-        "    Try: choose an output with output=, or pass a function as loss=, "
-        "which takes a dict of the outputs and the targets."
+        '    Try: loss=lambda outputs, targets: ((outputs["output"] - targets) ** 2).mean()  # your loss'
     )
     assert message_of(lambda: programs(Tokens())) == (
         "ShapeError: input 'tokens' has unknown dims.\n    spec  ('batch', 'time') int32\n"
-        "    Try: pass numbers for the dims of 'tokens': ml.compile(model, backend, shapes=...)."
+        "    Try: ml.compile(model, shapes={'tokens': [32, 16]})  # with your sizes"
     )
 
 

@@ -112,7 +112,7 @@ DATA_CASES = {
         """,
     "train/data.py:_check_lengths#2": f"""{DATA}
         ml.fit(model, (x[x[:, 0] > 3], y[x[:, 0] > 3]), **options)
-        # Try: ml.fit(model, (x[x[:, 0] < 3], y[x[:, 0] < 3]), **options)
+        # Try: {{}}; ml.fit(model, (x[x[:, 0] < 3], y[x[:, 0] < 3]), **options)
         """,
     "train/data.py:_numbers#2": f"""{DATA}
         values = x.astype(str)
@@ -121,7 +121,7 @@ DATA_CASES = {
         """,
     "train/data.py:_numbers": f"""{DATA}
         ml.fit(model, ([[1.0], [2.0, 3.0]], y[:2]), **options)
-        # Try: ml.fit(model, ([[1.0, 0.0], [2.0, 3.0]], y[:2]), batch_size=2)
+        # Try: x = [[1.0], [2.0, 3.0]]; {{}}; ml.fit(model, (x, y[:2]), batch_size=2)
         """,
     "train/data.py:_checked_input": f"""{DATA}
         model = ml.compile(Linear(3), shapes={{"input": ["batch", 4]}})
@@ -156,7 +156,11 @@ DATA_CASES = {
     "train/prepare.py:_labels#4": f"""{DATA}
         y = y + 5
         {FIT}
-        # Try: ml.fit(Linear(8), (x, y), **options)
+        """,
+    "train/prepare.py:_labels#4 | too many classes": f"""{DATA}
+        y = np.arange(6)
+        {FIT}
+        # Try: ml.fit({{}}, (x, y), **options)
         """,
     "train/prepare.py:_binary": f"""{DATA}
         y = np.array([[0.0], [3.0]] * 3)
@@ -173,7 +177,6 @@ DATA_CASES = {
     "train/prepare.py:check_targets": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3)
-        # Try: ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3, loss=lambda outputs, targets: outputs["a"].mean())
         """,
     "train/losses.py:Loss.prediction": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
@@ -233,7 +236,7 @@ OPTIONS = {
         """,
     "train/prepare.py:check_last_batch": f"""{FIXED}
         fit(7, lambda prediction, targets: prediction.mean())
-        # Try: fit(4, lambda prediction, targets: prediction.mean())
+        # Try: x, y = x[:7], y[:7]; {{}}; fit(len(x), lambda prediction, targets: prediction.mean())
         """,
     "train/prepare.py:check_last_batch | no full batch": f"""{FIXED}
         fit(3, lambda prediction, targets: prediction.mean())
@@ -255,7 +258,7 @@ OPTIONS = {
     "train/step.py:concrete": """
         model, x = Relu(), np.ones((6, 4), "float32")
         ml.train.programs(ml.compile(model, shapes={"input": ["batch", "time"]}))
-        # Try: ml.train.programs(ml.compile(model, ml.JaxBackend(), shapes={"input": [6, 4]}))
+        # Try: ml.train.programs({})
         """,
     "train/trainable.py:_check_backend": f"""{DATA}
         backend = ml.JaxBackend(); pm = ml.compile(model, shapes={{"input": ["batch", 4]}})

@@ -69,15 +69,15 @@ def test_unsupported_last_batch_is_rejected_early():
 DataError: data ends in a batch of 2 samples, which the model does not accept.
     samples  10, in batches of 4
     because  the batch of input 'input' cannot be split evenly over 4 devices.
-    Try: x[:8], y[:8], so that every batch is full.
+    Try: x, y = x[:8], y[:8]  # full batches only
 DataError: validation data ends in a batch of 3 samples, which the model does not accept.
     samples  7, in batches of 4
     because  the shape of input 'input' differs from the compiled shape.
-    Try: x[:4], y[:4], so that every batch is full.
+    Try: x, y = x[:4], y[:4]  # full batches only
 2 DataError: data ends in a batch of 3 samples, which the model does not accept.
     samples  3, in batches of 4
     because  the shape of input 'input' differs from the compiled shape.
-    Try: a loss that returns one value per sample: a short batch is then padded with rows of weight 0.
+    Try: pass a loss that returns one value per sample: a short batch is then padded with rows of weight 0.
 ['loss']
 Run(done, step 2 of 2, 1 epochs)
 """

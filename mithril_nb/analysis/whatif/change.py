@@ -90,7 +90,7 @@ class Future(Generic[Value]):
         return "Future(done; .result() returns it)" if self.is_done else "Future(not done yet; .result() waits for it)"
 
 
-NOT_ASKED = "peak_bytes: not computed yet; read change.peak_bytes to compute it"
+NOT_ASKED = "peak_bytes: not computed yet; the attribute peak_bytes of this answer computes it"
 _NO_PEAK = "not computed for this change"
 
 

@@ -305,7 +305,8 @@ class OwnModel:
 
         found = likely_change(self._graph, name, value, works) or examples(self._graph, works)
         if found is None:
-            return make_call(name, values, is_swept)
+            shapes = short_repr(dict(self._shapes)) if self._shapes else "shapes"
+            return make_call(name, values, is_swept, f"model, {shapes}")
         return "changes=" * is_swept + format_changes(
             found, lambda one: format_literal(one if not is_swept else [*values] if one is value else [one])
         )

@@ -133,22 +133,29 @@ def checked(
                 if near
                 else f"def make({format_setting(name, (value,))}): ...  # and use it there"
                 if is_made and name.isidentifier()
-                else make_call(name, swept.get(name, (value,)), name in swept),
+                else make_call(name, swept.get(name, (value,)), name in swept, f"{_function_in(program)}, (x,)"),
             )
         check_size(name, base.get(name), value, program, name in swept)
     return {**base, **changes}
 
 
-def make_call(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
+def make_call(name: str, values: Sequence[Any], is_swept: bool = False, returns: str = "function, (x,)") -> str:
     """Return code that varies an unsupported setting through a function that makes the program.
 
     Examples:
         >>> make_call("depth", (3,))
-        'ml.what_if(make)  # make(depth=3) returns the program for it'
+        'def make(depth=3): return function, (x,)  # use depth in it; then ml.what_if(make)(depth=3)'
     """
     setting = format_setting(name, values) if name.isidentifier() else "..."
-    called = f"ml.sweep(make, {format_setting(name, values, is_swept)})" if is_swept else "ml.what_if(make)"
-    return f"{called}  # make({setting}) returns the program for it"
+    called = f"ml.sweep(make, {format_setting(name, values, is_swept)})" if is_swept else f"ml.what_if(make)({setting})"
+    used = name if name.isidentifier() else "the setting"
+    return f"def make({setting}): return {returns}  # use {used} in it; then {called}"
+
+
+def _function_in(program: str) -> str:
+    """Return the name of the function of a program, as quoted in messages; `"function"` if it has no name."""
+    name = program.strip("'")
+    return name if name.isidentifier() and name not in ("forward", "train") else "function"
 
 
 def by_name(changes: Any, is_swept: bool = False) -> Settings:

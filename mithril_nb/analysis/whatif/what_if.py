@@ -173,7 +173,11 @@ def what_if(
     if learns is not None and not isinstance(learns, bool):
         raise UnknownOptionError(
             f"ml.what_if cannot take learns={' '.join(short_repr(learns, 40).split())}.",
-            (("needs", "True, False or None"),),
+            (
+                ("True", "prepares answers in the background"),
+                ("False", "traces the program again for each question"),
+                ("None", "prepares answers if the program takes long to trace"),
+            ),
             "learns=False",
         )
     with called_as("ml.what_if"):

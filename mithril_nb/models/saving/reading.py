@@ -75,6 +75,13 @@ class LoadLimits:
         limit = getattr(self, name)
         if found <= limit:
             return
+        if name == "depth" and found > DEEPEST:
+            raise ModelFileError(
+                f"this model is nested too deeply: more than {DEEPEST} levels of models in models.",
+                (("limit", f"{DEEPEST} levels, which LoadLimits cannot raise"),),
+                f"save a model with at most {DEEPEST} levels of models in models.",
+                block=block,
+            )
         known = {one.name: one for one in fields_of(type(self))}
         changed = {key: value for key, value in vars(self).items() if value != known[key].default}
         wider = changed | {name: found if is_all else 10 * found}

@@ -305,7 +305,7 @@ class _Work:
         return changed
 
     def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
-        """Restrict the shape of an output or a model input; return whether that changed it."""
+        """Combine the shape of an output or a model input with another that a block needs; return if it changed."""
         spec = self.known.get(end)
         if not isinstance(spec, TensorSpec):
             return False
@@ -333,9 +333,9 @@ class _Work:
         place = self.at(origin(end)) if end.node else origin(end)
         both = spec.shape if note.shape is None else meet(spec.shape, note.shape, self.names)
         if both is None:
-            advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or " + (
-                "other sizes before it" if end.node else "another shape for this input"
-            )
+            instead = f"change the blocks or shapes that lead to {origin(end)!r}"
+            instead = instead if end.node else "another shape for this input"
+            advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or {instead}"
             self.contradiction("shape", repr(place), str(note.shape), str(spec), advice, end)
             both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:

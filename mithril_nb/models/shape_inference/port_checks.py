@@ -82,8 +82,8 @@ def rule_of(op: FlatOp) -> type[OpRules]:
     if op.block.op not in OPS:
         raise UnknownOpError(
             f"block {op.path!r} has an unknown op {op.block.op!r}.",
-            (("known", "list(mithril_nb.models.op.OPS)"),),
-            "one of these.",
+            (("all ops", "mithril_nb.models.op.OPS"),),
+            "list(ml.models.op.OPS)  # one of these names",
             block=op.path,
         )
     return OPS[op.block.op]

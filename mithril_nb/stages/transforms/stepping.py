@@ -130,7 +130,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             >>> for one in step_through(lambda x: jnp.sum(x**3), jnp.arange(3.0), through=("grad", "jit")).check():
             ...     print(one.step, one.agrees, one.how)
             trace True the Python function
-            grad True a jvp along a random direction
+            grad True jax.jvp along a random direction
             jit True the function itself, run operation by operation
         """
         point = self._point

@@ -97,13 +97,13 @@ def slope_along(
 ) -> tuple[Any, str, bool]:
     """Return the derivative of a scalar along a direction, its method, and whether it is approximate.
 
-    The method is a jvp, or a vjp if `backwards`; and finite differences if JAX does not support that mode.
+    The method is `jax.jvp`, or `jax.vjp` if `backwards`; and finite differences if JAX does not support that mode.
     """
     try:
         if backwards:
             value, pull = jax.vjp(fn, *args)
-            return paired(pull(jnp.ones_like(value)), floats(direction))[0], "a vjp", False
-        return jnp.real(jax.jvp(fn, args, direction)[1]), "a jvp", False
+            return paired(pull(jnp.ones_like(value)), floats(direction))[0], "jax.vjp", False
+        return jnp.real(jax.jvp(fn, args, direction)[1]), "jax.jvp", False
     except (TypeError, ValueError):  # A custom_vjp has no forward mode, a while loop no reverse mode.
         # The cube root of the precision: there, truncation and rounding errors are about equal.
         size = 1e-2 if jnp.finfo(jnp.result_type(*floats(args))).bits <= 32 else 1e-5
@@ -212,7 +212,12 @@ class Transform:
         return _kept_and_added(counts)
 
     def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
-        """Return the entries of a chain to replace it with if JAX rejects it; `()` if unknown."""
+        """Return entries of `through` that JAX accepts instead of this one, such as `"mean", "grad"`; `()` if unknown.
+
+        Args:
+            args: The arguments of the function that the transform is applied to.
+            out: Its result, as specs.
+        """
         return ()
 
 

@@ -170,12 +170,13 @@ class Analysis:
         specs, sizes = self.inference.inputs, dict[str, int]()
         found = read_data(data, tuple(specs)).inputs
         for name, spec in specs.items():
-            for dim, size in zip(spec.shape, (batch_size, *found[name].shape[1:]), strict=False):
+            for axis, (dim, size) in enumerate(zip(spec.shape, (batch_size, *found[name].shape[1:]), strict=False)):
                 if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
+                    renamed = [f"{one}_2" if place == axis else one for place, one in enumerate(spec.shape)]
                     raise DataError(
                         f"the size {dim!r} is {sizes[dim]} and {size} in the data.",
                         (("input", f"{name!r} {spec}"), ("data", f"{found[name].shape}, in batches of {batch_size}")),
-                        "use two different names.",
+                        f'wb.do("set_shape", name="{name}", shape={renamed})',
                     )
         shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}
         design = replace(self.design, shapes=tuple(shapes.items()))

@@ -189,10 +189,11 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
     def change(graph: LogicalGraph) -> LogicalGraph:
         block = edit.node_of(graph, block_name).block
         if block.graph is not None and not block.attributes:
+            having = [node.name for node in block.graph.nodes if name in dict(node.block.attributes)]
             raise UnknownOptionError(
                 f"block {path!r} is a model composed of blocks and has no attribute {name!r}.",
                 (("inside", ", ".join(repr(node.name) for node in block.graph.nodes) or "nothing"),),
-                "select one of the blocks inside.",
+                f'path="{path}/{_part(having[0])}"' if having else "select one of the blocks inside.",
                 block=_part(block_name),
             )
         with placed(block_name):

@@ -173,9 +173,7 @@ class PassRequests(RequestHandler):
 
     def _known_reading(self) -> _Reading:
         if self._reading is None:
-            raise UnknownOptionError(
-                "no passes have been read.", (("passes", "none"),), "run the command 'request_passes' first."
-            )
+            raise UnknownOptionError("no passes have been read.", (("passes", "none"),), 'wb.do("request_passes")')
         return self._reading
 
     def _continue(self, reading: _Reading, search: _Search, *, is_new: bool = False) -> None:

@@ -56,7 +56,8 @@ def test_cost_above_the_bound_fails() -> None:
         "    over by  1 (0.7 %)\n"
         "    most in  net/linear  128  94.1 %\n"
         "             net           8   5.9 %\n"
-        '    Try: flops=136  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
+        '    all in   print(ml.inspect(network, x, w).cost("analytic"))\n'
+        "    Try: ml.assert_cost(network, x, w, flops=136)  # if that is intended"
     )
 
 
@@ -68,7 +69,8 @@ def test_cost_below_the_bound_fails() -> None:
         "    under by  64 (32.0 %)\n"
         "    most in   net/linear  128  94.1 %\n"
         "              net           8   5.9 %\n"
-        '    Try: flops=136  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
+        '    all in    print(ml.inspect(network, x, w).cost("analytic"))\n'
+        "    Try: ml.assert_cost(network, x, w, flops=136)  # if that is intended"
     )
 
 
@@ -83,14 +85,18 @@ def test_all_violations_are_reported_together() -> None:
         "    most in  linear_0  90  54.2 %\n"
         "             linear_1  66  39.8 %\n"
         "             relu_0    10   6.0 %\n"
-        '    Try: flops=166  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block\n'
+        "    all in   print(ml.inspect(model, shapes={'input': [2, 4]}).cost(\"analytic\"))\n"
+        "    Try: ml.assert_cost(model, shapes={'input': [2, 4]}, "
+        "flops=166, bytes_accessed=1000000, params=42)  # if that is intended\n"
         "program 'forward' has more parameters than allowed.\n"
         "    params   43 (analytic)\n"
         "    bound    at most 42\n"
         "    over by  1 (2.4 %)\n"
         "    most in  linear_0  25  58.1 %\n"
         "             linear_1  18  41.9 %\n"
-        '    Try: params=43  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
+        "    all in   print(ml.inspect(model, shapes={'input': [2, 4]}).cost(\"analytic\"))\n"
+        "    Try: ml.assert_cost(model, shapes={'input': [2, 4]}, "
+        "flops=0, bytes_accessed=1000000, params=43)  # if that is intended"
     )
 
 
@@ -109,7 +115,8 @@ def test_the_peak_of_its_memory() -> None:
         "    over by     584 (19.5 %)\n"
         "    most in     (unattributed)  3,072  85.7 %\n"  # the arguments
         "                product           512  14.3 %\n"
-        "    Try: peak_bytes=3_584  # if that is intended; print(ml.inspect(...).memory) shows every block"
+        "    all in      print(ml.inspect(program, x, w).memory)\n"
+        "    Try: ml.assert_cost(program, x, w, peak_bytes=3_584)  # if that is intended"
     )
 
 
@@ -123,7 +130,7 @@ def test_an_estimated_peak_fails() -> None:
         "    bound       at most 1,000,000,000",
     ]
     assert message[3].startswith("    unknown     ")
-    assert message[-1] == "    Try: leave out peak_bytes=; print(ml.inspect(...).memory) shows every block."
+    assert message[-2:] == ["    all in      print(inspection.memory)", "    Try: leave out peak_bytes=."]
 
 
 def test_a_model_takes_what_inspect_takes() -> None:
@@ -134,8 +141,8 @@ def test_a_model_takes_what_inspect_takes() -> None:
     message = broken(gpt, shapes=shapes, program="train step", name="small GPT", flops=1e3)
     assert message.startswith("program 'small GPT' needs more FLOPs than allowed.\n")
     assert "    bound    at most 1,000\n" in message
-    assert message.splitlines()[-2].strip().startswith("and ")  # five blocks, and the number of others
-    assert len(message.splitlines()) == 1 + 3 + 5 + 1 + 1
+    assert message.splitlines()[-3].strip().startswith("and ")  # five blocks, and the number of others
+    assert len(message.splitlines()) == 1 + 3 + 5 + 1 + 1 + 1
 
 
 def test_an_unknown_figure_fails() -> None:
@@ -150,13 +157,15 @@ def test_an_unknown_figure_fails() -> None:
         "             1 × lt: trip count unknown\n"
         "             1 × dot_general: trip count unknown\n"
         "    most in  program  64  100.0 %\n"
-        '    Try: unknown="warn"  # compares the known cost; print(ml.inspect(...).cost("analytic")) shows every block'
+        '    all in   print(ml.inspect(program, x).cost("analytic"))\n'
+        '    Try: unknown="warn"  # compares the known cost'
     )
     assert broken(program, spec(8, 8), params=0) == (
         "program 'program' cannot be checked against its bound of parameters: not all are known.\n"
         "    params   unknown (analytic)\n"
         "    bound    at most 0\n"
         "    unknown  the argument x is not called 'params'\n"
+        '    all in   print(ml.inspect(program, x).cost("analytic"))\n'
         '    Try: inspect it with params="x", or with params=() if it has none.'
     )
     ml.assert_cost(ml.inspect(program, spec(8, 8), params=()), params=0)
@@ -203,7 +212,8 @@ def test_unknown_costs_may_fail_or_be_ignored(recwarn: pytest.WarningsRecorder) 
         "    bound    at most 2,000\n"
         "    unknown  2 × pure_callback: no rule: Python on the host\n"
         "    most in  half_known  1,088  100.0 %\n"
-        '    Try: unknown="warn"  # compares the known cost; print(ml.inspect(...).cost("analytic")) shows every block'
+        '    all in   print(ml.inspect(half_known, x).cost("analytic"))\n'
+        '    Try: unknown="warn"  # compares the known cost'
     )
     for unknown in ("warn", "ignore", "fail"):
         assert broken(half_known, spec(8, 8), flops=1_000, unknown=unknown) == (
@@ -213,7 +223,8 @@ def test_unknown_costs_may_fail_or_be_ignored(recwarn: pytest.WarningsRecorder) 
             "    over by  88 (8.8 %)\n"
             "    unknown  2 × pure_callback: no rule: Python on the host\n"
             "    most in  half_known  1,088  100.0 %\n"
-            '    Try: flops=1_088  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
+            '    all in   print(ml.inspect(half_known, x).cost("analytic"))\n'
+            "    Try: ml.assert_cost(half_known, x, flops=1_088)  # if that is intended"
         )
     ml.assert_cost(half_known, spec(8, 8), bytes_accessed=10_000, unknown="fail")  # all bytes are known
     assert not recwarn.list
@@ -233,11 +244,12 @@ def test_symbolic_sizes_fail() -> None:
         "program 'forward' cannot be checked against its bound of FLOPs: no number for batch.\n"
         "    flops  72·batch (analytic)\n"
         "    bound  at most 1,000\n"
-        "    Try: a number for batch, or assert ml.inspect(...).cost().at(batch=32).total.flops <= 1_000."
+        "    Try: assert ml.inspect(model, shapes={'input': ['batch', 4]}).cost().at(batch=32).total.flops <= 1_000"
+        "  # or a number for batch"
     )
     assert broken(Linear(8), shapes=sizes, bytes_accessed=(10, 1e6)).splitlines()[-1] == (
-        "    Try: a number for batch, or assert 10 <= "
-        "ml.inspect(...).cost().at(batch=32).total.bytes_accessed <= 1_000_000."
+        "    Try: assert 10 <= ml.inspect(model, shapes={'input': ['batch', 4]})"
+        ".cost().at(batch=32).total.bytes_accessed <= 1_000_000  # or a number for batch"
     )
     assert broken(Linear(8), shapes=sizes, peak_bytes=10) == (
         "program 'forward' cannot be checked against its bound of bytes at once: no number for batch.\n"
@@ -251,11 +263,11 @@ def test_symbolic_sizes_fail() -> None:
         "program 'network' cannot be checked against its bound of FLOPs: no number for B, D.\n"
         "    flops  8·B·D + 4·B (analytic)\n"
         "    bound  at most 1.5\n"
-        "    Try: a number for B and D, or assert ml.inspect(...).cost().at(B=32, D=32).total.flops <= 1.5.\n"
+        "    Try: assert inspection.cost().at(B=32, D=32).total.flops <= 1.5  # or a number for B and D\n"
         "program 'network' cannot be checked against its bound of parameters: no number for B, D.\n"
         "    params  4·D (analytic)\n"
         "    bound   at least 8\n"
-        "    Try: a number for B and D, or assert 8 <= ml.inspect(...).cost().at(B=32, D=32).total.params."
+        "    Try: assert 8 <= inspection.cost().at(B=32, D=32).total.params  # or a number for B and D"
     )
     ml.assert_cost(Linear(8), shapes=sizes, params=40)  # the part without symbolic sizes is known
 
@@ -269,13 +281,15 @@ def test_symbolic_sizes_with_unknown_costs_fail() -> None:
     given = spec(B, 4), spec(5, 5)
     assert broken(program, *given, flops=1_000, bytes_accessed=1e9) == (
         "program 'program' cannot be checked against its bound of FLOPs: no number for B.\n"
-        "    flops  8·B + 24 + unknown (1 × pure_callback: no rule: Python on the host) (analytic)\n"
-        "    bound  at most 1,000\n"
-        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) shows every block.\n'
+        "    flops   8·B + 24 + unknown (1 × pure_callback: no rule: Python on the host) (analytic)\n"
+        "    bound   at most 1,000\n"
+        '    all in  print(ml.inspect(program, x, y).cost("analytic"))\n'
+        "    Try: leave out flops=.\n"
         "program 'program' cannot be checked against its bound of bytes: no number for B.\n"
         "    bytes_accessed  64·B + 312 (analytic)\n"
         "    bound           at most 1,000,000,000\n"
-        "    Try: a number for B, or assert ml.inspect(...).cost().at(B=32).total.bytes_accessed <= 1_000_000_000."
+        "    Try: assert ml.inspect(program, x, y).cost().at(B=32).total.bytes_accessed <= 1_000_000_000"
+        "  # or a number for B"
     )
     ml.assert_cost(program, spec(32, 4), given[1], bytes_accessed=1e9)
     assert (ml.inspect(program, *given).cost().at(B=32).total.bytes_accessed or 0) > 0

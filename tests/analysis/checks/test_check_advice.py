@@ -24,7 +24,7 @@ CASES = {
         ml.assert_cost(program, *args, flops=-1)
         """,
     "analysis/checks.py:_problem": f"""{PROGRAM}
-        ml.assert_cost(program, *args, flops=1)
+        ml.assert_cost(inspection, flops=1)
         """,
     "analysis/checks.py:_problem | a callback": """
         program = lambda x: jax.pure_callback(lambda x: x, x, x)
@@ -35,8 +35,8 @@ CASES = {
         # Try: ml.assert_cost(ml.inspect(lambda x: x @ x, jnp.ones((4, 4)), params="x"), params=16)
         """,
     "analysis/checks.py:_without_numbers": """
-        ml.assert_cost(Linear(8), shapes={"input": ["batch", 4]}, flops=1_000)
-        # Try: ml.assert_cost(Linear(8), shapes={"input": [2, 4]}, flops=1_000)
+        ml.assert_cost(Linear(8), shapes={"input": ["batch", 4]}, flops=10_000)
+        # Try: model = Linear(8); {}
         """,
 }
 

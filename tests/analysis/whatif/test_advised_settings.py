@@ -116,7 +116,7 @@ def test_a_sweep_of_an_argument_of_a_model() -> None:
 
 def test_unsupported_settings_are_swept_through_a_function() -> None:
     advice = advice_of(lambda: ml.sweep(ml.inspect(chain(), shapes=SHAPES), heads=[1, 2]))
-    assert advice == "ml.sweep(make, heads=[1, 2])  # make(heads=2) returns the program for it"
+    assert advice == ("def make(heads=2): return function, (x,)  # use heads in it; then ml.sweep(make, heads=[1, 2])")
 
 
 def test_a_what_if_is_not_a_program() -> None:

@@ -81,7 +81,9 @@ floating-point arrays cannot be cast to "{'x': [2, 'B']}".
         UnknownOptionError,
         """\
 ml.what_if cannot take learns=3.
-    needs  True, False or None
+    True   prepares answers in the background
+    False  traces the program again for each question
+    None   prepares answers if the program takes long to trace
     Try: learns=False""",
     ),
     "a misspelled option of inspect": (
@@ -139,7 +141,7 @@ needs() needs a value for 'batch'.
         """\
 'double' has no setting 'width'.
     settings  batch, dtype, precision
-    Try: ml.what_if(make)  # make(width=8) returns the program for it""",
+    Try: def make(width=8): return double, (x,)  # use width in it; then ml.what_if(make)(width=8)""",
     ),
     "a setting in the first call for a function": (
         lambda: what_if(double, spec(4, 3), batch=8),

@@ -185,13 +185,13 @@ block     batch=8    batch=16    change
 run    10.2 kFLOP  20.5 kFLOP  +100.0 %
 total  10.2 kFLOP  20.5 kFLOP  +100.0 %
 time_s: not measured, because nothing ran
-peak_bytes: not computed yet; read change.peak_bytes to compute it"""
+peak_bytes: not computed yet; the attribute peak_bytes of this answer computes it"""
     )
     data = change.to_dict()
     assert (data["settings"], data["way"]) == ({"batch": [8, 16]}, "traced")
     assert data["peak_bytes"]["after"] == {
         "bytes": None,
-        "reason": "peak_bytes: not computed yet; read change.peak_bytes to compute it",
+        "reason": "peak_bytes: not computed yet; the attribute peak_bytes of this answer computes it",
     }
     assert repr(change) == "Change('perceptron', batch: 8 -> 16; traced)"
     _ = change.peak_bytes

@@ -25,7 +25,7 @@ CASES = {
         """,
     "analysis/whatif/settings.py:checked | what a model was made with": """
         ml.what_if(MLP(8, [4], 2), shapes={"input": [4, 8]})(outputs=3)
-        # Try: make = lambda outputs=2: ml.inspect(MLP(8, [4], outputs), shapes={"input": [4, 8]}); {}
+        # Try: {}\\nmake = lambda outputs=2: ml.inspect(MLP(8, [4], outputs), shapes={"input": [4, 8]})\\nml.what_if(make)(outputs=3)
         """,
     "analysis/whatif/settings.py:checked": f"""{MAKE}
         ml.sweep(make, btch=[1, 2])
@@ -39,6 +39,7 @@ CASES = {
         """,
     "analysis/whatif/settings.py:checked | not of the program": f"""{MAKE}
         ml.what_if(jnp.sin, jnp.ones(3))(width=8)
+        # Try: sin, x = jnp.sin, jnp.ones(8)\\n{{}}\\nml.what_if(make)(width=8)
         """,
     "analysis/whatif/settings.py:by_name": f"""{MAKE}
         ml.sweep(make, changes=3)

@@ -317,9 +317,7 @@ def test_failed_passes_report_why_and_can_be_retried() -> None:
     desk, sent = desk_of(unavailable)
     with pytest.raises(UnknownOptionError) as caught:
         desk.request_diff(0)
-    assert str(caught.value) == (
-        "no passes have been read.\n    passes  none\n    Try: run the command 'request_passes' first."
-    )
+    assert str(caught.value) == ('no passes have been read.\n    passes  none\n    Try: wb.do("request_passes")')
     desk.request_passes()
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}

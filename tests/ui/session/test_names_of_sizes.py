@@ -68,7 +68,7 @@ def test_one_name_has_one_size_in_the_data():
         "the size 'n' is 29 and 1 in the data.\n"
         "    input  'b' ('batch', 'n') float32\n"
         "    data   (64, 1), in batches of 32\n"
-        "    Try: use two different names."
+        "    Try: wb.do(\"set_shape\", name=\"b\", shape=['batch', 'n_2'])"
     )
 
 

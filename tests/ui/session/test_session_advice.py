@@ -27,7 +27,7 @@ CASES = {
         """,
     "ui/session/passes.py:PassRequests._known_reading": f"""{SESSION}
         session.do("request_instruction_history", stage="hlo", index=0)
-        # Try: session.do("request_passes")
+        # Try: wb = session; {{}}
         """,
     "ui/session/commands.py:check_command": f"""{SESSION}
         session.do("slect", paths=["linear_0"])
@@ -35,7 +35,7 @@ CASES = {
     "ui/session/design.py:set_attribute.change": f"""{SESSION}
         session = Session(design_of(Model() | (Model(name="body") | Linear(3)), {{}}), ml.JaxBackend())
         session.do("set_attribute", path="body", name="dimension", value=3)
-        # Try: session.do("set_attribute", path="body/linear_0", name="dimension", value=4)
+        # Try: session.do("set_attribute", {{}}, name="dimension", value=4)
         """,
     "ui/session/design.py:with_shape": f"""{SESSION}
         session.do("set_shape", name="input", shape=[-1, 2])
@@ -56,7 +56,7 @@ CASES = {
         """,
     "ui/session/training.py:Training._run_to": f"""{SESSION}
         session.do("pause")
-        # Try: ml.workbench(model, data=(np.ones((8, 3)), np.zeros(8, int)))
+        # Try: wb = ml.workbench(model, data=(np.ones((32, 3)), np.zeros(32, int)), shapes={{"input": [4, 3]}}); {{}}; wb.run.stop()
         """,
     "ui/session/training.py:Training._start": f"""{SESSION}
         x, y = np.ones((32, 3)), np.zeros(32, int)
@@ -80,7 +80,7 @@ CASES = {
         def step(shapes):
             ml.workbench(model, shapes=shapes, data=data, loss="mean_squared_error").session.do("step_once")
         step({"a": ["batch", "n"], "b": ["batch", "n"]})
-        # Try: step({"a": ["batch", "n"], "b": ["batch", "m"]})
+        # Try: wb = ml.workbench(model, shapes={"a": ["batch", "n"], "b": ["batch", "n"]}, data=data, loss="mean_squared_error"); {}; wb.session.do("step_once")
         """,
     "ui/session/autosave.py:Autosave.accepted#2": """
         from mithril_nb.ui.session import Session, design_of

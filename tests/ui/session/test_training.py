@@ -121,13 +121,13 @@ def test_run_reports_whether_its_model_is_current(session):
 @pytest.mark.parametrize(
     ("command", "args", "text"),
     [
-        ("pause", {}, "no run exists to pause.\n    runs  none\n    Try: start one first with the command 'train'."),
+        ("pause", {}, 'no run exists to pause.\n    runs  none\n    Try: wb.do("train")'),
         (
             "resume",
             {},
-            "no run exists to continue.\n    runs  none\n    Try: start one first with the command 'train'.",
+            'no run exists to continue.\n    runs  none\n    Try: wb.do("train")',
         ),
-        ("stop", {}, "no run exists to stop.\n    runs  none\n    Try: start one first with the command 'train'."),
+        ("stop", {}, 'no run exists to stop.\n    runs  none\n    Try: wb.do("train")'),
         (
             "set_learning_rate",
             {"value": -0.1},

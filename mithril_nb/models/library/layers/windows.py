@@ -70,7 +70,7 @@ class Windows:
                 raise MismatchError(
                     "input",
                     f"at least {window} on axis {axis}",
-                    f"a smaller kernel_size, or padding='same'; the window is {'x'.join(map(str, reach))}.",
+                    f"padding='same'  # or a smaller kernel_size: the window is {'x'.join(map(str, reach))}",
                     f"axis {axis}: {shape[axis]} < {window}",
                 )
         return found

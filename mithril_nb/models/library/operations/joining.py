@@ -348,9 +348,8 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
         need = f"pad_width in pairs of numbers, each 0 or more, not {whole!r}"
         raise MismatchError("input", need, "Pad(((0, 0), (1, 1)))")
     if rank is not None and len(found) != rank:
-        raise MismatchError(
-            "input", f"rank {len(found)}, for pad_width={whole!r}", "a pair for each axis.", f"rank {rank}"
-        )
+        pairs = (*found, *((0, 0),) * rank)[:rank]
+        raise MismatchError("input", f"rank {len(found)}, for pad_width={whole!r}", f"Pad({pairs})", f"rank {rank}")
     return tuple((int(before), int(after)) for before, after in found)  # pyright: ignore
 
 
