@@ -305,9 +305,7 @@ def _without_sign(one: Statement, producer: Any) -> Statement:
 
 def _signed_number(inputs: Sequence[Operand]) -> int | None:
     """Return which operand is a float that is written into the program; `None` if there is none."""
-    return next(
-        (at for at, one in enumerate(inputs) if isinstance(one, Number) and one.dtype.startswith("float")), None
-    )
+    return next((at for at, one in enumerate(inputs) if isinstance(one, Number) and "float" in one.dtype), None)
 
 
 def _minus(number: Number) -> Number:

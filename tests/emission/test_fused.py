@@ -61,6 +61,11 @@ def causal(query: Any, key: Any, value: Any, hidden: Any = -jnp.inf, seen: Funct
     return jax.nn.softmax(jnp.where(seen(rows, columns), scores / 3, hidden)) @ value
 
 
+def one_axis(query: Any, key: Any, value: Any) -> Any:
+    places = jax.lax.iota("int32", key.shape[-2])
+    return jax.nn.softmax(jnp.where(places >= jax.lax.iota("int32", 5), query @ key.swapaxes(-1, -2), -1e38)) @ value
+
+
 FUSED: dict[str, tuple[Function, list[Any], str]] = {
     "flax norm": (
         lambda x, w, b: linen.LayerNorm().apply({"params": {"scale": w, "bias": b}}, x), [(2, 3, 4), 4, 4],
@@ -127,6 +132,7 @@ PARTLY: dict[str, tuple[Function, list[Any], str]] = {
     "attention with a mask": (lambda *arrays: attention(*arrays, hidden=-1e38), HEADS, "torch.softmax("),
     "attention of later keys": (lambda *arrays: causal(*arrays, seen=jnp.less_equal), HEADS, "torch.softmax("),
     "attention that hides little": (lambda *arrays: causal(*arrays, hidden=-9.0), HEADS, "torch.softmax("),
+    "attention with a mask of one axis": (one_axis, HEADS, "torch.softmax("),
     "attention with a learned scale": (attention, [*HEADS, ()], "torch.softmax("),
 }  # fmt: skip
 CASES = FUSED | PARTLY | {name: (*case, "") for name, case in NOT_FUSED.items()}
@@ -187,9 +193,30 @@ def test_similar_statements_stay(name: str) -> None:
     assert not [word for word in ("functional", "torch.softmax", "addmm") if word in text]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_types_have_the_same_functions(dtype: str) -> None:
+    model, results = models.TransformerBlock(width=8, heads=2, is_causal=True), []
+    for each in ("float32", dtype):
+        pm = ml.compile(model, ml.TorchBackend(dtype=each), shapes={"input": [2, 3, 8]})
+        x = pm.backend.from_numpy(np.random.default_rng(0).normal(size=(2, 3, 8)))
+        outputs, gradients = pm.evaluate(pm.randomize_params(seed=0), {"input": x}, {"output": x})
+        results.append({name: pm.backend.to_numpy(one) for name, one in {**outputs, **gradients}.items()})
+        assert all(
+            f"functional.{name}(" in pm.source() for name in ("gelu", "layer_norm", "scaled_dot_product_attention")
+        )
+    for name, value in results[0].items():
+        assert np.abs(results[1][name] - value).max() <= 0.03 * np.abs(value).max(), name
+
+
 def test_integers_stay() -> None:
     inspection = ml.inspect(lambda x, w: (2 * x * (1 + x)) @ w + 1 + w[0], np.ones((3, 4), int), np.ones((4, 4), int))
     assert "addmm" not in emit_arrays(traced_program(inspection), "torch").text
+
+
+def test_empty_arrays_stay() -> None:
+    arrays = [np.ones(shape, "float32") for shape in ((5, 0), (6, 0), (6, 7))]
+    text = emit_arrays(traced_program(ml.inspect(attention, *arrays)), "torch").text
+    assert "scaled_dot_product" not in text
 
 
 def test_statements_of_two_blocks_stay() -> None:

@@ -86,6 +86,7 @@ _TANH = ("tanh", ("mul", (2 / math.pi) ** 0.5, ("add", "x", ("mul", 0.044715, _C
 _SCORES = ("dot_general", "query", _swapped("key"))
 _SCALED = [("mul", _SCORES, "scale"), ("div", _SCORES, "divisor"), _SCORES]
 _CAUSAL = ("select_n", ("ge", ("iota",), ("iota",)), "hidden", _SCALED)
+_WEIGHTS = _softmax_of({"x": [_CAUSAL, *_SCALED]})
 
 
 # Conditions that the structure does not show
@@ -158,25 +159,27 @@ def _attention(found: Match) -> Made | None:
             return None
     scale, divisor = (found.bound.get(name, Number(1.0, query.dtype)) for name in ("scale", "divisor"))
     is_causal = "hidden" in found.bound
-    if not (isinstance(scale, Number) and isinstance(divisor, Number) and divisor.value and last.outputs[0].size):
+    if not (isinstance(scale, Number) and isinstance(divisor, Number) and divisor.value):
         return None
-    if _axes(found) != (rank - 1,) or (is_causal and not _is_causal(found, scores.outputs[0])):
+    if not (query.size and last.outputs[0].size) or _axes(found) != (rank - 1,):
         return None
-    return (query, key, value), {"scale": scale.value / divisor.value, "is_causal": is_causal}
+    if is_causal and not _is_causal(found, scores.outputs[0]):
+        return None
+    params = {"scale": Number(scale.value / divisor.value, scores.outputs[0].dtype), "is_causal": is_causal}
+    return (query, key, value), params
 
 
 def _is_causal(found: Match, scores: Value) -> bool:
     """Return whether each query sees the keys up to its own place. It sees one at least, so no row is hidden."""
-    (row, column), hidden = found.every("iota"), found.bound["hidden"]
-    axes = [one.params["dimension"] - len(one.outputs[0].shape) for one in (row, column)]
+    hidden, (queries, keys) = found.bound["hidden"], scores.shape[-2:]
+    iotas = [(one.params["dimension"], one.outputs[0].shape) for one in found.every("iota")]
+    are_places = [(axis - len(shape), shape[axis]) for axis, shape in iotas] == [(-2, queries), (-1, keys)]
     is_hidden = isinstance(hidden, Number) and hidden.value.real <= float(jax.numpy.finfo(hidden.dtype).min) / 2
-    sizes_of = [one.outputs[0].shape[axis] for one, axis in ((row, -2), (column, -1))]
-    return is_hidden and axes == [-2, -1] and sizes_of == [*scores.shape[-2:]] and sizes_of[0] == sizes_of[1]
+    return is_hidden and are_places and queries == keys
 
 
 _PATTERNS: tuple[tuple[str, Any, Callable[[Match], Made | None]], ...] = (
-    ("attention", ("dot_general", _softmax_of({"x": _SCALED}), "value"), _attention),
-    ("attention", ("dot_general", _softmax_of({"x": _CAUSAL}), "value"), _attention),
+    ("attention", ("dot_general", [_WEIGHTS, ("convert_element_type", _WEIGHTS)], "value"), _attention),
     ("layer_norm", _normalized(_CENTERED, _VARIANCE), _norm),
     ("rms_norm", _normalized("x", _mean(_square("x")))[1:], _norm),
     ("softmax", _softmax_of("x"), _softmax),
@@ -225,9 +228,9 @@ def _candidates(root: Statement, producers: dict[Value, Statement]) -> Iterator[
     """Yield the statements before `root` that a function computes together with it, and the fused statement."""
     for primitive, pattern, condition in _PATTERNS:
         for found in _matches(pattern, root.outputs[0], Match(), producers):
-            dtypes = {one.dtype for one in (*found.bound.values(), *root.outputs)}
-            made = condition(found) if len(dtypes) == 1 and dtypes <= _FLOATS else None
-            if made is not None:
+            made = condition(found)
+            dtypes = {one.dtype for one in (*made[0], *root.outputs)} if made is not None else set[str]()
+            if made is not None and len(dtypes) == 1 and dtypes <= _FLOATS:
                 ids = dict.fromkeys(id for one in reversed(found.statements) for id in one.equations)
                 new = replace(root, primitive=primitive, inputs=tuple(made[0]), params=made[1], equations=tuple(ids))
                 yield {*found.statements} - {root}, new
@@ -303,10 +306,9 @@ def _write_linear(to: Context, one: Statement) -> str:
 
 @rule("attention")
 def _write_attention(to: Context, one: Statement) -> str:
-    given, query = to.arrays(one), one.inputs[0]
-    scale = Number(one.params["scale"], query.dtype)
+    given, scale = to.arrays(one), one.params["scale"]
     if one.params["is_causal"]:
         given.append("is_causal=True")
-    if not _is_rounded(scale, query.shape[-1] ** -0.5):
+    if not _is_rounded(scale, one.inputs[0].shape[-1] ** -0.5):
         given.append(f"scale={scale.text}")
     return f"torch.nn.functional.scaled_dot_product_attention({', '.join(given)})"
