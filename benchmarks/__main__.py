@@ -41,6 +41,7 @@ from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
 from benchmarks.watching import watching_comparisons
 from benchmarks.whatif import what_if_tables
+from benchmarks.workbench import workbench_figures
 
 COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "evaluate": evaluate_comparisons,
@@ -50,8 +51,8 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "emission": emission_comparisons,
 }
 PARTS = [
-    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "graph",
-    "page", "messages", "profile", "costs", "whatif",
+    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "workbench",
+    "graph", "page", "messages", "profile", "costs", "whatif",
 ]  # fmt: skip
 
 
@@ -107,6 +108,11 @@ def main() -> None:
     if "explorer" in options.only:
         table = Table("the explorer in JupyterLab", "figure", "bar")
         for row in explorer_figures():
+            table.add_row(*row)
+        console.print(table)
+    if "workbench" in options.only:
+        table = Table("the workbench in JupyterLab", "figure", "bar")
+        for row in workbench_figures():
             table.add_row(*row)
         console.print(table)
     if "graph" in options.only:

@@ -11,7 +11,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +71,27 @@ _SCROLL = """async (pane) => {
 }"""
 
 
-def explorer_figures() -> Iterator[tuple[str, str, str]]:
+Figures = Iterator[tuple[str, str, str]]
+"""Name, figure and bar of each measurement."""
+
+
+def explorer_figures() -> Figures:
     """Yield name, figure and bar of each measurement."""
+    yield from opened_notebook([_SETUP, _CALL], _measured, "explorer")
+
+
+def opened_notebook(cells: list[str], measure: Callable[[Any], Figures], what: str) -> Figures:
+    """Yield the figures that a function measures in a notebook in JupyterLab, or why nothing is measured."""
     sys.path.insert(0, str(ROOT / "tests" / "browser"))
     try:
         from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server  # pyright: ignore[reportMissingImports]
         from playwright.sync_api import sync_playwright
     except ImportError as error:
-        yield "explorer", f"not measured: {error}", ""
+        yield what, f"not measured: {error}", ""
         return
     program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
-        yield "explorer", f"not measured: Chromium not found, and {CHROMIUM} is not set", ""
+        yield what, f"not measured: Chromium not found, and {CHROMIUM} is not set", ""
         return
     server = Server({"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)})
     try:
@@ -90,14 +99,14 @@ def explorer_figures() -> Iterator[tuple[str, str, str]]:
             context = playwright.chromium.launch_persistent_context(
                 profile, executable_path=program, headless=True, args=CHROMIUM_FLAGS, timeout=60_000
             )
-            name = server.write_notebook("explorer.ipynb", [_SETUP, _CALL])
-            yield from _measured(NotebookPage(server, Browser(context), name, width=1600, height=1200))
+            name = server.write_notebook(f"{what}.ipynb", cells)
+            yield from measure(NotebookPage(server, Browser(context), name, width=1600, height=1200))
             context.close()
     finally:
         server.close()
 
 
-def _measured(notebook: Any) -> Iterator[tuple[str, str, str]]:
+def _measured(notebook: Any) -> Figures:
     page = notebook.page
     page.set_default_timeout(120_000)
     for step in ("notebook:move-cursor-up", "notebook:run-cell-and-select-next"):

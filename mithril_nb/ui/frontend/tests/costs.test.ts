@@ -94,6 +94,15 @@ describe("the Cost tab", () => {
     expect(find(".mnb-total").textContent).toContain("11.7 MFLOP");
   });
 
+  test("builds a long table only when it is visible", () => {
+    const before = rows();
+    find('[data-mnb-tab="train"]').click();
+    session.change({ cost: { ...cost, rows: Array.from({ length: 300 }, (_, i) => ({ ...cost.rows[0]!, block: `block_${i}`, total: undefined })) } });
+    expect(rows()).toEqual(before);
+    find('[data-mnb-tab="cost"]').click();
+    expect(rows()).toHaveLength(300);
+  });
+
   test("sorts by a column and returns to the model's order", () => {
     const before = rows();
     at("sort.flops").click();

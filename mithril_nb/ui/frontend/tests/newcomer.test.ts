@@ -3,6 +3,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent } from "../dev/fake-model";
 import type { Diagnostic } from "../src/kernel/types";
+import { createField } from "../src/controls/fields";
 import { withoutRoom } from "../src/controls/overflow-row";
 import { shareRange } from "../src/train/plot";
 import { mountWorkbench } from "../src/workbench";
@@ -193,6 +194,20 @@ describe("a newcomer", () => {
     key(".mnb-root", "n");
     expect(document.activeElement).toBe(find(".mnb-palette-search"));
     expect(find(".mnb-help").textContent).toContain("nnew block: its kind; Enter adds it after the selected block");
+  });
+
+  test("shows a flag that follows the program as auto, and a plain label with the field's own name in the tooltip", () => {
+    const changed = vi.fn();
+    const { root, update } = createField({ name: "training", label: "train", type: "bool", value: null, optional: true, doc: "If true, drop." }, changed);
+    const [label, menu] = [root.querySelector("label")!, root.querySelector("select")!];
+    expect([label.textContent, label.title, menu.selectedOptions[0]!.text]).toEqual(["train", "If true, drop.", "auto"]);
+    for (const [value, sent] of [["true", true], ["false", false], ["", null]] as const) {
+      menu.value = value;
+      menu.dispatchEvent(new Event("change"));
+      expect(changed).toHaveBeenLastCalledWith(sent);
+    }
+    update({ name: "training", type: "bool", value: false, optional: true });
+    expect(menu.selectedOptions[0]!.text).toBe("off");
   });
 
   test("explains which figures of training are means", () => {

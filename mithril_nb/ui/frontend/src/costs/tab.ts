@@ -192,7 +192,7 @@ export class CostTab {
 
   private paintTable(figure: Figure): void {
     const costs = this.shown();
-    this.table.show(costs, figure);
+    this.table.show(costs, figure, this.store.tab === "cost");
     this.legend.hidden = !costs.some((cost) => cost.rows.some((row) => row.roles?.backward?.flops || row.roles?.update?.flops));
   }
 

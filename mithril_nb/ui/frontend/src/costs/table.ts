@@ -19,6 +19,9 @@ interface Details {
   problem?: string;
 }
 
+/** Most rows that are built while the table is hidden. */
+const MOST_HIDDEN = 200;
+
 export class CostTable {
   readonly root: HTMLElement;
   private readonly head = h("tr");
@@ -50,8 +53,12 @@ export class CostTable {
     );
   }
 
-  /** Show the costs of the sources; `figure` is compared side by side and used for shares. */
-  show(costs: Cost[], figure: Figure): void {
+  /**
+   * Show the costs of the sources; `figure` is compared side by side and used for shares. While the table is hidden, it
+   * is built only if it is small: a thousand rows have 25 elements each.
+   */
+  show(costs: Cost[], figure: Figure, isVisible: boolean): void {
+    if (!isVisible && costs.some(({ rows }) => rows.length > MOST_HIDDEN)) return;
     const of = JSON.stringify([this.store.snapshot.version, costs[0]?.source, costs[0]?.stale, figure]);
     if (of !== this.detailsOf) this.discardDetails();
     this.detailsOf = of;
