@@ -26,6 +26,7 @@ NOT_RUN = {
     "mithril-nb lab --app LINK": "serves a page and does not return",
     "mithril-nb show LINK": "LINK stands for a long link; tests/models/test_links.py opens one",
     "ggml.ggml_add(ctx, x, y)": "a line of emitted source; tests/emission/ggml runs such lines",
+    "torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)": "a context of PyTorch; it returns nothing",
     "mithril-nb launch": "starts processes; tests/launch runs the command",
     "mithril-nb launch --processes 2 train.py": "starts processes; tests/launch runs the command",
     '"gelu"(input="x")': "Mithril's notation, which %load_ext mithril_nb rewrites; tests/seeds runs it",
