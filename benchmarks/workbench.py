@@ -14,7 +14,7 @@ BLOCKS = 1_000
 CLICK_BAR = 2_000
 _SETUP = f"""
 import json, time
-from ipykernel.comm import Comm
+from ipykernel.comm.comm import BaseComm as Comm  # the class of new comms
 import mithril_nb as ml
 from mithril_nb.models import Gelu, Linear, Model, Relu, Sigmoid, Tanh
 ml.workbench(Linear(3), shapes={{"input": [2, 4]}}, autosave=False)

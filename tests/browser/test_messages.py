@@ -12,7 +12,7 @@ from small_workbench import MODEL, OPEN, node, settled, shown
 
 SENT = """
 import json
-from ipykernel.comm import Comm
+from ipykernel.comm.comm import BaseComm as Comm  # the class of new comms
 received, kept = [], Comm.handle_msg
 Comm.handle_msg = lambda self, message: (received.append(message["content"]), kept(self, message))[1]
 replies, publish = [], Comm.publish_msg
@@ -86,10 +86,12 @@ def test_looking_around_sends_nothing_and_a_click_little(notebook: NotebookPage,
     count, size = quiet(notebook)
     record_property("click", (count, size))
     print(f"a click: {size} bytes in {count} messages")
+    assert count > 0, "messages are counted"
     assert size <= 2_000
 
 
 def test_the_saved_state_is_current_after_edits_and_a_reload(notebook: NotebookPage) -> None:
+    quiet(notebook)  # a page follows changes once it has the first snapshot
     notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=41)")
     node(notebook, "linear_1").click()
     notebook.wait_for("wb.selection == ('linear_1',)")
