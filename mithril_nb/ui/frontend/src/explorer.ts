@@ -64,12 +64,13 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
   const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
-  if (transforms) store.tab = "transforms";
+  // Closed at first: the graph and the stages then have room.
+  store.tab = transforms ? "transforms" : "";
   const tabs = new Tabs(store, [
     ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
-  ], "Costs, passes, transforms");
+  ], "Costs, passes, transforms", true);
   graph.root.dataset["mnbFull"] = "the graph";
   graph.root.querySelector(".mnb-bar")?.append(fullButton("the graph", "graph"));
   const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);

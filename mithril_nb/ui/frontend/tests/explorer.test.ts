@@ -126,6 +126,20 @@ describe("the explorer", () => {
     expect(at("linear_1").getAttribute("data-mnb-linked")).toBeNull();
   });
 
+  test("opens and closes the costs and passes", () => {
+    const cost = find<HTMLButtonElement>('[data-mnb-tab="cost"]');
+    const open = (): string[] => [...el.querySelectorAll<HTMLElement>("[data-mnb-panel]")].filter((one) => !one.hidden).map((one) => one.dataset["mnbPanel"]!);
+    expect(open()).toEqual([]);
+    expect([cost.tabIndex, cost.title]).toEqual([0, "Open Cost"]);
+    cost.click();
+    expect(open()).toEqual(["cost"]);
+    find('[data-mnb-tab="passes"]').click();
+    expect(open()).toEqual(["passes"]);
+    find('[data-mnb-tab="passes"]').click();
+    expect(open()).toEqual([]);
+    expect(cost.tabIndex).toBe(0);
+  });
+
   test("opens graph nodes by keys and keeps the focus", async () => {
     expect([...el.querySelectorAll(".mnb-stage-graph [role=treeitem][tabindex='0']")]).toEqual([at("linear_0")]);
     at("linear_0").focus();

@@ -24,12 +24,14 @@ export class Tabs {
     private readonly store: Store,
     private readonly tabs: Tab[],
     label = "Cost, passes, training, source, problems",
+    /** Whether a click on the selected tab closes its panel; no tab is selected then. */
+    private readonly canClose = false,
   ) {
     const bar = h("div", { class: "mnb-tab-list", role: "tablist", "aria-label": label });
     this.root = h("section", { class: "mnb-tabs", tabindex: -1, "data-mnb-full": "this tab" }, h("div", { class: "mnb-bar mnb-tabs-bar" }, bar, h("span", { class: "mnb-grow" }), fullButton("this tab", "tab")));
     tabs.forEach((tab, i) => {
       const id = uid("tab");
-      const button = h("button", { type: "button", class: "mnb-tab", role: "tab", id, "aria-controls": `${id}-panel`, "data-mnb-tab": tab.name, onclick: () => store.showTab(tab.name) }, h("span", {}, tab.title), h("span", { class: "mnb-tab-figure" }));
+      const button = h("button", { type: "button", class: "mnb-tab", role: "tab", id, "aria-controls": `${id}-panel`, "data-mnb-tab": tab.name, onclick: () => store.showTab(this.canClose && store.tab === tab.name ? "" : tab.name) }, h("span", {}, tab.title), h("span", { class: "mnb-tab-figure" }));
       button.addEventListener("keydown", (event) => {
         const by = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
         if (by === 0) return;
@@ -56,11 +58,14 @@ export class Tabs {
   }
 
   update(): void {
+    const isOpen = this.has(this.store.tab);
+    this.root.dataset["mnbOpen"] = String(isOpen);
     for (const tab of this.tabs) {
       const button = this.buttons.get(tab.name)!;
       const shown = tab.name === this.store.tab;
       attr(button, "aria-selected", String(shown));
-      attr(button, "tabindex", shown ? 0 : -1);
+      attr(button, "tabindex", shown || (!isOpen && tab === this.tabs[0]) ? 0 : -1);
+      if (this.canClose) attr(button, "title", shown ? `Close ${tab.title}` : `Open ${tab.title}`);
       button.hidden = tab.isAway?.() ?? false;
       text(button.lastElementChild!, tab.figure?.() ?? "");
       const panel = tab.root.parentElement!;
