@@ -125,6 +125,7 @@ e = explore(text)
 e"""
     notebook = open_explorer(cell, "() => document.querySelector('tr[data-mnb-cost=\"layer_1\"]')")
     page = notebook.page
+    page.locator('[data-mnb-tab="cost"]').click()
     flops = notebook.evaluate(
         "[e.inspection.cost('compiled').total.flops, e.inspection.cost('compiled').by_block['layer_1'].flops]"
     )
