@@ -242,7 +242,7 @@ class _Namer:
         names = [_prefixed(block, one) if is_inner else one for one in inner]
         for place, value in enumerate(statement.outputs):
             whose = self._gradients.of.get(value)
-            if statement.function is not None and whose in known:
+            if statement.function is not None and whose is not None and whose in known:
                 names[place] = f"d_{known[whose].name}"
         return [wanted.get(one, name) for one, name in zip(statement.outputs, names, strict=True)]
 

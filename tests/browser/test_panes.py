@@ -104,6 +104,7 @@ def test_folding_outline_and_filter_by_keyboard(explorer, screenshots) -> None:
 
 def test_folding_by_mouse_keeps_the_first_line_in_place(explorer) -> None:
     page = explorer.page
+    page.locator('[data-mnb-tab="cost"]').click()  # a short pane has to scroll
     page.locator(f"{JAXPR} .mnb-fold").click()
     page.wait_for_function(f"document.querySelectorAll('{JAXPR} .mnb-fold').length === 0")
     page.locator(f"{JAXPR} .mnb-margin").click(position={"x": 8, "y": 4 + 17 + 8})
