@@ -215,14 +215,28 @@ class _Namer:
                 for value, hint in zip(one.outputs, hints, strict=True)
             ]
             names.update(zip(one.outputs, outputs, strict=True))
-            square = self._gradients.squares.get(one.outputs[0]) if one.outputs else None
-            note = "for each factor of {0} * {0}".format(names[square].name) if square in names else ""
+            note = self._note(one, names)
             called = None if one.function is None else self._functions[one.function]
             statements.append(
                 replace(one, inputs=operands, outputs=tuple(outputs), bodies=bodies, function=called, note=note)
             )
         outputs = tuple(map(use, function.outputs))
         return replace(function, inputs=inputs, outputs=outputs, statements=tuple(statements))
+
+    def _note(self, one: Statement, names: Mapping[Value, Value]) -> str:
+        """Return a comment on a statement of the backward pass, or `""`."""
+        if one.function is not None:
+            received = dict(zip(self._functions[one.function].inputs, one.inputs, strict=True))
+            for value, given in received.items():
+                whole = [self._gradients.of[each] for each in one.outputs if each in self._gradients.of]
+                sums = [names[each].name for each in whole if each in names and each not in self._params]
+                if value.name == "d_input_so_far" and isinstance(given, Value) and len(sums) == 1:
+                    return f"{names[given].name} is the part of d_{sums[0]} from its other uses"
+            return ""
+        text, value = self._gradients.notes.get(one.outputs[0], ("", None)) if one.outputs else ("", None)
+        if value is None:
+            return text
+        return text.format(names[value].name) if value in names else ""
 
     def _hints(
         self, statement: Statement, wanted: Mapping[Value, str], around: str, known: Mapping[Value, Value]

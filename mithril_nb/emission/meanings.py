@@ -19,6 +19,11 @@ _UNARY = frozenset("abs asin atan cosh exp expm1 integer_pow log log1p logistic 
 """Functions whose derivative is one factor: JAX multiplies by it, or divides by it, in one equation."""
 _ERRORS = frozenset("erf erfc".split())
 """Functions whose derivative is two factors, a number and an array."""
+_DERIVATIVES = {
+    "div": "the derivative of a/b by b is -a/b**2",
+    "erf": "the derivative of erf(x) is 2/sqrt(pi) * exp(-x*x)",
+    "erfc": "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
+}
 _CHOICES = frozenset("max min clamp select_n".split())
 _FARTHEST = 12
 """Number of sums to look through."""
@@ -61,7 +66,7 @@ def notes(function: Function) -> dict[Statement, str]:
         if one in own and needed.isdisjoint(one.outputs):
             texts.append("for the gradients")
         if texts:
-            found[one] = ", ".join(dict.fromkeys(texts))
+            found[one] = "; ".join(dict.fromkeys(texts))
     return found
 
 
@@ -190,7 +195,7 @@ class Gradients:
         parts: The same for one term of a gradient.
         sums: The same for the sum of some terms of a gradient.
         unsummed: The same for a gradient before the sum over the axes along which its array is broadcast.
-        squares: Terms of the gradient of x that x * x has twice, with x.
+        notes: Comments on rules that are not obvious, with the values whose names fill them.
     """
 
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
@@ -198,7 +203,7 @@ class Gradients:
         self._producers = {value: one for one in main.statements for value in one.outputs}
         self._sources: dict[Value, Value] = {}  # of views
         self._partners: dict[tuple[str, str, Value], set[Value]] = defaultdict(set)
-        self.squares: dict[Value, Value] = {}
+        self.notes: dict[Value, tuple[str, Value | None]] = {}
         self._steps: dict[Value, _Known] = {}  # what the value is after one more factor
         names = {f"d_{name}": value for value, name in results.items()}
         self._known = {one: _Known(names[one.name]) for one in main.inputs if one.name in names}
@@ -288,6 +293,7 @@ class Gradients:
             operand = self._operand(known.of, _ERRORS)
             if operand is not None:
                 self._steps[output] = _Known(operand, known.sign)
+                self.notes[output] = (_DERIVATIVES[self._producers[known.of].primitive], None)
 
     def _read_product(self, one: Statement, factor: Value, other: Value) -> None:
         """Read the product of a value of the forward pass and one of the backward pass."""
@@ -319,13 +325,14 @@ class Gradients:
                 operand = divisor if divisor is made.inputs[1] and isinstance(divisor, Value) else None
             if operand is not None:
                 self._steps[output] = _Known(operand, -known.sign if made.primitive == "div" else known.sign)
+                self.notes[output] = (_DERIVATIVES[made.primitive], None)
                 return True
             if made.primitive == one.primitive:
                 values = [each for each in made.inputs if isinstance(each, Value)]
                 rest = [each for each in values if self._source(each) is not self._source(factor)]
                 if len(values) == len(made.inputs) == 2 and len(rest) < 2:
                     if not rest:
-                        self.squares[output] = factor
+                        self.notes[output] = ("for each factor of {0} * {0}", factor)
                     self._note(output, rest[0] if rest else factor, known.sign)
                     return True
         return False

@@ -272,6 +272,10 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    d_softmax = d_output @ value.swapaxes(-1, -2)  # (2, 2, 3, 3)",
         "    minus_d_total = term_1.sum(axis=3, keepdims=True)  # (2, 2, 3, 1)",
         "    d_difference = d_exp * exp_  # (2, 2, 3, 3)",
+        "    term = d_softmax * inverse_square  # (2, 2, 3, 3); the derivative of a/b by b is -a/b**2",
+        "    term = -1.1283792 * d_erfc  # (2, 3, 32); -1.1283792 is -2/sqrt(pi); "
+        "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
+        "    )  # d_output is the part of d_sum_1_output from its other uses",
         "    d_query = d_dot @ key  # (2, 2, 3, 4)",
         "    scaled = dot * 0.5  # (2, 2, 3, 3); 0.5 is 1/sqrt(4)",
         "    inverse_square = total ** -2  # (2, 2, 3, 1); for the gradients",

@@ -219,7 +219,8 @@ class _Emitter(Context):
             targets = listed("(", [value.name for value in one.outputs], ")", 0)
             name = one.function.name
             arguments = listed("", list(map(self.array, one.inputs)), "", len(name) + min(len(targets), 60))
-            self._out.add(f"{targets} = {name}({arguments})", one)
+            note = f"  # {one.note}" if one.note else ""
+            self._out.add(f"{targets} = {name}({arguments}){note}", one)
         else:
             self._assign(one, self._expression(one))
 
