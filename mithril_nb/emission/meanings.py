@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from mithril_nb.emission.program import DETACH, Function, Number, Statement, Value
+from mithril_nb.emission.program import Function, Number, Statement, Value
 from mithril_nb.stages.records import Role
 
 _VIEWS = frozenset("reshape transpose rev squeeze expand_dims convert_element_type copy".split())
@@ -17,6 +17,8 @@ _LINEAR = frozenset({"neg", *_VIEWS})
 _SUMS = frozenset("add add_any sub".split())
 _UNARY = frozenset("abs asin atan cosh exp expm1 integer_pow log log1p logistic rsqrt sin sinh sqrt square".split())
 """Functions whose derivative is one factor: JAX multiplies by it, or divides by it, in one equation."""
+_BY_RESULT = frozenset("exp expm1 logistic rsqrt sqrt".split())
+"""Those whose derivative JAX computes from the result."""
 _ERRORS = frozenset("erf erfc".split())
 """Functions whose derivative is two factors, a number and an array."""
 _DERIVATIVES = {
@@ -32,73 +34,6 @@ RESULT_NAMES = {
     "gelu_tanh": "activated", "silu": "activated", "linear": "projected",
 }  # fmt: skip
 """Names for the results of functions of a library that compute several equations."""
-_CONSTANTS = {
-    "1/sqrt(2)": 2**-0.5, "sqrt(2)": 2**0.5, "2/sqrt(pi)": 2 / math.pi**0.5, "sqrt(2/pi)": (2 / math.pi) ** 0.5,
-    "1/sqrt(2 pi)": (2 * math.pi) ** -0.5, "log(2)": math.log(2), "1/log(2)": 1 / math.log(2), "pi": math.pi,
-    "log(2 pi)/2": math.log(2 * math.pi) / 2,
-}  # fmt: skip
-
-
-def notes(function: Function) -> dict[Statement, str]:
-    """Return comments on statements: what a number is, and that only the gradients use a result of a forward function.
-
-    Examples:
-        >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
-        >>> scale = Statement("mul", (x, Number(-0.7071067690849304, "float32")), (y,))
-        >>> notes(Function("", (x,), (y,), (scale,)))[scale]
-        '-0.70710677 is -1/sqrt(2)'
-    """
-    producers = {value: one for one in function.walk() for value in one.outputs}
-    users: dict[Value, list[Statement]] = defaultdict(list)
-    for one in function.walk():
-        for value in one.reads:
-            users[value].append(one)
-    needed = {value for value in function.outputs if isinstance(value, Value) and function.is_result(value)}
-    for one in reversed(function.statements):
-        if not needed.isdisjoint(one.outputs):
-            needed.update(one.reads)
-    own = set(function.statements) if function.role == "forward" and needed else set[Statement]()
-    found: dict[Statement, str] = {}
-    for one in function.walk():
-        texts = [*_numbers(one, producers), *([one.note] if one.note else [])]
-        if one.primitive == "reduce_max" and _is_of_softmax(one, users):
-            texts.append("avoids overflow of exp; softmax does not depend on it")
-        if one in own and needed.isdisjoint(one.outputs):
-            texts.append("for the gradients")
-        if texts:
-            found[one] = "; ".join(dict.fromkeys(texts))
-    return found
-
-
-def _is_of_softmax(one: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
-    """Return whether a maximum of x is only the shift in exp(x - max) / sum(exp(x - max))."""
-    shifts = [*one.outputs, *(user.outputs[0] for user in users[one.outputs[0]] if user.primitive == DETACH)]
-    differences = [user for shift in shifts for user in users.get(shift, ()) if user.primitive == "sub"]
-    powers = [user for each in differences for user in users.get(each.outputs[0], ()) if user.primitive == "exp"]
-    return any(
-        ratio.primitive == "div" and ratio.inputs == (power.outputs[0], total.outputs[0])
-        for power in powers
-        for total in users.get(power.outputs[0], ())
-        if total.primitive == "reduce_sum"
-        for ratio in users.get(total.outputs[0], ())
-    )
-
-
-def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[str]:
-    for number in one.inputs:
-        if not isinstance(number, Number) or not isinstance(number.value, float) or not math.isfinite(number.value):
-            continue
-        size = abs(number.value)
-        known = dict(_CONSTANTS)
-        for value in one.reads:
-            made = producers.get(value)
-            if made is not None and made.primitive == "dot_general" and made.inputs[0].shape:
-                (axes, _), _ = made.params["dimension_numbers"]
-                count = math.prod(made.inputs[0].shape[axis] for axis in axes)
-                known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
-        name = next((name for name, exact in known.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
-        if name:
-            yield f"{Number(number.value, number.dtype).text} is {'-' if number.value < 0 else ''}{name}"
 
 
 def meanings(main: Function) -> dict[Value, str]:
@@ -167,14 +102,14 @@ def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mappin
 
 @dataclass(frozen=True)
 class _Known:
-    """What a value of the backward pass is: `sign` times the gradient of `of`.
+    """A value of the backward pass that is `sign` times the gradient of `of`.
 
-    If `is_whole`, the sum over the axes along which `of` is broadcast is still missing.
+    If `is_unsummed`, the sum over the axes along which `of` is broadcast is still missing.
     """
 
     of: Value
     sign: int = 1
-    is_whole: bool = False
+    is_unsummed: bool = False
 
 
 class Gradients:
@@ -208,6 +143,7 @@ class Gradients:
         names = {f"d_{name}": value for value, name in results.items()}
         self._known = {one: _Known(names[one.name]) for one in main.inputs if one.name in names}
         terms: set[Value] = set()
+        parts: set[Value] = set()
         for one in main.statements:
             if len(one.outputs) == 1:
                 self._read(one)
@@ -215,13 +151,14 @@ class Gradients:
                 whole = self._known.get(one.outputs[0])
                 known = [(value, self._known[value]) for value in one.inputs if value in self._known]
                 terms.update(cast(Value, value) for value, term in known if whole is None or term.of is whole.of)
-        complete = [(one, it) for one, it in self._known.items() if not it.is_whole and one not in terms]
+                parts.update(cast(Value, value) for value, term in known if whole is not None and term.of is whole.of)
+        complete = [(one, it) for one, it in self._known.items() if not it.is_unsummed and one not in terms]
         self.of = {value: known.of for value, known in complete if known.sign > 0}
         self.minus = {value: known.of for value, known in complete if known.sign < 0}
         rest = {one: it for one, it in self._known.items() if it.sign > 0 and one not in self.of}
-        self.unsummed = {one: it.of for one, it in rest.items() if it.is_whole}
-        self.sums = {one: it.of for one, it in rest.items() if any(self._is_made(one, name) for name in _SUMS)}
-        self.parts = {one: it.of for one, it in rest.items()}
+        self.unsummed = {one: it.of for one, it in rest.items() if it.is_unsummed}
+        self.parts = {one: it.of for one, it in rest.items() if one in parts}
+        self.sums = {one: of for one, of in self.parts.items() if any(self._is_made(one, name) for name in _SUMS)}
 
     def _note(self, value: Value, of: Value | None, sign: int = 1) -> None:
         if of is not None and value.size >= of.size:
@@ -240,7 +177,9 @@ class Gradients:
         elif one.primitive == "reduce_sum" and given[0] in self._known:
             known = self._known[given[0]]
             axes = one.params["axes"]
-            self._note(output, known.of if known.is_whole else _repeated(known.of, axes, self._producers), known.sign)
+            self._note(
+                output, known.of if known.is_unsummed else _repeated(known.of, axes, self._producers), known.sign
+            )
         elif given and (one.primitive in _LINEAR or is_one_factor or (one.primitive == "mul" and len(given) == 1)):
             self._read_linear(one, given[0])
         elif one.primitive in (*_PRODUCTS, "div") and len(given) == 2:
@@ -277,7 +216,7 @@ class Gradients:
         if known is None:
             return
         turned = -known.sign if one.primitive == "neg" else known.sign
-        if known.is_whole:
+        if known.is_unsummed:
             if one.primitive in _LINEAR:
                 self._note(output, known.of, turned)
             return
@@ -302,8 +241,11 @@ class Gradients:
             self._note(output, self._steps[other].of, self._steps[other].sign)
             return
         known = self._known.get(other)
-        if known is not None and not known.is_whole and self._read_rule(one, factor, known):
+        if known is not None and not known.is_unsummed and self._read_rule(one, factor, known):
             return
+        made = self._producers.get(other)
+        if made is not None and made.block == one.block and made.primitive in (*_PRODUCTS, "div"):
+            return  # a derivative of several products, such as that of tanh
         partners = self._partners.get((one.primitive, one.block, self._source(factor)), set())
         equal = [value for value in partners if value.size == output.size] if len(partners) > 1 else [*partners]
         self._note(output, equal[0] if len(equal) == 1 else None)
@@ -316,10 +258,14 @@ class Gradients:
             if made is None:
                 continue
             operand = self._operand(value, _UNARY) if one.primitive in ("mul", "div") else None
-            if operand is not None:
+            sources = {value} if made.primitive in _BY_RESULT else {operand}
+            is_slope = factor is not operand or one.primitive == "div"  # d(log(x))/dx is 1/x
+            if operand is not None and is_slope and self._is_computed_from(factor, sources, made.block):
                 self._note(output, operand, known.sign)
                 return True
             operand = self._operand(value, _ERRORS) if one.primitive == "mul" else None
+            if operand is not None and not self._is_computed_from(factor, {operand}, made.block):
+                operand = None
             if made.primitive == "div" and self._is_made(factor, "integer_pow"):
                 divisor = self._producers[factor].inputs[0]
                 operand = divisor if divisor is made.inputs[1] and isinstance(divisor, Value) else None
@@ -342,6 +288,19 @@ class Gradients:
 
     def _is_made(self, value: Value, primitive: str) -> bool:
         return value in self._producers and self._producers[value].primitive == primitive
+
+    def _is_computed_from(self, value: Value, sources: Collection[Value | None], block: str) -> bool:
+        """Return whether a value of a block is one of some values, or is computed from one in a few steps."""
+        waiting, seen = deque([value]), set[Value]()
+        while waiting and len(seen) < _FARTHEST:
+            value = waiting.popleft()
+            if value in sources:
+                return True
+            seen.add(value)
+            made = self._producers.get(value)
+            if made is not None and made.block == block:
+                waiting += [each for each in made.reads if each not in seen]
+        return False
 
     def _operand(self, value: Value, primitives: Collection[str]) -> Value | None:
         """Return the only array from which a statement of one of these primitives computes a value."""

@@ -197,7 +197,7 @@ class Program:
 
     @property
     def gradient_note(self) -> str:
-        """What names such as `d_x` mean, for the head of a file; `""` for a program without gradients."""
+        """A sentence on names such as `d_x`, for the head of a file; `""` for a program without gradients."""
         if not any(one.role == "backward" for function in self.functions for one in function.walk()):
             return ""
         if any(leaf.argument == "output_gradients" for leaf in self.inputs):

@@ -1,14 +1,16 @@
-"""Parts of emitted Python files: helper functions that they contain, lists of names, titles."""
+"""Parts of emitted Python files: helper functions that they contain, lists of names, titles, comments."""
 
 from __future__ import annotations
 
 import ast
 import base64
+import math
 import re
 import sys
 import textwrap
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +19,16 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.emission.names import comment
-from mithril_nb.emission.program import Function, Program, Value
+from mithril_nb.emission.program import DETACH, Function, Number, Program, Statement, Value
 from mithril_nb.emission.source import Source
 
 _NUMBERS = count()
 LONGEST_LINE = 120
+_CONSTANTS = {
+    "1/sqrt(2)": 2**-0.5, "sqrt(2)": 2**0.5, "2/sqrt(pi)": 2 / math.pi**0.5, "sqrt(2/pi)": (2 / math.pi) ** 0.5,
+    "1/sqrt(2 pi)": (2 * math.pi) ** -0.5, "log(2)": math.log(2), "1/log(2)": 1 / math.log(2), "pi": math.pi,
+    "log(2 pi)/2": math.log(2 * math.pi) / 2,
+}  # fmt: skip
 Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
 """The source of functions and classes by name, with the names that each uses."""
 
@@ -87,6 +94,68 @@ def joined_shapes(shown: Iterable[str]) -> str:
     """
     shapes = list(shown)
     return f"{shapes[0]} each" if len(shapes) > 1 and len(set(shapes)) == 1 else ", ".join(shapes)
+
+
+def notes(function: Function) -> dict[Statement, str]:
+    """Return comments on statements: what a number is, and that only the gradients use a result of a forward function.
+
+    Examples:
+        >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
+        >>> scale = Statement("mul", (x, Number(-0.7071067690849304, "float32")), (y,))
+        >>> notes(Function("", (x,), (y,), (scale,)))[scale]
+        '-0.70710677 is -1/sqrt(2)'
+    """
+    producers = {value: one for one in function.walk() for value in one.outputs}
+    users: dict[Value, list[Statement]] = defaultdict(list)
+    for one in function.walk():
+        for value in one.reads:
+            users[value].append(one)
+    needed = {value for value in function.outputs if isinstance(value, Value) and function.is_result(value)}
+    for one in reversed(function.statements):
+        if not needed.isdisjoint(one.outputs):
+            needed.update(one.reads)
+    own = set(function.statements) if function.role == "forward" and needed else set[Statement]()
+    found: dict[Statement, str] = {}
+    for one in function.walk():
+        texts = [*_numbers(one, producers), *([one.note] if one.note else [])]
+        if one.primitive == "reduce_max" and _is_of_softmax(one, users):
+            texts.append("avoids overflow of exp; softmax does not depend on it")
+        if one in own and needed.isdisjoint(one.outputs):
+            texts.append("for the gradients")
+        if texts:
+            found[one] = "; ".join(dict.fromkeys(texts))
+    return found
+
+
+def _is_of_softmax(one: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
+    """Return whether a maximum of x is only the shift in exp(x - max) / sum(exp(x - max))."""
+    shifts = [*one.outputs, *(user.outputs[0] for user in users[one.outputs[0]] if user.primitive == DETACH)]
+    differences = [user for shift in shifts for user in users.get(shift, ()) if user.primitive == "sub"]
+    powers = [user for each in differences for user in users.get(each.outputs[0], ()) if user.primitive == "exp"]
+    return any(
+        ratio.primitive == "div" and ratio.inputs == (power.outputs[0], total.outputs[0])
+        for power in powers
+        for total in users.get(power.outputs[0], ())
+        if total.primitive == "reduce_sum"
+        for ratio in users.get(total.outputs[0], ())
+    )
+
+
+def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[str]:
+    for number in one.inputs:
+        if not isinstance(number, Number) or not isinstance(number.value, float) or not math.isfinite(number.value):
+            continue
+        size = abs(number.value)
+        known = dict(_CONSTANTS)
+        for value in one.reads:
+            made = producers.get(value)
+            if made is not None and made.primitive == "dot_general" and made.inputs[0].shape:
+                (axes, _), _ = made.params["dimension_numbers"]
+                count = math.prod(made.inputs[0].shape[axis] for axis in axes)
+                known[f"1/sqrt({count})"] = max(count, 1) ** -0.5
+        name = next((name for name, exact in known.items() if math.isclose(size, exact, rel_tol=2e-7)), "")
+        if name:
+            yield f"{Number(number.value, number.dtype).text} is {'-' if number.value < 0 else ''}{name}"
 
 
 def title_of(function: Function) -> str:

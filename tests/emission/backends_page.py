@@ -53,7 +53,7 @@ backend.
 |---|---|---|---|---|
 {backends}
 
-- PyTorch: `grads="jax"` runs the gradients that JAX derives, `use_amp=True` runs matrix products in bfloat16,
+- PyTorch: `grads="jax"` runs the gradients that JAX derives, `use_amp=True` runs matrix products, with their bias, in bfloat16,
   `compile=True` uses `torch.compile`. `pm.as_module()` returns an `nn.Module` with named parameters.
   The source calls functions such as `layer_norm`, `gelu`, `softmax` and `scaled_dot_product_attention` where equations
   of one block compute them, whichever library wrote the block. On a CPU, PyTorch has no second derivatives of attention

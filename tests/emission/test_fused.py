@@ -63,7 +63,7 @@ def causal(query: Any, key: Any, value: Any, hidden: Any = -jnp.inf, seen: Funct
 
 def one_axis(query: Any, key: Any, value: Any) -> Any:
     places = jax.lax.iota("int32", key.shape[-2])
-    return jax.nn.softmax(jnp.where(places >= jax.lax.iota("int32", 5), query @ key.swapaxes(-1, -2), -1e38)) @ value
+    return jax.nn.softmax(jnp.where(places >= jax.lax.iota("int32", 5), query @ key.swapaxes(-1, -2), -jnp.inf)) @ value
 
 
 FUSED: dict[str, tuple[Function, list[Any], str]] = {
@@ -129,10 +129,13 @@ PARTLY: dict[str, tuple[Function, list[Any], str]] = {
         "rms_norm(difference",
     ),
     "norm with one weight per row": (residual, [(3, 4), (3, 1)], "layer_norm(x, (4,), eps="),
-    "attention with a mask": (lambda *arrays: attention(*arrays, hidden=-1e38), HEADS, "torch.softmax("),
+    "attention with a mask": (lambda *arrays: attention(*arrays, hidden=-jnp.inf), HEADS, "torch.softmax("),
     "attention of later keys": (lambda *arrays: causal(*arrays, seen=jnp.less_equal), HEADS, "torch.softmax("),
     "attention that hides little": (lambda *arrays: causal(*arrays, hidden=-9.0), HEADS, "torch.softmax("),
     "attention with a mask of one axis": (one_axis, HEADS, "torch.softmax("),
+    "attention of a value with more axes": (
+        lambda q, k, v: jnp.tensordot(jax.nn.softmax(q @ k.T), v, 1), [(5, 4), (6, 4), (6, 3, 7)], "torch.softmax(",
+    ),
     "attention with a learned scale": (attention, [*HEADS, ()], "torch.softmax("),
 }  # fmt: skip
 CASES = FUSED | PARTLY | {name: (*case, "") for name, case in NOT_FUSED.items()}

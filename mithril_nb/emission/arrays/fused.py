@@ -151,6 +151,8 @@ def _attention(found: Match) -> Made | None:
     batch = tuple(range(rank - 2))
     last, scores = found.every("dot_general")
     swaps = found.every("transpose")
+    if not len(key.shape) == len(value.shape) == rank:
+        return None
     if any(tuple(one.params["permutation"]) != (*batch, rank - 1, rank - 2) for one in swaps):
         return None
     for one, axis in ((scores, rank - 1 - len(swaps)), (last, rank - 2)):
