@@ -64,13 +64,13 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
   const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
-  // Closed at first: the graph and the stages then have room.
-  store.tab = transforms ? "transforms" : "";
   const tabs = new Tabs(store, [
     ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
   ], "Costs, passes, transforms", true);
+  // The others are closed at first: the graph and the stages then have room.
+  tabs.restore(transforms ? "transforms" : "");
   graph.root.dataset["mnbFull"] = "the graph";
   graph.root.querySelector(".mnb-bar")?.append(fullButton("the graph", "graph"));
   const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);
@@ -93,7 +93,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     paint();
   };
   model.on("change:snapshot", onSnapshot);
-  const leave = [store.on("passes", () => tabs.update()), store.on("outcome", () => text(outcome, store.outcome))];
+  const leave = [store.on("passes", () => tabs.update()), store.on("tab", () => store.memory.set("tab", store.tab)), store.on("outcome", () => text(outcome, store.outcome))];
   paint();
   void kernel.send("hello", {});
   return () => {

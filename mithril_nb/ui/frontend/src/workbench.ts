@@ -105,7 +105,10 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const screen = new FullScreen(root, main);
   const layout = new Layout(store, presets, { root, main, graph, inspector: inspector.root, rest, panes, tabs, stagesPanel, screen });
   root.append(header.root, connection.root, restore.root, notice.root, main, status.root, lowerEdge(root, store.memory), tip.root, help.root);
-  root.addEventListener("mnb-focus-palette", () => palette.input.focus());
+  root.addEventListener("mnb-focus-palette", () => {
+    layout.revealPalette();
+    palette.input.focus();
+  });
   root.addEventListener(ROW, (event) => cost.focusRow((event as CustomEvent<string>).detail) && event.preventDefault());
   const releaseKeyboard = listenToKeys(root, { store, header, panes, train, help, canvas, layout, screen });
   const unfollowTheme = followTheme(root, () => {

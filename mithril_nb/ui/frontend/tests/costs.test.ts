@@ -357,6 +357,22 @@ describe("the Cost tab", () => {
   });
 });
 
+test("the workbench builds a long table only once its tab is open", () => {
+  const el = document.body.appendChild(document.createElement("div"));
+  const rows = (): number => el.querySelectorAll(".mnb-cost-table tbody tr").length;
+  const many = Array.from({ length: 300 }, (_, i) => ({ ...cost.rows[0]!, block: `block_${i}` }));
+  const model = new FakeCosts({ ...data, snapshot: { ...data.snapshot, cost: { ...cost, rows: many } } });
+  let cleanup = mountWorkbench({ model, el });
+  expect(rows()).toBe(0);
+  el.querySelector<HTMLElement>('[data-mnb-tab="cost"]')!.click();
+  expect(rows()).toBe(300);
+  cleanup();
+  cleanup = mountWorkbench({ model, el });
+  expect(rows(), "the tab is restored").toBe(300);
+  cleanup();
+  el.remove();
+});
+
 test("removes scripts and external content from a drawing", () => {
   const drawing = drawingOf(SVG, "light")!;
   expect(drawing.querySelectorAll("script, image, [onclick], [style]")).toHaveLength(0);

@@ -140,6 +140,29 @@ describe("the explorer", () => {
     expect(cost.tabIndex).toBe(0);
   });
 
+  test("builds a long table of costs only once its tab is open", () => {
+    const rows = (): number => el.querySelectorAll(".mnb-cost-table tbody tr").length;
+    cleanup();
+    const many = Array.from({ length: 300 }, (_, i) => ({ ...cost!.rows[0]!, block: `block_${i}` }));
+    cleanup = mountExplorer({ model: new FakeExplorer({ ...data, snapshot: { ...data.snapshot, cost: { ...cost!, rows: many } } }), el });
+    expect(rows()).toBe(0);
+    find('[data-mnb-tab="cost"]').click();
+    expect(rows()).toBe(300);
+  });
+  test.each([[["passes"], ["passes"]], [["cost", "cost"], []]])("restores the tab after clicks on %j", (clicks, restored) => {
+    const remount = (more: Partial<Fixture["snapshot"]>): string[] => {
+      cleanup();
+      cleanup = mountExplorer({ model: new FakeExplorer({ ...data, snapshot: { ...data.snapshot, ...more } }), el });
+      return [...el.querySelectorAll<HTMLElement>("[data-mnb-panel]:not([hidden])")].map((one) => one.dataset["mnbPanel"]!);
+    };
+    const transforms = { transforms: { state: "empty", message: "", compared: [] } } as Partial<Fixture["snapshot"]>;
+    expect(remount(transforms)).toEqual(["transforms"]);
+    for (const tab of clicks) find(`[data-mnb-tab="${tab}"]`).click();
+    expect([remount({}), remount(transforms)]).toEqual([restored, restored]);
+    find('[data-mnb-tab="transforms"]').click();
+    expect(remount({}), "a program without this tab").toEqual([]);
+  });
+
   test("opens graph nodes by keys and keeps the focus", async () => {
     expect([...el.querySelectorAll(".mnb-stage-graph [role=treeitem][tabindex='0']")]).toEqual([at("linear_0")]);
     at("linear_0").focus();

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeSession, type Sent } from "../dev/fake-model";
 import type { Diagnostic } from "../src/kernel/types";
 import { createField } from "../src/controls/fields";
-import { withoutRoom } from "../src/controls/overflow-row";
+import { OverflowRow, withoutRoom } from "../src/controls/overflow-row";
 import { shareRange } from "../src/train/plot";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -187,6 +187,50 @@ describe("a newcomer", () => {
     expect([list.hidden, document.activeElement, buttons.contains(document.activeElement)]).toEqual([true, find('[data-mnb-action="pane.jaxpr"]'), true]);
     click('[data-mnb-action="pane.jaxpr"]');
     expect(document.activeElement).toBe(more); // the button went into the list
+    width.mockRestore();
+  });
+
+  test("keeps the focus in the list of stages at a resize, and closes the list at a press outside", () => {
+    let fit = (): void => undefined;
+    vi.stubGlobal("ResizeObserver", class {
+      constructor(resized: () => void) {
+        fit = resized;
+      }
+      observe(): void {}
+      disconnect(): void {}
+    });
+    const row = new OverflowRow("Stages shown", "more");
+    vi.unstubAllGlobals();
+    const outside = el.appendChild(document.createElement("p"));
+    el.append(row.root);
+    const width = vi.spyOn(HTMLElement.prototype, "offsetWidth", "get").mockReturnValue(50);
+    const resize = (px: number): void => {
+      vi.spyOn(row.root, "clientWidth", "get").mockReturnValue(px);
+      fit();
+    };
+    const buttons = [..."abcd"].map((name) => document.createElement("button").appendChild(document.createTextNode(name)).parentElement!);
+    resize(160); // room for two buttons
+    row.set(buttons);
+    const [more, list] = [row.root.querySelector<HTMLElement>('[data-mnb-action="more"]')!, row.root.querySelector<HTMLElement>(".mnb-overflow")!];
+    const state = (): unknown[] => [document.activeElement, list.hidden];
+    const press = (at: Element): unknown => at.dispatchEvent(new MouseEvent("pointerdown", CLICK));
+    more.click();
+    buttons[3]!.focus();
+    resize(165);
+    expect(state()).toEqual([buttons[3], false]);
+    press(buttons[2]!);
+    expect(list.hidden).toBe(false);
+    press(outside);
+    expect([list.hidden, more.getAttribute("aria-expanded")]).toEqual([true, "false"]);
+    more.click();
+    buttons[2]!.focus();
+    resize(210); // room for the third
+    expect(state(), "the button left the list").toEqual([buttons[2], true]);
+    resize(160);
+    expect(state(), "the button is in the closed list").toEqual([more, true]);
+    more.click();
+    row.destroy();
+    expect(list.hidden).toBe(true);
     width.mockRestore();
   });
 

@@ -302,6 +302,24 @@ describe("the layout of the workbench", () => {
     expect(isOpen()).toEqual([false, "false"]);
   });
 
+  test.each([..."245"])("the key n in preset %s shows the palette, which is hidden there", (digit) => {
+    mount();
+    key(digit);
+    key("n");
+    expect([document.activeElement, checked(), find(".mnb-graph-area").hidden]).toEqual([find(".mnb-palette-search"), "layout.build", false]);
+  });
+
+  test("the key n keeps a preset with a palette, and leaves the full screen of another part", () => {
+    mount();
+    key("3");
+    key("e", '[data-mnb-pane="stablehlo"] .cm-content');
+    key("n");
+    expect([document.activeElement, checked(), el.querySelectorAll("[data-mnb-away]").length]).toEqual([find(".mnb-palette-search"), "layout.cost", 0]);
+    key("e", ".mnb-canvas");
+    key("n");
+    expect(find(".mnb-rest").hasAttribute("data-mnb-away"), "the graph stays in full screen").toBe(true);
+  });
+
   test("reveals a tab or the stages that another part opens", () => {
     width(2400);
     mount();

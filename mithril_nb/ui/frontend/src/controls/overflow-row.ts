@@ -34,6 +34,7 @@ export class OverflowRow {
   private readonly more: HTMLButtonElement;
   private readonly list: HTMLElement;
   private readonly watcher: ResizeObserver | null;
+  private readonly press = (event: Event): void => void (event.composedPath().includes(this.menu) || this.open(false));
   private buttons: HTMLElement[] = [];
 
   constructor(label: string, action: string) {
@@ -54,6 +55,7 @@ export class OverflowRow {
   }
 
   destroy(): void {
+    this.open(false);
     this.watcher?.disconnect();
   }
 
@@ -68,13 +70,15 @@ export class OverflowRow {
 
   /** Move the focus to a button; if it is in the closed list, to the button that opens it. */
   focus(button: HTMLElement | undefined): void {
-    if (button && this.list.contains(button) && this.list.hidden) this.more.focus();
-    else button?.focus();
+    if (button && this.list.contains(button) && this.list.hidden) this.more.focus({ preventScroll: true });
+    else button?.focus({ preventScroll: true });
   }
 
   private open(isOpen: boolean): void {
     this.list.hidden = !isOpen;
     attr(this.more, "aria-expanded", String(isOpen));
+    // A press on something that takes no focus closes the list, too.
+    document[isOpen ? "addEventListener" : "removeEventListener"]("pointerdown", this.press, true);
   }
 
   private fit(): void {
@@ -82,6 +86,7 @@ export class OverflowRow {
     if (!room) return; // hidden
     const { row, list, menu, buttons } = this;
     const wraps = getComputedStyle(row).flexWrap === "wrap";
+    const { activeElement } = this.root.getRootNode() as Document | ShadowRoot;
     menu.hidden = wraps;
     row.append(...list.children); // buttons in the closed list have no width
     const width = (element: HTMLElement): number => element.offsetWidth + (parseFloat(getComputedStyle(element).marginLeft) || 0);
@@ -92,6 +97,8 @@ export class OverflowRow {
     kept.forEach((button, at) => row.children[at] !== button && row.insertBefore(button, row.children[at] ?? null));
     list.append(...buttons.filter((_, at) => away.has(at)));
     menu.hidden = away.size === 0;
-    if (!away.size) this.open(false);
+    const focused = buttons.find((button) => button === activeElement);
+    if (!away.size || (focused && row.contains(focused))) this.open(false);
+    this.focus(focused);
   }
 }

@@ -67,7 +67,7 @@ export class Layout {
   private readonly reopen: HTMLButtonElement;
   private preset: Preset;
   private shape: Shape | null = null;
-  /** Whether the tab of the stages is shown again once the widget is narrower. */
+  /** True if the tab of the stages is shown again once the widget is narrower. */
   private hadStages = false;
   private isFitting = false;
   readonly destroy: () => void;
@@ -80,8 +80,7 @@ export class Layout {
     const { root, main, rest, graph, tabs } = parts;
     const preset = store.memory.get<string>("preset", "build");
     this.preset = PRESETS.find((one) => one === preset) ?? "build";
-    const tab = store.memory.get("tab", "");
-    store.tab = tabs.has(tab) ? tab : PLANS[this.preset].tab;
+    tabs.restore(PLANS[this.preset].tab);
     this.graphEdge = new Splitter({
       axis: "y", label: "Size of the graph", min: 0.15, max: 0.85,
       length: () => lengthOf(main, this.axis), get: () => this.graphShare, set: (share) => this.resize("graph", share),
@@ -118,6 +117,13 @@ export class Layout {
     if (!this.hadStages) this.store.showTab(tab);
     this.parts.panes.reveal();
     if (focused?.closest("[hidden]")) this.focusMain();
+  }
+
+  /** Bring the palette into view: leave the full screen of another part, or choose Build if the preset has no palette. */
+  revealPalette(): void {
+    const { graph, screen } = this.parts;
+    if (graph.hasAttribute("data-mnb-away")) screen.leave();
+    if (graph.hidden || this.preset === "lecture") this.choose("build");
   }
 
   toggleInspector(): boolean {

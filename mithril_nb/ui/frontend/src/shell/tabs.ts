@@ -24,7 +24,7 @@ export class Tabs {
     private readonly store: Store,
     private readonly tabs: Tab[],
     label = "Cost, passes, training, source, problems",
-    /** Whether a click on the selected tab closes its panel; no tab is selected then. */
+    /** True if a click on the selected tab closes its panel; no tab is selected then. */
     private readonly canClose = false,
   ) {
     const bar = h("div", { class: "mnb-tab-list", role: "tablist", "aria-label": label });
@@ -55,6 +55,12 @@ export class Tabs {
 
   has(name: string): boolean {
     return this.buttons.has(name);
+  }
+
+  /** Open the remembered tab, or `usual` if there is none. */
+  restore(usual: string): void {
+    const tab = this.store.memory.get("tab", usual);
+    this.store.showTab(this.has(tab) || (this.canClose && tab === "") ? tab : usual);
   }
 
   update(): void {

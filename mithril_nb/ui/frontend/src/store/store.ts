@@ -28,8 +28,9 @@ export class Store {
   /** The pane of the newest pin, if any; it does not scroll. */
   pinnedIn: StageName | null = null;
   selectedEdge: string | null = null;
-  tab = "cost";
-  /** Whether stages, graph and inspector have no room beside each other. */
+  /** The open tab. "" while the tabs are built, and if all are closed. */
+  tab = "";
+  /** True if stages, graph and inspector have no room beside each other. */
   isNarrow = false;
   /** The result of the last command, for the status line; reset by the next command. */
   outcome = "";
@@ -201,7 +202,7 @@ export class Store {
     this.emit("reveal");
   }
 
-  /** Whether the inspector is open. In a narrow widget it takes half of the graph, so there it opens on request. */
+  /** True if the inspector is open. In a narrow widget it takes half of the graph, so there it opens on request. */
   get hasInspector(): boolean {
     return this.memory.get(this.isNarrow ? "inspector narrow" : "inspector", !this.isNarrow);
   }
@@ -231,7 +232,7 @@ export class Store {
     return source === this.defaultSource ? this.snapshot.cost : this.received.get(source)?.cost ?? null;
   }
 
-  /** Whether the costs received for a source are those of an earlier model. */
+  /** Return whether the costs received for a source are those of an earlier model. */
   isOld(source: Source): boolean {
     if (source === this.defaultSource) return this.snapshot.cost?.stale ?? false;
     return this.received.has(source) && this.received.get(source)!.version !== this.snapshot.version;
