@@ -120,6 +120,10 @@ def notes(function: Function) -> dict[Statement, str]:
         texts = [*_numbers(one, producers), *([one.note] if one.note else [])]
         if one.primitive == "reduce_max" and _is_of_softmax(one, users):
             texts.append("avoids overflow of exp; softmax does not depend on it")
+        if one.primitive == "erfc":
+            texts.append("erfc(-x) is 1 + erf(x)")
+        if len(one.outputs) == 1 and re.fullmatch(r"rsqrt_slope(_\d+)?", one.outputs[0].name):
+            texts.append("the derivative of rsqrt")
         if one in own and needed.isdisjoint(one.outputs):
             texts.append("for the gradients")
         if texts:

@@ -278,6 +278,8 @@ def test_a_transformer_reads_like_the_textbook() -> None:
     lines = inspection.stage("numpy").text.splitlines()
     for line in (
         "    variance = total_1 / 8.0  # (2, 3, 1)",
+        "    rsqrt_slope = -0.5 * ratio  # (2, 3, 1); the derivative of rsqrt; for the gradients",
+        "    erfc_ = erfc(scaled_1)  # (2, 3, 32); erfc(-x) is 1 + erf(x)",
         "    normalized = centered * rsqrt  # (2, 3, 8)",
         "    softmax = exp_ / total  # (2, 2, 3, 3)",
         "def attention_attention(query, key, value):",
