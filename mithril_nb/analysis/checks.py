@@ -64,6 +64,14 @@ class _Measured:
     is_known_at: bool = False
     is_of_rows: bool = False
 
+    def violated(self, low: float | None, high: float | None) -> float | None:
+        """Return the bound that the cost violates, if any. A lower bound is undecided if some costs are unknown."""
+        if self.value is None:
+            return None
+        if high is not None and self.value > high:
+            return high
+        return low if low is not None and self.value < low and not self.unknown else None
+
 
 def assert_cost(
     target: Any,
@@ -158,12 +166,11 @@ def assert_cost(
     with called_as("ml.assert_cost", **{name: bounds[name] for name in pairs}):
         check_options(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
-    if source is None:
-        source = first_source(inspection)
-    call = _Call.of(target, args, options, {name: bounds[name] for name in pairs})
+    measured = {name: _measured(inspection, name, source or first_source(inspection)) for name in pairs}
+    passing = _passing(measured, pairs, bounds, source, unknown)
+    call = _Call.of(target, args, options, passing)
     found = [
-        _problem(inspection, name, _measured(inspection, name, source), low, high, unknown, call)
-        for name, (low, high) in pairs.items()
+        _problem(inspection, name, measured[name], low, high, unknown, call) for name, (low, high) in pairs.items()
     ]
     problems = [problem for problem in found if problem is not None]
     if problems:
@@ -243,9 +250,9 @@ def _problem(
 ) -> Diagnostic | None:
     """Return the violation of a cost's bounds, if any; warn if it is undecided and `unknown` is `"warn"`."""
     value, (verb, noun) = found.value, _WORDS[name]
-    is_over = value is not None and high is not None and value > high
-    is_under = value is not None and low is not None and value < low and not found.unknown
-    if not is_over and not is_under and value is not None and not found.unknown:
+    end = found.violated(low, high)
+    is_over = value is not None and end is not None and value > end
+    if end is None and value is not None and not found.unknown:
         return None
     if found.numbers:
         return _without_numbers(inspection.name, name, found, low, high, call)
@@ -255,11 +262,10 @@ def _problem(
         if unknown == "warn":
             notice(_in_part(f"program {inspection.name!r}: its bound of {noun}", facts, found.unknown))
         return None
-    end = high if is_over else low if is_under else None
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
-        advice = f"{call.with_bound(name, f'{value:_}')}  # if that is intended"
+        advice = f"{call.passing}  # if that is intended"
     else:
         summary = f"cannot be checked against its bound of {noun}: not all are known."
         advice = 'unknown="warn"  # compares the known cost'
@@ -305,36 +311,54 @@ def _without_numbers(
     )
 
 
+def _passing(
+    measured: Mapping[str, _Measured],
+    pairs: Mapping[str, tuple[float | None, float | None]],
+    bounds: Mapping[str, Bound],
+    source: str | None,
+    unknown: str,
+) -> list[str]:
+    """Return the bounds and options of a call that passes, as source code.
+
+    Measured values replace violated bounds. Bounds that cannot be checked are left out.
+    """
+    checked = {name: found for name, found in measured.items() if found.value is not None or found.is_of_rows}
+    is_violated = {name: found.violated(*pairs[name]) is not None for name, found in checked.items()}
+    written = [
+        f"{name}={f'{found.value:_}' if is_violated[name] else short_repr(bounds[name])}"
+        for name, found in checked.items()
+    ]
+    if source is not None:
+        written.append(f'source="{source}"')
+    if unknown == "fail" and any(found.unknown for found in checked.values()):
+        written.append('unknown="warn"')  # no bound passes with "fail"
+    elif unknown != "warn":
+        written.append(f'unknown="{unknown}"')
+    return written
+
+
 def _literal(bound: float) -> str:
     return f"{int(bound):_}" if math.isfinite(bound) and bound == int(bound) else str(bound)
 
 
 @dataclass(frozen=True)
 class _Call:
-    """The call of `assert_cost`, as source code for advice.
+    """Source code for advice.
 
     Attributes:
-        arguments: The target, its arguments and options.
-        bounds: The bounds by name.
         inspected: The inspection of the program.
+        passing: A call of `assert_cost` that passes.
     """
 
-    arguments: tuple[str, ...]
-    bounds: Mapping[str, str]
     inspected: str
+    passing: str
 
     @classmethod
-    def of(cls, target: Any, args: tuple[Any, ...], options: Mapping[str, Any], bounds: Mapping[str, Any]) -> _Call:
-        written = {name: short_repr(bound) for name, bound in bounds.items()}
+    def of(cls, target: Any, args: tuple[Any, ...], options: Mapping[str, Any], passing: list[str]) -> _Call:
         if isinstance(target, Inspection):
-            return cls(("inspection",), written, "inspection")
+            return cls("inspection", f"ml.assert_cost({', '.join(('inspection', *passing))})")
         arguments = (variable_of(target), *(arguments_written(target, args) if args else ()), *options_written(options))
-        return cls(arguments, written, f"ml.inspect({', '.join(arguments)})")
-
-    def with_bound(self, name: str, bound: str) -> str:
-        """Return the call with another bound of a cost."""
-        bounds = {**self.bounds, name: bound}
-        return f"ml.assert_cost({', '.join((*self.arguments, *(f'{one}={text}' for one, text in bounds.items())))})"
+        return cls(f"ml.inspect({', '.join(arguments)})", f"ml.assert_cost({', '.join((*arguments, *passing))})")
 
     def cost(self, name: str, source: str) -> str:
         """Return the source code of the costs of all blocks."""

@@ -363,7 +363,7 @@ class EmittedBackend(Backend):
         return self._library.concatenate(arrays, axis=axis)
 
 
-# Each call asks for the dtype of all its arrays, and NumPy takes 5 us to write the name of one.
+# Calls read the dtype of all their arrays, and NumPy takes 5 us to write the name of one.
 @lru_cache(maxsize=256)
 def _dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -173,11 +174,8 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
-        problems.add(
-            f"{what} is not an array: its rows have different lengths.",
-            (),
-            _padding("y" if what.endswith("targets") else "x", values),
-        )
+        name = "y" if what.endswith("targets") else "x"
+        problems.add(f"{what} is not an array: its rows have different lengths.", (), _padding(name, values))
         return np.zeros((1,))
     # jax.numpy's own small floats (bfloat16, ...) are of kind "V"; they convert to float32 without loss.
     if array.dtype.kind == "V" and array.dtype.name.startswith(("bfloat", "float")):
@@ -197,10 +195,11 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
 
 def _padding(name: str, rows: Any) -> str:
     """Return code that fills rows of numbers with zeros."""
-    if not all(hasattr(row, "__len__") for row in rows):
-        return "pad the rows to one length, and mask them."
-    longest = max(map(len, rows))
-    return f"{name} = np.array([[*row, *[0] * ({longest} - len(row))] for row in {name}])  # fills short rows with 0"
+    with suppress(ValueError):  # from np.ndim, for a row that is no array either
+        if all(np.ndim(row) == 1 for row in rows):
+            short = f"[0] * ({max(map(len, rows))} - len(row))"
+            return f"{name} = np.array([[*row, *{short}] for row in {name}])  # fills short rows with 0"
+    return "pad the rows to one length, and mask them."
 
 
 def _check_lengths(data: DataSet, what: str) -> None:

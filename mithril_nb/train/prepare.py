@@ -186,7 +186,7 @@ def check_targets(
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
             (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
-            f'loss=lambda outputs, targets: ((outputs["{next(iter(outputs))}"] - targets) ** 2).mean()  # your loss',
+            _own_loss(loss, outputs, data.targets),
         )
         problems.raise_if_any()
     name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)
@@ -194,6 +194,27 @@ def check_targets(
     targets = check(np.asarray(data.targets), name, output, loss, what, problems)
     problems.raise_if_any()
     return DataSet(data.inputs, targets)
+
+
+def _own_loss(loss: Loss, outputs: Mapping[str, Any], targets: Any) -> str:
+    """Return a user's loss as source code, for several outputs or several arrays of targets."""
+    read, output = "targets", next(iter(outputs))
+    if isinstance(targets, dict) and targets:
+        wanted = list(outputs) if loss.output is None else [loss.output]
+        name = next((one for one in targets if one in wanted), next(iter(targets)))
+        read, output = f'targets["{name}"]', name if name in outputs else output
+    if loss.output is not None or len(outputs) == 1:  # the loss receives one array
+        return f"loss=lambda prediction, targets: ((prediction - {read}) ** 2).mean()  # your loss"
+    return f'loss=lambda outputs, targets: ((outputs["{output}"] - {read}) ** 2).mean()  # your loss'
+
+
+def _class_advice(targets: np.ndarray, width: int) -> str:
+    """Return code that numbers the classes from 0, or a last block with an output for each class."""
+    count = len(np.unique(targets))
+    if targets.min() >= 0 and count > width:
+        return f"Linear({int(targets.max()) + 1})  # as the last block: an output for each class"
+    then = f"; then use Linear({count}) as the last block" if count > width else ""
+    return f"y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0{then}"
 
 
 def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
@@ -231,9 +252,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
                 ("needed", f"from 0 to {width - 1}"),
                 ("first", f"{first_of(bad, targets)}, {int(bad.sum())} in all"),
             ],
-            "y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0"
-            if len(np.unique(targets)) <= width
-            else f"Linear({int(targets.max()) + 1})  # as the last block: an output for each class",
+            _class_advice(targets, width),
         )
     else:
         return targets.astype(np.int32)

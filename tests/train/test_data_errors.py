@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from transcript import message_of
@@ -54,6 +56,21 @@ DATA = {
         "data: input 'input' is not an array: its rows have different lengths.\n"
         "    Try: x = np.array([[*row, *[0] * (2 - len(row))] for row in x])  # fills short rows with 0",
     ),
+    "ragged sequences of vectors": (
+        ([np.ones((3, 8)), np.ones((5, 8))], [0, 1]),
+        "data: input 'input' is not an array: its rows have different lengths.\n"
+        "    Try: pad the rows to one length, and mask them.",
+    ),
+    "ragged lists in rows": (
+        (X[:2], [[[1, 2], [3]], [[1], [2]]]),
+        "data: targets is not an array: its rows have different lengths.\n"
+        "    Try: pad the rows to one length, and mask them.",
+    ),
+    "a number among rows": (
+        ([jnp.ones(3), jnp.ones(())], [0, 1]),
+        "data: input 'input' is not an array: its rows have different lengths.\n"
+        "    Try: pad the rows to one length, and mask them.",
+    ),
     "scalar": ((X, 3), "data: targets is one number, not an array of samples.\n    got  3"),
     "NaN": (
         (NAN, Y),
@@ -90,6 +107,13 @@ DATA = {
         "data: labels are out of range for an output of width 3.\n"
         "    labels  from -1 to 1\n    needed  from 0 to 2\n    first   [0] is -1, 2 in all\n"
         "    Try: y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0",
+    ),
+    "labels negative, and too many": (
+        (X, np.array([-1, 0, 1, 2, 4, 4])),
+        "data: labels are out of range for an output of width 3.\n"
+        "    labels  from -1 to 4\n    needed  from 0 to 2\n    first   [0] is -1, 3 in all\n"
+        "    Try: y = np.unique(y, return_inverse=True)[1]  # numbers the classes from 0"
+        "; then use Linear(5) as the last block",
     ),
     "labels as floats": (
         (X, Y.astype(float)),
@@ -206,6 +230,27 @@ def test_many_inputs() -> None:
         "    outputs  'output', 'other'\n    targets  (6,) int64\n"
         '    Try: loss=lambda outputs, targets: ((outputs["output"] - targets) ** 2).mean()  # your loss'
     )
+    several = "DataError: loss 'cross_entropy' takes one output and one array of targets.\n"
+    for targets, names, advised in (
+        ({"a": Y, "other": Y}, "'a', 'other'", 'outputs["other"] - targets["other"]'),
+        ({"a": Y, "b": Y}, "'a', 'b'", 'outputs["output"] - targets["a"]'),
+    ):
+        call = partial(fit, Tokens(), ({"tokens": X, "mask": X}, targets), batch_size=3)
+        assert message_of(call) == (
+            f"{several}    outputs  'output', 'other'\n    targets  {names}\n"
+            f"    Try: loss=lambda outputs, targets: (({advised}) ** 2).mean()  # your loss"
+        )
+    for model, inputs, output, names in (
+        (Linear(3), X, None, "'output'"),
+        (Tokens(), {"tokens": X, "mask": X}, "other", "'output', 'other'"),
+    ):
+        data = (inputs, {"output": Y, "other": Y})
+        call = partial(fit, model, data, output=output, batch_size=3)
+        assert message_of(call) == (
+            f"{several}    outputs  {names}\n    targets  'output', 'other'\n"
+            f'    Try: loss=lambda prediction, targets: ((prediction - targets["{output or "output"}"]) ** 2).mean()'
+            "  # your loss"
+        )
     assert message_of(lambda: programs(Tokens())) == (
         "ShapeError: input 'tokens' has unknown dims.\n    spec  ('batch', 'time') int32\n"
         "    Try: ml.compile(model, shapes={'tokens': [32, 16]})  # with your sizes"

@@ -123,6 +123,10 @@ DATA_CASES = {
         ml.fit(model, ([[1.0], [2.0, 3.0]], y[:2]), **options)
         # Try: x = [[1.0], [2.0, 3.0]]; {{}}; ml.fit(model, (x, y[:2]), batch_size=2)
         """,
+    "train/data.py:_numbers | sequences of vectors": f"""{DATA}
+        ml.fit(model, ([np.ones((3, 8)), np.ones((5, 8))], y[:2]), **options)
+        # Try: ml.fit(model, (np.ones((2, 5, 8)), np.zeros((2, 5), int)), batch_size=2)
+        """,
     "train/data.py:_checked_input": f"""{DATA}
         model = ml.compile(Linear(3), shapes={{"input": ["batch", 4]}})
         ml.fit(model, (x.reshape(6, 2, 2), y), **options)
@@ -162,6 +166,11 @@ DATA_CASES = {
         {FIT}
         # Try: ml.fit({{}}, (x, y), **options)
         """,
+    "train/prepare.py:_labels#4 | negative, and too many classes": f"""{DATA}
+        y = np.arange(6) - 1
+        {FIT}
+        # Try: {{}}; ml.fit(Linear(6), (x, y), **options)
+        """,
     "train/prepare.py:_binary": f"""{DATA}
         y = np.array([[0.0], [3.0]] * 3)
         ml.fit(Linear(1), (x, y), loss="binary_cross_entropy", **options)
@@ -177,6 +186,17 @@ DATA_CASES = {
     "train/prepare.py:check_targets": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3)
+        """,
+    "train/prepare.py:check_targets | targets by name": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
+        ml.fit(model, (np.ones((6, 4)), {"more": np.ones(6), "b": np.ones((6, 2))}), batch_size=3, epochs=1).wait()
+        """,
+    "train/prepare.py:check_targets | targets by name, one output": """
+        ml.fit(Linear(3), (np.ones((6, 4)), {"a": np.ones((6, 3))}), batch_size=3, epochs=1).wait()
+        """,
+    "train/prepare.py:check_targets | targets by name, a chosen output": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
+        ml.fit(model, (np.ones((6, 4)), {"b": np.ones((6, 2))}), output="b", batch_size=3, epochs=1).wait()
         """,
     "train/losses.py:Loss.prediction": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")

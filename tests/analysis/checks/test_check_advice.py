@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import pytest
 from advice import check
+
+import mithril_nb as ml
+from mithril_nb.errors import CostBoundError
+from mithril_nb.models import Linear
 
 PROGRAM = """
         program, args = (lambda x: x @ x), (jnp.ones((4, 4)),); inspection = ml.inspect(program, *args)"""
@@ -44,3 +52,40 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_advice_works(case: str) -> None:
     check(CASES, case)
+
+
+def half_known(x: Any) -> Any:
+    return jax.pure_callback(lambda x: x, x, x) @ x
+
+
+CALLS = {
+    "one bound": "flops=1",
+    "several bounds": "flops=1, bytes_accessed=1, peak_bytes=1, params=1",
+    "lower bounds": "flops=(10**6, None), bytes_accessed=(10**6, 10**9), params=(None, 3)",
+    "a source": 'bytes_accessed=1, flops=1, source="compiled"',
+    "a source, all known": 'params=1, source="lowered", unknown="fail"',
+    "one bound is kept": "flops=1, params=1_000",
+    "a symbolic size": 'shapes={"input": ["batch", 4]}, flops=10_000, params=1',
+    "partly unknown": "half_known, x, flops=1",
+    "partly unknown, ignored": 'half_known, x, flops=1, unknown="ignore"',
+    "partly unknown, not accepted": 'half_known, x, flops=1, unknown="fail"',
+    "another cost is unknown, not accepted": 'half_known, x, flops=1_000, bytes_accessed=1, unknown="fail"',
+    "unknown parameters": "half_known, x, flops=1, params=1",
+    "an inspection": 'inspection, flops=1, params=1, source="compiled"',
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+@pytest.mark.filterwarnings("ignore::mithril_nb.backends.backend.MithrilWarning")
+def test_the_advised_call_passes(case: str) -> None:
+    model, x = Linear(3), jnp.ones((4, 4))
+    scope = {"ml": ml, "model": model, "half_known": half_known, "x": x}
+    scope["inspection"] = ml.inspect(model, shapes={"input": [2, 4]})
+    call = CALLS[case]
+    if not call.startswith(("half_known", "inspection")):
+        call = "model, " + call if "shapes" in call else 'model, shapes={"input": [2, 4]}, ' + call
+    with pytest.raises(CostBoundError) as caught:
+        eval(f"ml.assert_cost({call})", scope)
+    advised = {one.advice for one in caught.value.diagnostics if one.advice.startswith("ml.assert_cost(")}
+    assert len(advised) == 1, advised
+    eval(advised.pop(), scope)
