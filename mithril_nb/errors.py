@@ -150,10 +150,10 @@ def short_repr(value: object, most: int = 80) -> str:
     try:
         text = repr(_beginning(value, most))
     except RecursionError:
-        text = f"a {type(value).__name__} nested too deeply to show"
+        text = f"<{type(value).__name__} nested too deeply to show>"
     except Exception:  # Python does not print an int of over 4300 digits, and a user's `__repr__` may raise
         is_number = isinstance(value, int)
-        text = "int with too many digits to show" if is_number else f"a {type(value).__name__} whose repr fails"
+        text = "<int with too many digits to show>" if is_number else f"<{type(value).__name__} whose repr fails>"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
@@ -348,11 +348,11 @@ class StageUnavailableError(MithrilError, RuntimeError):
 
 
 class UnsupportedPrimitiveError(MithrilError, NotImplementedError):
-    """A backend has no source for a primitive of JAX.
+    """A program contains a JAX primitive that a backend or an export format cannot express.
 
     Attributes:
-        primitive, backend: Their names.
-        source: The user's line of Python, as `"file.py:12"`, or `""`; `diagnostics` has the block.
+        primitive, backend: Name of the primitive, such as `"fft"`, and of the backend or format, such as `"onnx"`.
+        source: The user's line that calls it, as `"file.py:12"`, or `""` if unknown.
     """
 
     primitive = backend = source = ""

@@ -196,7 +196,7 @@ def _without_zeros(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
-    """Return the share of the total FLOPs in `figures`, and whether it is exact or a bound; see `Cost.share_of`."""
+    """Return `figures` as a share of the total FLOPs, and `""`, `"≤"` or `"≥"`; see `Cost.share_of`."""
     if not total.unknown:
         return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
     # Unknown costs both here and elsewhere: the share may be larger or smaller.

@@ -194,14 +194,14 @@ class CostTotals:
         )
 
     def share_of(self, figures: Figures) -> tuple[float | None, str]:
-        """Return the block's share of the program's FLOPs, and whether it is exact or a bound.
+        """Return the block's share of the program's FLOPs, and `""`, `"≤"` or `"≥"` if it is exact or a bound.
 
         Args:
             figures: The cost of the block, from `by_block` or `subtree`.
 
         Returns:
-            The share with `""` if all costs are known, with `"≤"` if unknown costs are elsewhere, with `"≥"` if they
-            are all in this block; `None` if they are in both, so that no bound exists.
+            The share, from 0 to 1, and its sign: `""` if all costs are known, `"≤"` if only other blocks have unknown
+            costs, `"≥"` if only this block has. The share is `None` if both have, so that no bound exists.
         """
         return share_of(figures, self.total)
 

@@ -107,7 +107,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
         prefix: Path of the block that contains the graph.
 
     Raises:
-        NameTakenError: A block or a label has no name, or two share a name.
+        NameTakenError: A block or a label has no name, two share a name, or a port has two labels.
         ConnectionError: A connection or a label refers to a missing port, or two connections end at one port.
         UnconnectedPortError: A port is not connected.
         CycleError: The blocks form a cycle.
@@ -166,17 +166,17 @@ def check_parts(
     """
     _check_names("block", [node.name for node in nodes], prefix)
     _check_names("label", [label for label, _ in labels], prefix)
-    _check_names("labelled port", [str(end) for _, end in labels], prefix)
+    _check_labelled_once(labels, prefix)
     gives = {Endpoint(node.name, port.name) for node in nodes for port in node.block.outputs}
     takes = {Endpoint(node.name, port.name) for node in nodes for port in node.block.inputs}
     if boundary is None:
         boundary = {edge.source for edge in edges if edge.source.node == BOUNDARY and edge.source.port}, set()
     sources, targets = gives.union(boundary[0]), takes.union(boundary[1])
     for edge in edges:
-        for end, known in ((edge.source, sources), (edge.target, targets)):
+        for end, known, does in ((edge.source, sources, "starts"), (edge.target, targets, "ends")):
             if end not in known:
                 raise ConnectionError(
-                    f"the connection '{edge}'{_location(prefix)} ends at a port that does not exist.",
+                    f"the connection '{edge}'{_location(prefix)} {does} at a port that does not exist.",
                     (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
                     "connect it to a port of one of the blocks.",
                     block=prefix,
@@ -211,6 +211,17 @@ def _check_names(what: str, names: list[str], prefix: str) -> None:
                 else f"{'two' if count == 2 else f'{count:,}'} {what}s{_location(prefix)} are named {name!r}.",
                 (("names", listed(map(repr, names))),),
                 "give each a unique name.",
+                block=prefix,
+            )
+
+
+def _check_labelled_once(labels: Sequence[tuple[str, Endpoint]], prefix: str) -> None:
+    for end, count in Counter(end for _, end in labels).items():
+        if count > 1:
+            raise NameTakenError(
+                f"port '{end}'{_location(prefix)} has {'two' if count == 2 else f'{count:,}'} labels.",
+                (("labels", listed(repr(label) for label, one in labels if one == end)),),
+                "keep one of them.",
                 block=prefix,
             )
 

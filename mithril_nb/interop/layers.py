@@ -148,7 +148,12 @@ class Chain:
             self.state |= {f"{name}.{port}": array for port, array in layer.states.items()}
 
     def last_axis(self, path: str, what: Any) -> None:
-        """Raise if a layer works on the last axis, and only the library has the channels on it."""
+        """Raise for a layer over the last axis if the channels are last in the library, but not in our blocks.
+
+        Args:
+            path: Path of the layer.
+            what: The layer, for the message.
+        """
         if self.spatial and self.channels_last:
             raise conversion_error(
                 self.library, path, what, "it works on the channels on the last axis, but blocks have them on axis 1"

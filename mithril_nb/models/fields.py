@@ -299,7 +299,7 @@ def _need(field: Field) -> str:
         "choice": "one of " + ", ".join(repr(choice) for choice in field.choices),
         "ints": f"{count} whole numbers" if count else "whole numbers",
         "text": "text",
-        "value": f"numbers, texts, or lists of such, at most {MOST_AXES} levels deep",
+        "value": f"one value, or lists nested at most {MOST_AXES} levels deep",
     }[field.type]
     if field.range is not None:
         least, most = _number(field.range.least), field.range.most

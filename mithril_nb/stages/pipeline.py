@@ -44,22 +44,23 @@ _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in
 
 
 class Pipeline:
-    """Every result computed for one program, each once for all threads.
+    """The results for one program. Each is an `Once`: computed on first use, and shared by all threads.
 
     Attributes:
         traced: The jaxpr as JAX returned it.
-        program: The jaxpr with its provenance.
-        names: The names needed to read later stages: `program`, or the names of operations in a given program.
+        program: The jaxpr with its provenance: block, role and source line of each equation.
+        names: Names for the instructions of later stages: `program`, or, for a program that was not traced here, the
+            names in its text.
         values: The arrays of the jaxpr, each with the equations that produce and use it.
-        lowered: The lowered program, with a tag on every equation.
-        compilation: The compilation by XLA, and the files it writes.
-        compiled: The compiled program.
-        optimized: The same module; it may be compiled with less code generation.
-        buffers: The buffers of the compiled program.
-        live_ranges: The live ranges of its values.
-        kernels: The kernels, in the order of the HLO.
-        owners: The instructions that each kernel runs.
-        stages: The stages by name.
+        lowered: The StableHLO module, with a tag on each op that names its equation.
+        compilation: The compilation by XLA and the files that XLA writes; not an `Once`.
+        compiled: The executable.
+        optimized: An executable with the same optimized HLO; XLA may skip machine code to save time.
+        buffers: The buffers of the executable.
+        live_ranges: The live ranges of the values in these buffers.
+        kernels: The kernels in the machine code, in the order of the HLO.
+        owners: The HLO instructions that each kernel runs.
+        stages: A dict: each stage by name, such as `"jaxpr"`.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):

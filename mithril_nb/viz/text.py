@@ -56,7 +56,7 @@ def visible(text: str) -> str:
 
 
 def block_key(path: str) -> str:
-    """Return a block's path as one word, for the attributes that link lines, boxes and rows.
+    """Return a block's path without spaces, for the HTML attributes that link code lines, graph nodes and table rows.
 
     Examples:
         >>> block_key("a b/c")

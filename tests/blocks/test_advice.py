@@ -77,7 +77,7 @@ def test_values_nested_too_deep_are_rejected():
         deep = [deep]
     with pytest.raises(MithrilError) as caught:
         Constant(deep)
-    assert "needs  numbers, texts, or lists of such, at most 64 levels deep\n" in str(caught.value)
+    assert "needs  one value, or lists nested at most 64 levels deep\n" in str(caught.value)
     assert str(caught.value).endswith("Try: Constant(value=0.0)")
 
 

@@ -247,15 +247,15 @@ CASES = {
     "check two labels for one output": (
         lambda: check(by_hand(labels=(("y", Endpoint("r", "output")), ("z", Endpoint("r", "output"))))),
         """
-        NameTakenError: two labelled ports are named 'r.output'.
-            names  'r.output', 'r.output'
-            Try: give each a unique name.
+        NameTakenError: port 'r.output' has two labels.
+            labels  'y', 'z'
+            Try: keep one of them.
         """,
     ),
     "check an edge from nowhere": (
         lambda: check(by_hand(edges=(edge("q.output", "r.input"), FED[1]))),
         """
-        ConnectionError: the connection 'q.output -> r.input' ends at a port that does not exist.
+        ConnectionError: the connection 'q.output -> r.input' starts at a port that does not exist.
             missing  'q.output'
             blocks   'r'
             Try: connect it to a port of one of the blocks.

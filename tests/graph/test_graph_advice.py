@@ -64,6 +64,11 @@ CASES = {
         check_graph(LogicalGraph((Node("r", Relu().block), Node("r", Relu().block)), *ends))
         # Try: check_graph(LogicalGraph((Node("r", Relu().block),), *ends))
         """,
+    "graph/check.py:_check_labelled_once": """
+        parts = (Node("r", Relu().block),), (edge("x", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)
+        check_graph(LogicalGraph(*parts, (("y", Endpoint("r", "output")), ("z", Endpoint("r", "output")))))
+        # Try: check_graph(LogicalGraph(*parts, (("z", Endpoint("r", "output")),)))
+        """,
     "graph/edit.py:add": """
         model = Model() | Linear(3)(input="x", output="h")
         model |= Relu()(input="x", output="h")

@@ -204,7 +204,6 @@ BROKEN = {
         "block 'linear_0' of this model cannot be built.",
         "cannot make OneHot: missing a required argument: 'num_classes'.",
         "takes  num_classes, axis=-1, dtype=None, name=None",
-        "Try: OneHot(num_classes=64)",
     ),
     "an attribute that is too many": (
         lambda: from_dict(data(graph__nodes__0__attributes__cls=1)),
@@ -212,7 +211,6 @@ BROKEN = {
         "cannot make Linear: got an unexpected keyword argument 'cls'.",
         "takes  dimension=None, use_bias=True, input_size=None, name=None",
         "given  dimension=3, use_bias=True, input_size=None, cls=1",
-        "Try: Linear(dimension=3, use_bias=True, input_size=None)",
     ),
     "an attribute that is text": (
         lambda: from_dict(data(graph__nodes__0__attributes__dimension="__import__('os')")),
@@ -220,7 +218,6 @@ BROKEN = {
         "Linear cannot take dimension=\"__import__('os')\".",
         "needs  a whole number from 1 to 1048576, or None",
         "means  Size of the last axis of the output; with `None`, weight and bias must be given.",
-        "Try: Linear(dimension=64)",
     ),
     "an attribute that is an object": (
         lambda: from_dict(data(graph__nodes__0__attributes__use_bias={"a": 1})),
@@ -228,7 +225,6 @@ BROKEN = {
         "Linear cannot take use_bias={'a': 1}.",
         "needs  True or False",
         "means  If true, add a bias.",
-        "Try: Linear(dimension=3, use_bias=True)",
     ),
     "an attribute that is huge": (
         lambda: from_dict(data(graph__nodes__0__attributes__dimension=10**300)),
@@ -236,7 +232,6 @@ BROKEN = {
         "Linear cannot take dimension=10000000000000000000000000000000000000000000000000000000000000000000000000000....",  # noqa: E501
         "needs  a whole number from 1 to 1048576, or None",
         "means  Size of the last axis of the output; with `None`, weight and bias must be given.",
-        "Try: Linear(dimension=64)",
     ),
     "an attribute that is infinite": (
         lambda: from_dict(json.loads(json.dumps(data()).replace('"dimension": 3', '"dimension": 1e999'))),
@@ -244,7 +239,6 @@ BROKEN = {
         "Linear cannot take dimension=inf.",
         "needs  a whole number from 1 to 1048576, or None",
         "means  Size of the last axis of the output; with `None`, weight and bias must be given.",
-        "Try: Linear(dimension=64)",
     ),
     "an edge of three parts": (
         lambda: from_dict(data(graph__edges__0=["a", "b", "c"])),
@@ -262,7 +256,7 @@ BROKEN = {
     "an edge from nowhere": (
         lambda: from_dict(data(graph__edges__0=["linear_9", "output", "linear_0", "input"])),
         "this model is inconsistent.",
-        "the connection 'linear_9.output -> linear_0.input' ends at a port that does not exist.",
+        "the connection 'linear_9.output -> linear_0.input' starts at a port that does not exist.",
         "missing  'linear_9.output'",
         "blocks   'linear_0', 'inner'",
         "Try: connect it to a port of one of the blocks.",

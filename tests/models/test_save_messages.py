@@ -78,10 +78,9 @@ CASES = {
         lambda: from_dict(constant(deep(100_000))),
         """
         ModelFileError: block 'constant_0' of this model cannot be built.
-            because  Constant cannot take value=a list nested too deeply to show.
-                         needs  numbers, texts, or lists of such, at most 64 levels deep
+            because  Constant cannot take value=<list nested too deeply to show>.
+                         needs  one value, or lists nested at most 64 levels deep
                          means  A number, or nested lists of numbers, of equal length at each depth.
-                         Try: Constant(value=0.0)
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),

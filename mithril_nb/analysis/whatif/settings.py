@@ -188,9 +188,11 @@ def check_size(name: str, before: Any, value: Any, program: str, is_swept: bool 
         UnknownOptionError: The previous value is an integer, and the new one is not, or is negative.
     """
     if is_size(before) and (not is_size(value) or (value < 0 <= before)):
+        what = f"each value of {name!r}" if is_swept else f"setting {name!r}"
+        least = " of at least 0" * (before >= 0)
         raise UnknownOptionError(
-            f"setting {name!r} of {program} must be a whole number, not {short_repr(value, 40)}.",
-            (("before", str(before)),),
+            f"{what} of {program} must be an integer{least}, not {short_repr(value, 40)}.",
+            (("current value", str(before)),),
             format_setting(name, (before, max(1, 2 * before)), is_swept),
         )
 

@@ -148,9 +148,9 @@ class Fixed:
         """Return all settings with the changes applied."""
         if "remat" in changes:
             raise UnknownOptionError(
-                f"{self.name!r} is a whole program: the values saved for its gradient cannot be changed from outside.",
+                f"cannot set remat of program {self.name!r}: only a model has this setting.",
                 (("settings", "batch, dtype, precision"),),
-                "ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it",
+                "ml.what_if(make)(remat=True)  # for a make(remat=False) that calls jax.checkpoint if remat is true",
             )
         known = {"batch": None, "dtype": None, "precision": None, **self.base}
         if "batch" in changes and self._batch is None:
@@ -311,7 +311,7 @@ def batch_of(inspection: Inspection) -> Batch:
             if fitting
             else "none of these first dims can vary."
             if found
-            else "no argument consists of arrays that share their first dim."
+            else "each argument is scalar, or has arrays with different first dims."
         ),
         tuple(facts),
         "ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments",

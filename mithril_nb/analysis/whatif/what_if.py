@@ -242,7 +242,7 @@ def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> N
             ),
         )
     raise UnknownOptionError(
-        f"ml.what_if takes settings of {title_of(target)!r} in a second call.",
+        f"ml.what_if does not accept settings of {title_of(target)!r}; its result does.",
         facts,
         f"{entry_point().call(*call)}({_given(changed)})",
     )

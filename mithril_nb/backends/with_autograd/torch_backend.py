@@ -15,8 +15,8 @@ from mithril_nb.backends.emitted import Arrays, EmittedBackend, check_grads
 class TorchBackend(EmittedBackend):
     """Runs models with PyTorch, as source that `pm.source()` returns.
 
-    Gradients are those of `torch.autograd` through the emitted forward. A model whose custom ops have hand-written
-    gradients runs the emitted ones.
+    By default, `torch.autograd` differentiates the emitted forward pass. If a custom op of the model has a hand-written
+    gradient, the emitted backward pass runs instead, as with `grads="jax"`.
 
     Args:
         dtype: `"float32"` (default), `"float64"`, `"float16"` or `"bfloat16"`.

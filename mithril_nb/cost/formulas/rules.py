@@ -36,7 +36,7 @@ class Formula:
         flops: Its FLOPs, as text that `symbols.parse` reads: `"2·B·M·N·K"`.
         letters: The values of the letters in this equation.
         transcendentals: Its transcendentals.
-        once: Its FLOPs with a loop that JAX's lowering adds counted once; by default the same.
+        once: Its FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts; by default `flops`.
         note: Short remark shown after the formula.
         xla: The FLOPs by XLA's convention, if different; `None` if it is the same, or XLA has none.
         typical: If the count depends on values, a text that names them: the formula is then a typical count. Else `""`.
@@ -176,17 +176,17 @@ NOT_SENT = "how much it sends to other devices is unknown"
 
 @dataclass(frozen=True)
 class Counted:
-    """The cost of one run of an equation: numbers, polynomials in symbolic sizes, or `None` if unknown.
+    """The cost of one run of an equation. A cost is a number, a polynomial in symbolic sizes, or `None` if unknown.
 
     Attributes:
-        flops: FLOPs.
-        transcendentals: Transcendentals.
-        once: FLOPs with a loop that JAX's lowering adds counted once.
+        flops: Floating-point operations.
+        transcendentals: Calls of exp, log, tanh, ...
+        once: FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts.
         bytes: Bytes read and written.
-        formula: The formula for the FLOPs as text, or why they are unknown.
-        rule: The formula, if a rule applies.
+        formula: The formula as text, or the reason why the cost is unknown.
+        rule: The formula, or `None` if no rule applies.
         payload: Bytes of the buffers that one device passes to collectives.
-        wire: Bytes that one device sends for them.
+        wire: Bytes that one device sends to others in these collectives.
     """
 
     flops: Expression | None

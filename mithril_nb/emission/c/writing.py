@@ -325,12 +325,12 @@ def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
 
 
 def mark(buffer: Buffer, buffers: list[Buffer]) -> str:
-    """Return a mark in a line, which `with_offsets` replaces with the offset of a buffer."""
+    """Return a placeholder for the offset of a buffer in a line; `with_offsets` replaces it."""
     return f"\0{buffers.index(buffer)}\0"
 
 
 def with_offsets(lines: Iterable[Line], buffers: list[Buffer]) -> list[Line]:
-    """Return lines with the offsets of the buffers."""
+    """Return the lines with an offset instead of each placeholder of `mark`."""
     found: list[Line] = []
     for line in lines:
         parts = line.text.split("\0")

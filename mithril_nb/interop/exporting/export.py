@@ -39,11 +39,11 @@ def export(
     """Write a folder with a program as source, its weights, and a test; the folder runs without mithril_nb.
 
     The test runs the program with stored inputs, and compares its results with those of JAX. The folder's README has
-    the two commands to install or compile it, and to run the test.
+    the two commands to install or compile it, and to run the test. If an error is raised, nothing is written.
 
     Args:
         target: What `ml.inspect` takes: a model, compiled or not, or a function; or an inspection.
-        folder: The folder to write. It does not exist or is empty.
+        folder: Path of the folder, in an existing folder. It must not exist, or be empty; see `overwrite`.
         *args: Arguments of the call, as in `ml.inspect`. Arrays among them are the stored inputs.
         to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"ggml"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`,
             `"iree"`, or a format that `mithril_nb.interop.exporting.export_format` registered.
@@ -51,7 +51,7 @@ def export(
             otherwise placeholders.
         inputs: Arrays by the name of a model's input, or of a function's argument. Default: random
             placeholders, the same at each export.
-        overwrite: Whether to replace a folder that `ml.export` wrote.
+        overwrite: If true, replace a folder that an earlier `ml.export` wrote. Others are never replaced.
         **options: Options of `ml.inspect`: `program="forward+backward"`, `shapes={"input": [32, 784]}`.
 
     Returns:
@@ -59,10 +59,12 @@ def export(
 
     Raises:
         UnknownOptionError: The format or an option does not exist.
-        UnsupportedPrimitiveError: The format cannot express a primitive; nothing is written.
+        UnsupportedPrimitiveError: The format cannot express a primitive.
         ShapeError: Shapes are unknown, or arrays have other shapes.
         MissingParameterError, UnexpectedInputError: Names are missing or unknown.
-        ModelFileError: The folder exists, or cannot be written; nothing is written.
+        ModelFileError: `folder` is a file, contains files (see `overwrite`), or cannot be written.
+        StageUnavailableError: An inspection has no jaxpr, because it was read from a later stage.
+        DataError: An array has a dtype that safetensors does not support.
         UnavailableBackendError: The format needs a package that is not installed.
 
     Examples:

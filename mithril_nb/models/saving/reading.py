@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any, NamedTuple
 
-from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
+from mithril_nb.errors import MithrilError, ModelFileError, UnknownOptionError, listed, short_repr
 from mithril_nb.graph.boundary import infer_boundary
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.edit import DEEPEST, composite
@@ -299,7 +299,10 @@ class _Reader:
         except RecursionError:
             raise
         except Exception as error:  # a user-defined kind may raise anything
-            because = str(error) if isinstance(error, MithrilError | TypeError | ValueError) else repr(error)
+            if isinstance(error, UnknownOptionError):  # its advice is Python, and does not repair a file
+                because = "\n".join(str(replace(one, advice="")) for one in error.diagnostics)
+            else:
+                because = str(error) if isinstance(error, MithrilError | TypeError | ValueError) else repr(error)
             raise ModelFileError(
                 f"block {path!r} of this model cannot be built.", (("because", because),), ADVICE, block=path
             ) from error

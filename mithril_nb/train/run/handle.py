@@ -69,7 +69,7 @@ class Run(Shown):
         RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
-        """Stop a training thread and wait for its end. End a caller's loop that is between two events."""
+        """Stop a training thread and wait for its end. End a `for event in run` loop that waits between two steps."""
         if (thread := self._thread) is not None and thread.is_alive():
             self._control.request("stop")
             thread.join(timeout_s)
@@ -174,7 +174,7 @@ class Run(Shown):
         return self
 
     def stop(self) -> None:
-        """Stop after the current step, or at once if a loop is between two events. The params are kept."""
+        """Stop and keep the params: after the current step, or at once if `for event in run` is between two steps."""
         self._control.request("stop")
         with self._lock:
             if self._driver is not None and not self._is_at_work and self.state in ("running", "paused"):
@@ -248,7 +248,7 @@ class Run(Shown):
 
     @property
     def message(self) -> str:
-        """The message of the last event, or a note on a run that an interrupt of the kernel did not stop."""
+        """Message of the latest event; `""` before the first. If the run still trains after Ctrl-C, a note on that."""
         if self._note and self.state == "running":
             return self._note
         return self._state.latest.message if self._state.latest else ""

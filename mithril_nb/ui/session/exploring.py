@@ -212,7 +212,7 @@ class Exploration(Publisher):
 
     @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
-        """Do nothing, except check the name: computed stages stay, because the program does not change.
+        """Check the name of a stage that the front end no longer shows. Its text stays: the program does not change.
 
         Raises:
             UnknownOptionError: The stage is unknown.

@@ -152,7 +152,9 @@ _WAIT_S = 0.3
 
 
 class LiveReport:
-    """Shows a value, and updates it some tenths of a second after each change. Without a kernel, it shows it once.
+    """Output of a notebook cell that is updated 0.3 seconds after each change of its value.
+
+    Outside Jupyter, the value is printed once, without updates.
 
     Args:
         value: The watched function or block.

@@ -107,16 +107,16 @@ perceptron() has no setting 'kernel'.
         lambda: what_if(perceptron)(batch="large"),
         UnknownOptionError,
         """\
-setting 'batch' of perceptron() must be a whole number, not 'large'.
-    before  8
+setting 'batch' of perceptron() must be an integer of at least 0, not 'large'.
+    current value  8
     Try: batch=16""",
     ),
     "a negative size": (
         lambda: what_if(perceptron)(batch=-2),
         UnknownOptionError,
         """\
-setting 'batch' of perceptron() must be a whole number, not -2.
-    before  8
+setting 'batch' of perceptron() must be an integer of at least 0, not -2.
+    current value  8
     Try: batch=16""",
     ),
     "a setting without a default": (
@@ -147,7 +147,7 @@ needs() needs a value for 'batch'.
         lambda: what_if(double, spec(4, 3), batch=8),
         UnknownOptionError,
         """\
-ml.what_if takes settings of 'double' in a second call.
+ml.what_if does not accept settings of 'double'; its result does.
     given     batch=8
     settings  batch, dtype, precision
     Try: ml.what_if(double, x)(batch=8)""",
@@ -156,7 +156,7 @@ ml.what_if takes settings of 'double' in a second call.
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
         UnknownOptionError,
         """\
-ml.what_if takes settings of 'Linear' in a second call.
+ml.what_if does not accept settings of 'Linear'; its result does.
     given     remat=True
     settings  batch, dtype, precision, remat
     Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",
@@ -197,9 +197,9 @@ unknown precision 'best'.
         lambda: what_if(double, spec(4, 3))(remat=True),
         UnknownOptionError,
         """\
-'double' is a whole program: the values saved for its gradient cannot be changed from outside.
+cannot set remat of program 'double': only a model has this setting.
     settings  batch, dtype, precision
-    Try: ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it""",
+    Try: ml.what_if(make)(remat=True)  # for a make(remat=False) that calls jax.checkpoint if remat is true""",
     ),
     "an ambiguous batch": (
         lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),
@@ -214,7 +214,7 @@ cannot determine the batch of '<lambda>': several first dims are possible.
         lambda: what_if(double, spec())(batch=8),
         ShapeError,
         """\
-cannot determine the batch of 'double': no argument consists of arrays that share their first dim.
+cannot determine the batch of 'double': each argument is scalar, or has arrays with different first dims.
     Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
     "arguments for an inspection": (
@@ -283,8 +283,8 @@ the values of 'batch' must be a non-empty list, not array(5).
         lambda: sweep(perceptron, batch=[8, 2.5]),
         UnknownOptionError,
         """\
-setting 'batch' of perceptron() must be a whole number, not 2.5.
-    before  8
+each value of 'batch' of perceptron() must be an integer of at least 0, not 2.5.
+    current value  8
     Try: batch=[8, 16]""",
     ),
     "a sweep with a misspelled source": (

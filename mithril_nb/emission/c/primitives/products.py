@@ -35,12 +35,12 @@ def dot_general(to: Body, one: Statement) -> None:
     if is_large(left.dtype, right.dtype, output.dtype, rows=rows, columns=columns, over=over):
         first = Matrix.of(to, one, left, left_batch, left_free, left_over)
         second = Matrix.of(to, one, right, right_batch, right_over, right_free)
-        to.add(describe(one, "product"), one)
+        to.add(_describe(one), one)
         with to.loops(batches, one) as batch:
             corner = (*batch, *("0" for _ in (*rows, *columns)))
             multiply(to, one, first, second, batch, form, corner, math.prod(columns))
         return
-    to.add(describe(one, "product"), one)
+    to.add(_describe(one), one)
     kind = C_TYPES[output.dtype]
 
     def item(value: Operand, axes: Sequence[int], index: Index) -> str:
@@ -76,10 +76,24 @@ def _others(value: Operand, axes: Sequence[int]) -> list[int]:
     return [axis for axis in range(len(value.shape)) if axis not in axes]
 
 
-def describe(one: Statement, what: str) -> str:
-    """Return a comment with the operands of a product or a convolution."""
-    names = [f"{each.name if isinstance(each, Value) else each.text} ({dims(each.shape)})" for each in one.inputs]
+def describe(one: Statement, what: str, transposed: Sequence[bool] = (False, False)) -> str:
+    """Return a comment with the operands of a product or a convolution, and with the shapes that it multiplies."""
+    names: list[str] = []
+    for each, is_transposed in zip(one.inputs, transposed, strict=True):
+        name = each.name if isinstance(each, Value) else each.text
+        shape = (*each.shape[:-2], each.shape[-1], each.shape[-2]) if is_transposed else each.shape
+        names.append(f"{name}{' transposed' * is_transposed} ({dims(shape)})")
     return f"// {one.outputs[0].name} ({dims(one.outputs[0].shape)}): {what} of {' and '.join(names)}"
+
+
+def _describe(one: Statement) -> str:
+    """Return the comment of a product: matrices with rows and columns swapped are transposed, alone or in batches."""
+    over, batches = one.params["dimension_numbers"]
+    transposed = [
+        len(value.shape) == len(batch) + 2 and [*batch] == [*range(len(batch))] and [*axes] == [len(value.shape) - back]
+        for value, axes, batch, back in zip(one.inputs, over, batches, (2, 1), strict=True)
+    ]
+    return describe(one, "product", transposed)
 
 
 def is_large(*dtypes: str, rows: Sequence[int], columns: Sequence[int], over: Sequence[int]) -> bool:

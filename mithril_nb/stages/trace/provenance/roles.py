@@ -26,9 +26,13 @@ def roles_of(
 ) -> dict[str, Role | None]:
     """Return the role of each equation by id; `None` for a call with several roles.
 
-    Equations of reverse mode are backward, and so are those recomputed for it. Equations that depend on them are part
-    of the update, unless they are differentiated in turn, as in the next of several steps. All others are forward. Only
-    the values that enter a body from outside affect it, so each iteration of a loop over steps is analysed separately.
+    - `"backward"`: equations of reverse mode, and those recomputed for it.
+    - `"update"`: equations that depend on backward equations, unless they are differentiated themselves, as the
+      equations of the second of two steps are.
+    - `"forward"`: all others.
+
+    The body of a loop is analysed once, with the values that enter the loop from outside. Values passed from one
+    iteration to the next do not count, so the forward pass in a loop over steps is not part of the update.
 
     Args:
         jaxpr: The program.

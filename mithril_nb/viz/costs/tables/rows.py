@@ -206,7 +206,7 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
 
 
 def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | None, str]:
-    """Return the share of several blocks in the FLOPs, and its bound, as `Cost.share_of` does.
+    """Return the share of some blocks in the FLOPs, and `""`, `"≤"` or `"≥"`, as `Cost.share_of` does.
 
     Args:
         part: Their total cost.
