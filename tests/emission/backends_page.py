@@ -53,8 +53,8 @@ backend.
 |---|---|---|---|---|
 {backends}
 
-- PyTorch: `grads="jax"` runs the gradients that JAX derives, `use_amp=True` runs matrix products, with their bias, in bfloat16,
-  `compile=True` uses `torch.compile`. `pm.as_module()` returns an `nn.Module` with named parameters.
+- PyTorch: `grads="jax"` runs the gradients that JAX derives, `use_amp=True` runs matrix products, with their bias, in
+  bfloat16, `compile=True` uses `torch.compile`. `pm.as_module()` returns an `nn.Module` with named parameters.
   The source calls functions such as `layer_norm`, `gelu`, `softmax` and `scaled_dot_product_attention` where equations
   of one block compute them, whichever library wrote the block. On a CPU, PyTorch has no second derivatives of attention
   outside `torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)`.
