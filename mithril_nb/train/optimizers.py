@@ -103,7 +103,7 @@ def check_rate(rate: Any) -> float:
     if not _is_rate(rate):
         raise UnknownOptionError(
             "the learning rate must be a finite number of at least 0.",
-            (("got", repr(rate)),),
+            (("got", short_repr(rate)),),
             "learning_rate=1e-3",
         )
     return float(rate)
@@ -111,7 +111,10 @@ def check_rate(rate: Any) -> float:
 
 def _is_rate(rate: Any) -> bool:
     is_number = isinstance(rate, int | float) or (hasattr(rate, "ndim") and rate.ndim == 0)
-    return not isinstance(rate, bool) and is_number and math.isfinite(rate) and rate >= 0
+    try:
+        return not isinstance(rate, bool) and is_number and math.isfinite(rate) and rate >= 0
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 def _check_schedule(schedule: Callable[[Any], Any]) -> None:

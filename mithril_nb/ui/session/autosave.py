@@ -286,6 +286,7 @@ def design_to_dict(design: Design) -> dict[str, Any]:
         MithrilError: A block cannot be written as data.
 
     Examples:
+        >>> from mithril_nb.graph.records import LogicalGraph
         >>> design = Design(LogicalGraph(), (("input", (2, 3)),), "forward", "net")
         >>> design_from_dict(design_to_dict(design)) == design
         True
