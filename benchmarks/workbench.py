@@ -12,12 +12,9 @@ from benchmarks.explorer import Figures, opened_notebook
 
 BLOCKS = 1_000
 CLICK_BAR = 2_000
-_SETUP = f"""
-import json, time
+COUNT_MESSAGES = """
+import json
 from ipykernel.comm.comm import BaseComm as Comm  # the class of new comms
-import mithril_nb as ml
-from mithril_nb.models import Gelu, Linear, Model, Relu, Sigmoid, Tanh
-ml.workbench(Linear(3), shapes={{"input": [2, 4]}}, autosave=False)
 received, kept = [], Comm.handle_msg
 Comm.handle_msg = lambda self, message: (received.append(message["content"]), kept(self, message))[1]
 replies, publish = [], Comm.publish_msg
@@ -30,7 +27,14 @@ def size():
     count = len(received) + len(replies), sum(map(len, data)) + sum(len(one) for _, all in replies for one in all)
     received.clear(), replies.clear()
     return count
-chain = Model(name="chain")
+"""
+"""Code for a kernel: `size()` returns the number and the bytes of the messages since its last call."""
+_SETUP = f"""
+import time
+import mithril_nb as ml
+from mithril_nb.models import Gelu, Linear, Model, Relu, Sigmoid, Tanh
+ml.workbench(Linear(3), shapes={{"input": [2, 4]}}, autosave=False)
+{COUNT_MESSAGES}chain = Model(name="chain")
 for at in range({BLOCKS}):  # in an order without repeats, so that the chain does not fold into few blocks
     chain += (Relu, Tanh, Sigmoid, Gelu)[hash((at, at * at)) % 4]()
 """

@@ -20,8 +20,8 @@ class EntryPoint:
     Attributes:
         name: The function as the user writes it, `"ml.sweep"`.
         own: Its additional arguments in this call, as source code.
-        before: The target before the one that is inspected, as source code, if the function takes two.
-        after: The target after it, likewise.
+        before: The first target, as source code, if the inspected one is the second: `"a"` in `ml.compare(a, b)`.
+        after: The second target, as source code, if the inspected one is the first.
 
     Examples:
         >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")

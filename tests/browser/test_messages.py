@@ -10,27 +10,12 @@ import pytest
 from lab import NotebookPage
 from small_workbench import MODEL, OPEN, node, settled, shown
 
-SENT = """
-import json
-from ipykernel.comm.comm import BaseComm as Comm  # the class of new comms
-received, kept = [], Comm.handle_msg
-Comm.handle_msg = lambda self, message: (received.append(message["content"]), kept(self, message))[1]
-replies, publish = [], Comm.publish_msg
-def publishing(self, kind, data=None, metadata=None, buffers=None, **keys):
-    replies.append((data, buffers or []))
-    return publish(self, kind, data, metadata, buffers, **keys)
-Comm.publish_msg = publishing
-def size():
-    data = [json.dumps(one, default=str) for one in (*received, *(data for data, _ in replies))]
-    count = len(received) + len(replies), sum(map(len, data)) + sum(len(one) for _, all in replies for one in all)
-    received.clear(), replies.clear()
-    return count
-"""
+from benchmarks.workbench import COUNT_MESSAGES
 
 
 @pytest.fixture
 def notebook(open_notebook: Callable[..., NotebookPage]) -> NotebookPage:
-    notebook = open_notebook([MODEL + SENT, OPEN], height=1000)
+    notebook = open_notebook([MODEL + COUNT_MESSAGES, OPEN], height=1000)
     notebook.run_all()
     shown(notebook)
     settled(notebook)

@@ -202,7 +202,7 @@ _PATTERNS: tuple[tuple[str, Any, Callable[[Match], Made | None]], ...] = (
 
 
 def fuse(function: Function) -> Function:
-    """Return a function in which one statement replaces those that a function of PyTorch computes.
+    """Return a function in which calls of PyTorch's own functions replace the statements that they compute.
 
     The statements belong to one block, and nothing else uses their intermediate results.
     """

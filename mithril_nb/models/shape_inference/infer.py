@@ -305,7 +305,7 @@ class _Work:
         return changed
 
     def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
-        """Combine the shape of an output or a model input with another that a block needs; return if it changed."""
+        """Combine the shape of an output or a model input with one that a block needs; return whether it changed."""
         spec = self.known.get(end)
         if not isinstance(spec, TensorSpec):
             return False
