@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from lab import NotebookPage
 from playwright.sync_api import Locator, expect
 from small_workbench import MODEL, OPEN, node, settled, shown
@@ -24,6 +26,16 @@ def add(notebook: NotebookPage, kind: str) -> None:
     palette.fill("")
 
 
+def saved_outputs(notebook: NotebookPage, edits: int) -> tuple[list[Any], dict[str, Any]]:
+    """Return the outputs of the last cell and their one design, once it has so many edits."""
+    while True:
+        outputs = notebook.save().cells[-1].outputs
+        [design] = [one["data"][DESIGN_MIME] for one in outputs if DESIGN_MIME in one.get("data", {})]
+        if design["edits"] == edits:
+            return outputs, design
+        notebook.page.wait_for_timeout(200)  # the output follows an edit within a second, later on a busy machine
+
+
 def restart(notebook: NotebookPage) -> None:
     notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     part(notebook, "connection").wait_for(timeout=30_000)
@@ -38,11 +50,8 @@ def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
     node(notebook, "tanh_0").wait_for()
     add(notebook, "Sigmoid")
     node(notebook, "sigmoid_0").wait_for()
-    notebook.page.wait_for_timeout(1000)
-    outputs = notebook.save().cells[-1].outputs
-    designs = [one["data"][DESIGN_MIME] for one in outputs if DESIGN_MIME in one.get("data", {})]
-    assert [one["edits"] for one in designs] == [2]
-    assert designs[0]["source"].count("model += Sigmoid()") == 1
+    outputs, design = saved_outputs(notebook, edits=2)
+    assert design["source"].count("model += Sigmoid()") == 1
     assert any("sigmoid_0" in one["data"].get("text/html", "") for one in outputs)
 
     restart(notebook)

@@ -119,6 +119,7 @@ def test_marimo_shows_widgets_that_reach_python(marimo: Page, tmp_path: Path):
     workbench.get_by_role("tab", name="Cost").click()
     workbench.locator('[data-mnb-node="linear_1"]').click()
     workbench.locator('tr[data-mnb-cost="linear_1"][aria-selected="true"]').wait_for()
+    workbench.locator('[data-mnb-action="inspector.show"]').click()  # closed at first in a narrow widget
     workbench.locator('[data-mnb-action="inspector.remove"]').click()
     workbench.locator('[data-mnb-node="linear_1"]').wait_for(state="detached")
     assert "blocks linear_0 relu_0\n" in (tmp_path / "log").read_text()
