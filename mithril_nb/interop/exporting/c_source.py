@@ -159,7 +159,7 @@ def _main(file: CFile, params: Sequence[bool]) -> str:
     ]
     for place, value in enumerate(file.outputs):
         kind, name = C_TYPES[value.dtype], value.name if isinstance(value, Value) else f"result {place}"
-        tolerance = "1e-12" if value.dtype == "float64" else "1e-5" if is_float(value.dtype) else "0"
+        tolerance = "1e-12" if value.dtype == "float64" else "1e-4" if is_float(value.dtype) else "0"
         lines.append(f'    {kind} *expected_{place} = read_array(expected_file, "result_{place}", {_bytes(value)});')
         given = f"(const {kind} *)out_{place}, expected_{place}, {_count(value)}, {tolerance}"
         lines += [f'    wrong += differs_{kind}("{name}", {given});', f"    free(expected_{place});"]
