@@ -25,15 +25,15 @@ Arrays = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a kernel other than its arrays.
+    """The arguments of a kernel, except the arrays of its input ports.
 
     Attributes:
         options: Attributes of the block; a connected attribute has the value from its connection.
         training: True if the program trains.
         key: Random key of this block; `None` if the block does not draw random numbers.
-        outputs: Names of its outputs.
-        bodies: The inner blocks of a block that runs others. Each takes arrays by port, `inner` and a key, and returns
-            its outputs.
+        outputs: Names of the outputs of a block that runs inner blocks; `()` for other blocks.
+        bodies: For each inner block, by name, a function that runs it. The function takes arrays by input port,
+            `inner` and a random key, and returns arrays by output port.
         inner: Parameters of the inner blocks, by their name inside the block.
         dtype: Default dtype of floating-point arrays that a block creates; `None` uses the library's default.
     """
@@ -50,7 +50,7 @@ class Call:
 CONNECTED = "<connected>"
 """Placeholder for the value of a connected attribute, used to decide whether a block draws random numbers."""
 Kernel = Callable[[Call, Arrays], Arrays]
-"""Maps the arrays of the input ports to arrays of the output ports, and of the state ports for the next step."""
+"""A function from arrays by input port to arrays by output port. It also returns the next value of each state port."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Toolkit:
     """The functions that a backend provides to run a graph.
 
     Attributes:
-        backend: Its name, for error messages.
+        backend: Name of the backend, for error messages.
         kernels: The kernel of each op.
         scope: Opens a name scope for the operations traced inside it.
         fold_in: Derives a new random key from a key and a number.
-        draws: Returns whether an op with these options draws random numbers, in training or not.
+        draws: Takes an op, its options, and whether the program trains. Returns whether the op draws random numbers.
         dtype: Default dtype of floating-point arrays that a block creates.
     """
 
@@ -126,7 +126,7 @@ def run(
     key: Array | None = None,
     training: bool = False,
 ) -> dict[str, Array]:
-    """Run a graph. Every stage, cost and training step traces this pure function.
+    """Return the outputs of a graph, as a pure function of parameters, inputs, state and random key.
 
     Args:
         graph: The graph.
@@ -153,7 +153,7 @@ def run_with_state(
     key: Array | None = None,
     training: bool = False,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Run a graph like `run`; return its outputs and the state for the next step."""
+    """Return the outputs of a graph as `run` does, and the state for the next step."""
     ops = flat(graph)
     values: dict[Endpoint, Array] = {Endpoint(BOUNDARY, name): array for name, array in inputs.items()}
     arrays, after = {**params, **(state or {})}, dict(state or {})
@@ -190,7 +190,7 @@ def run_with_state(
 def _bodies(
     graph: LogicalGraph, toolkit: Toolkit, training: bool
 ) -> dict[str, Callable[[Arrays, Arrays, Array | None], Arrays]]:
-    """Return the inner blocks of a block that runs others, each as a function that runs it alone."""
+    """Return a dict from the name of each block in a graph to a function that runs this block alone."""
 
     def body(name: str) -> Callable[[Arrays, Arrays, Array | None], Arrays]:
         block = graph.by_name[name].block
@@ -209,7 +209,7 @@ def _bodies(
 
 @lru_cache(maxsize=256)
 def part(graph: LogicalGraph, name: str) -> LogicalGraph:
-    """Return a graph of a single block, which must not read from the others."""
+    """Return a graph with one of the blocks only; this block must not read from the other blocks."""
     return remove(graph, [node.name for node in graph.nodes if node.name != name])
 
 

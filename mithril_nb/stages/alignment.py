@@ -8,18 +8,18 @@ from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 
 _SMALL = 1 << 16
-"""Largest product of two lengths that is compared item by item, in quadratic time."""
+"""Largest product of two lengths for which `SequenceMatcher`, which takes quadratic time, aligns two sequences."""
 
 
 def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return the positions of equal items on both sides, in ascending order.
+    """Return pairs of positions at which two sequences have equal items; the positions ascend on both sides.
 
-    Items that are unique on both sides anchor the alignment; the gaps between anchors are aligned in turn. The result
-    is the longest common subsequence where all items are unique, and close to it elsewhere.
+    Items that are unique on both sides anchor the alignment; the gaps between anchors are aligned in turn. If all
+    items are unique, the result is the longest common subsequence, else it may be shorter.
 
     Args:
-        left: One sequence.
-        right: The other.
+        left: The first sequence.
+        right: The second sequence.
 
     Examples:
         >>> align("abcd", "xbyd")
@@ -55,7 +55,7 @@ Window = tuple[int, int, int, int]
 
 
 def _anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]] | None:
-    """Return the anchors inside a window; `None` if there are none."""
+    """Return the pairs of items that occur once on each side of a window; `None` if there are no such pairs."""
     start, end, low, high = window
     counts, others = Counter(left[start:end]), Counter(right[low:high])
     places = {left[at]: at for at in range(start, end) if counts[left[at]] == 1}
@@ -78,7 +78,11 @@ def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window
 
 
 def _in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the most pairs whose left positions ascend; their right positions ascend already (patience sorting)."""
+    """Return as many of the pairs as possible, so that left positions ascend (patience sorting).
+
+    Args:
+        pairs: Pairs of left and right position. The right positions ascend.
+    """
     ends: list[int] = []  # per length: the lowest left position that ends a run of this length, and its pair in `last`
     last: list[int] = []
     before: list[int] = []

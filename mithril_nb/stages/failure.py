@@ -21,11 +21,11 @@ class Failure:
     """The reason why a stage is missing.
 
     Attributes:
-        kind: Class of the error.
-        message: The first lines of JAX's message.
-        source: The innermost line of the user's Python, as `"file.py:12"`, or `""`.
+        kind: Name of the class of the error, such as `"TypeError"`.
+        message: The first lines of the error's message.
+        source: The innermost line of the user's Python, as `"file.py:12"`; `""` if unknown.
         code: The code on that line.
-        place: File path and number of that line, as Python reports them.
+        place: File path and number of that line, as Python reports them; `None` if unknown.
     """
 
     kind: str
@@ -41,23 +41,23 @@ class Failure:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Place, class and message, line by line, the place first."""
+        """The user's line of Python if it is known, then class and message of the error, line by line."""
         place = (f"{format_source(self.source)}  {self.code}",) if self.source else ()
         return (*place, *self.reason)
 
     @property
     def text(self) -> str:
-        """Class, message and place as one string."""
+        """Class and message of the error, then the user's line of Python if it is known."""
         where = f"\n  at {format_source(self.source)}: {self.code}" if self.source else ""
         return f"{self.kind}: {self.message}{where}"
 
 
 def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
-    """Return the reason for an error, to show in a stage or a message.
+    """Return an error as a `Failure`, to show in a stage or a message.
 
     Args:
         error: The error.
-        in_trace: Whether it was raised while a function was traced, so that it has a place in the user's Python.
+        in_trace: True if the error was raised while a function was traced. Its traceback then contains the user's line.
 
     Examples:
         >>> failure_of(ValueError("no such axis")).text
@@ -82,11 +82,12 @@ def first_lines(error: BaseException, count: int = 8) -> str:
 
 
 def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
-    """Return a part that is computed on first use, or raise the reason why it is missing.
+    """Return a value that is computed on first use, or raise the reason why it is missing.
 
     Args:
-        part: The part.
-        failed: Builds the error to raise from an error of JAX; a `StageUnavailableError` is raised unchanged.
+        part: The value.
+        failed: Builds the error to raise from the error of the computation. A `StageUnavailableError` of the
+            computation is raised unchanged.
     """
     try:
         return part.get()
@@ -117,7 +118,7 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
 
     Args:
         name: Name of the program.
-        what: The part: `"passes"`.
+        what: The missing part in the plural, such as `"passes"`.
         error: The error of JAX or XLA.
     """
     failure = failure_of(error)

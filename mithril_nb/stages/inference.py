@@ -17,7 +17,7 @@ _CALLERS = frozenset({"call", "fusion", "while"})
 class Draft:
     """An instruction whose provenance is being computed.
 
-    The other attributes are those of `Instruction`.
+    Attributes that are not listed here have the same meaning as in `Instruction`.
 
     Attributes:
         operands: Ids of the instructions whose results it takes.
@@ -25,12 +25,12 @@ class Draft:
         prefers_users: True if the users are a better source for its block than its operands, as for constants.
         is_settled: True if its block is final, even if it has none, as for the inputs of a program.
         users: Ids of the instructions that use its result; filled in by `pass_on`.
-        shown_operands: Its operands as the stage shows them, if these are more than `operands`.
-        sources: Operands that may give it a block, if only some may, or none.
-        near: Ids of the equations of the instructions that gave it a block, if it has no equations: their source lines
-            are its source lines.
+        shown_operands: The operands that the stage shows; `None` if they are `operands`.
+        sources: The operands that may give it a block; `None` if all of them may.
+        near: Ids of the equations of the instructions that gave it a block. If it has no equations, it has their source
+            lines.
         places: Its locations in the text, which are read if the program was not traced here.
-        near_places: The locations of the instructions that gave it a block, as for `near`.
+        near_places: The locations of the instructions that gave it a block. If it has no locations, these are read.
     """
 
     id: str
@@ -55,7 +55,7 @@ class Draft:
     near_places: tuple[str, ...] = ()
 
     def take_lines(self, others: Sequence[Draft]) -> None:
-        """Use the source lines of other drafts: of their equations and locations, or of those near them."""
+        """Set `near` and `near_places` from other drafts: from their equations and locations, or their `near` ones."""
         self.near = tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
         self.near_places = tuple(dict.fromkeys(place for one in others for place in one.places or one.near_places))
 
@@ -99,7 +99,13 @@ class Draft:
 
 
 def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
-    """Set the equations of a draft from its tags, and its blocks in equal shares."""
+    """Set equations, blocks, role and origin of a draft from its tags. The equations have equal shares.
+
+    Args:
+        draft: The draft.
+        ids: Ids of the equations in its tags; ids that are not in `equations` are ignored.
+        equations: The equations by id.
+    """
     known = [equations[id] for id in ids if id in equations]
     if not known:
         return
@@ -152,7 +158,7 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
 
 
 def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
-    """Return the role with the greatest weight, or `None` if there is none."""
+    """Return the role with the greatest total weight, or `None` if there are no roles."""
     total: dict[Role, float] = {}
     for role, weight in roles:
         if role is not None:
@@ -161,7 +167,7 @@ def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
 
 
 def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
-    """Give drafts without a block the blocks of their operands or users, until nothing changes."""
+    """Give drafts without a block the blocks of their operands or users, until nothing changes or after `rounds`."""
     order = [draft for draft in drafts.values() if not (draft.shares or draft.is_settled)]
     if not order:
         return

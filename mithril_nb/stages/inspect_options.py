@@ -19,16 +19,17 @@ class InspectOptions:
     """The options of an inspection.
 
     Attributes:
-        name: Name of the program; `None` for the name of the function.
+        name: Name of the program; `None` uses the name of the function.
         params: Names of the arguments, or of parts of them, that hold the parameters of the model.
-        device: The device to lower and compile for.
-        compiler_options: Further XLA options.
-        source: Python code that builds the model, and the path of the block that each line adds.
+        device: The device to lower and compile for; `None` uses JAX's default.
+        compiler_options: Options for XLA by name.
+        source: The Python code that builds the model, and a mapping from line number to the path of the block that this
+            line adds.
         kinds: Kind of each block, by path.
         ports: How the blocks of a model are connected.
-        check_sizes: Raises if the named sizes cannot have the given values; `None` if every value is valid.
+        check_sizes: Takes a value for each named size, and raises if they are invalid; `None` if all are valid.
         requested_at: The user's call that requested a program of this package, such as a train step.
-        given: The program itself, if it starts at a later stage than Python.
+        given: The artifact that the program was read from, if the program starts at a later stage than Python.
     """
 
     name: str | None = None
@@ -44,11 +45,11 @@ class InspectOptions:
 
 
 def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
-    """Return example values for named sizes.
+    """Return the largest valid number of 32, 16, 8, 4 and 2 for all named sizes; 32 if none of them is valid.
 
     Args:
-        sizes: The names.
-        check: Raises for values that they cannot have; `None` if every value is valid.
+        sizes: Names of the sizes.
+        check: Raises a `MithrilError` if the values of the sizes are invalid; `None` if all values are valid.
 
     Examples:
         >>> fitting_numbers(["batch"], None)
@@ -65,11 +66,11 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
 
 
 def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
-    """Return advice for sizes that have only names.
+    """Return advice for a program whose sizes have names but no values: code with example values.
 
     Args:
-        sizes: The names.
-        check: Raises for values that they cannot have.
+        sizes: Names of the sizes.
+        check: Raises a `MithrilError` if the values of the sizes are invalid; `None` if all values are valid.
 
     Examples:
         >>> with_numbers(["batch"])

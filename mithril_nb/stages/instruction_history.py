@@ -31,7 +31,7 @@ _CONVERTED = "no instruction is left of it when StableHLO becomes HLO"
 _FOLDED = "folded into a constant when StableHLO becomes HLO"
 _NAMELESS = "no instruction has its name"
 _DEPTH = 16
-"""Number of ops to follow in a row if none of them has an instruction of its name."""
+"""Largest number of ops in a row, none with an instruction of its name, that a result is followed through."""
 _WRITTEN_OUT = "its body is inlined"
 
 
@@ -48,7 +48,7 @@ def find_instruction(
         id: Id of an instruction.
 
     Raises:
-        StageUnavailableError: No such instruction exists.
+        StageUnavailableError: The stage has no history or no such instruction, or the program was not compiled here.
     """
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
@@ -59,7 +59,7 @@ def find_instruction(
     if found is None:
         at = stage if instructions else "hlo"
         of, what = f"stage {stage!r} of program {program!r}", f'inspection.stage("{at}").instructions[0].id'
-        problem = f"{of} has no instruction {id!r} that passes change."
+        problem = f"{of} has no instruction {id!r}."
         if stage not in STAGES_WITH_HISTORY:
             problem = f"{of} has no instruction history."
         elif any(one.id == str(id) for one in instructions):
@@ -73,7 +73,7 @@ def find_instruction(
 
 
 def read_outcomes(pipeline: Pipeline) -> Outcomes:
-    """Return the object that follows instructions through the passes of a program."""
+    """Return the `Outcomes` of a program, which follow its instructions through the passes."""
     last = {one.id: one.opcode for one in pipeline.stages["hlo"].get().instructions}
     tags = pipeline.names.get().tags
     return Outcomes(
@@ -118,7 +118,10 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instru
 
 
 def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
-    """Return the outcomes of an op of a given program, if its name and opcode match one op and one instruction."""
+    """Return the outcomes of an op of a program that was not traced here.
+
+    They are unknown unless its name and opcode match exactly one op and one instruction.
+    """
     made = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
     ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
     known = len(ops) <= 1 and len(made) == 1 and not outcomes.is_in_combiner(made[0].id)
@@ -126,7 +129,7 @@ def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -
 
 
 def _namesakes(pipeline: Pipeline, stage: str, one: Instruction, opcode: str) -> list[Instruction]:
-    """Return the instructions with the name and opcode of another; none if every op has a unique tag."""
+    """Return the instructions of a stage with this opcode and a name of `one`; none if every op has a unique tag."""
     if pipeline.names.get().tags.are_unique:
         return []
     names = set(one.equations)
@@ -199,9 +202,10 @@ class _Nameless:
         return tuple(found) or (Outcome("dropped", reason=_CONVERTED),)
 
     def _stand_ins(self, op: Instruction, depth: int) -> list[tuple[str, bool]]:
-        """Return the instructions that pass an op's result to its users, each with whether the op is folded into it.
+        """Return the names of the instructions that pass an op's result to its users.
 
-        An instruction with a name belongs to another op, which replaces this one; `""` means unknown.
+        The second item of each pair is true if the op is folded into the instruction. An instruction whose `op_name` is
+        not empty belongs to another op, which replaces this one. A name of `""` means unknown.
         """
         found: dict[tuple[str, bool], None] = {}
         users = self._users.get(op.id, ())
@@ -229,7 +233,7 @@ class _Nameless:
 
     @property
     def _results(self) -> tuple[str, ...]:
-        """The results of the program."""
+        """Names of the instructions that compute the results of the program."""
         first = self._outcomes.first
         root = first.lines[first.roots[first.homes[next(iter(self._made))]]]
         return root.operands if root.opcode == "tuple" else (root.name,)
@@ -241,7 +245,16 @@ class _Nameless:
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
     def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
-        """Return the operand of an instruction that is the result of another op that the instruction's op uses."""
+        """Return the name of the operand that holds the result of `op`, and whether `op` is folded into it.
+
+        Args:
+            op: The op.
+            user: An op that uses the result of `op`.
+            names: The operands of the instruction that XLA received for `user`.
+
+        Returns:
+            The name is `""` if the operand is unknown.
+        """
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
             return "", False
@@ -268,7 +281,7 @@ class _Nameless:
 
     @staticmethod
     def _is_named(line: HloLine) -> bool:
-        """Return whether the name of an instruction shows the op it belongs to, or that it belongs to none."""
+        """Return whether an instruction names its op in its metadata, or by its opcode belongs to no op."""
         return bool(line.op_name) or line.opcode in ("parameter", "get-tuple-element")
 
     def _is_constant(self, line: HloLine) -> bool:
@@ -289,12 +302,12 @@ class _Nameless:
 
 
 def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
-    """Return the instructions that do the work of an equation in the optimized program, by their equations.
+    """Return an outcome for each instruction of the optimized program that does the work of an equation or op.
 
     Args:
         pipeline: The stages.
         one: The equation or op.
-        made: The instructions that XLA received for it and removed.
+        made: The instructions that XLA received for `one` and removed.
     """
     opcodes = {each.opcode for each in made}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()
@@ -313,7 +326,7 @@ def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) ->
 
 
 def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> list[Instruction]:
-    """Return the instructions that XLA received for an equation or op: those that do its work, if any do."""
+    """Return the instructions that XLA received for an equation or op; helpers only if no other one does its work."""
     wanted = set(one.equations)
     tagged = [
         each
@@ -338,7 +351,7 @@ def _is_around(each: Instruction, one: Instruction) -> bool:
 
 
 def _outer(id: str) -> Iterator[str]:
-    """Yield the ids of the equations around an equation, and the ids of their branches."""
+    """Yield the ids of the equations and branches around an equation: `12.b1` and `12` for `12.b1.3`."""
     while "." in id:
         id = id.rpartition(".")[0]
         yield id

@@ -45,7 +45,7 @@ def without_wrapper(function: Any) -> Any:
 
 
 def donated(traced: Any) -> tuple[bool, ...]:
-    """Return for each input of a traced function whether its memory may be reused for results."""
+    """Return for each input of a traced function whether its memory may be reused for results; false if unknown."""
     count = len(traced.jaxpr.jaxpr.invars)
     return tuple(getattr(traced, "_params", {}).get("donated_invars", (False,) * count))
 
@@ -68,7 +68,7 @@ def shardings(traced: Any, side: str) -> Sequence[Any]:
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any:
     """Return a traced function with another jaxpr of the same signature.
 
-    The public JAX's `jaxpr_as_fun` under `jax.jit` traces every equation again, which takes as long as lowering.
+    The public way, `jaxpr_as_fun` under `jax.jit`, traces every equation again, which takes as long as lowering.
     """
     other = copy.copy(traced)
     other._params = {**traced._params, "jaxpr": closed, "name": name, "donated_invars": donated}
@@ -77,13 +77,13 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
 
 
 def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
-    """Return a lowered program that is converted to HLO only once. JAX converts it for its text and for each count.
+    """Make a lowered program cache its conversion to HLO, and return it.
 
-    For a program of 2,000 instructions each conversion takes as long as lowering.
+    JAX converts again for each text and each cost analysis. For a program of 2,000 instructions, each conversion takes
+    as long as lowering.
     """
     lowering = getattr(lowered, "_lowering", None)
     if lowering is not None and hasattr(lowering, "hlo"):
-        # JAX itself does not cache the converted module.
         lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
     return lowered
 
@@ -129,7 +129,7 @@ def hold_types_of_stats() -> tuple[type, ...]:
 
 
 def context_now() -> Callable[[], AbstractContextManager[None]]:
-    """Return a context manager that restores the current JAX context: widths, precision, random keys, device, mesh, ...
+    """Return a function that opens the JAX context of now again: 64-bit mode, precision, random keys, device, mesh, ...
 
     A program is traced on first use of a stage, often after the `with` in which it was inspected, and in another
     thread; JAX contexts belong to a thread.
@@ -184,7 +184,7 @@ class Transform(NamedTuple):
 
     Attributes:
         text: Its description, such as `"mapped (vmap)"`.
-        size: Size of the axis that `jax.vmap` maps over; `None` for others.
+        size: Size of the axis that `jax.vmap` maps over; `None` for other transformations.
     """
 
     text: str
@@ -192,10 +192,10 @@ class Transform(NamedTuple):
 
 
 def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
-    """Return the transformations that a value is traced by, outside an outer `jax.jit`.
+    """Return the transformations that trace a value, except `jax.jit`.
 
     Returns:
-        For each JAX trace its transformation and the part of the value in it, such as the mapped axis.
+        A dict from each JAX trace to its transformation and a text for the value, such as `" over its axis 0"`.
     """
     found: dict[Any, tuple[Transform, str]] = {}
     left = [value]
@@ -227,5 +227,5 @@ def is_jit_disabled() -> bool:
 
 
 def trace_context() -> dict[str, Any]:
-    """Return the settings of JAX on this thread that are part of the key of its trace cache, by name."""
+    """Return the settings of JAX on this thread by name, those that are part of the key of JAX's trace cache."""
     return dict(zip(config.trace_context_names(), config.trace_context(), strict=False))

@@ -204,7 +204,7 @@ def _read_stack(stack: tuple[Any, ...]) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def transforms_of(stack: NameStack) -> tuple[str, ...]:
-    """Return the transforms of `Equation.transforms` found only in a name stack, because they leave no equation."""
+    """Return the transforms `"vmap"` and `"remat"` in a name stack; they leave no equation around others."""
     found = []
     for name, is_transform in stack:
         if is_transform and name == "vmap":
@@ -216,7 +216,7 @@ def transforms_of(stack: NameStack) -> tuple[str, ...]:
 
 
 def transform_of(primitive: str) -> tuple[str, ...]:
-    """Return the transform of `Equation.transforms` that a primitive with a body represents, if any."""
+    """Return the name in `Equation.transforms` for the transform that a primitive with a body runs; `()` if none."""
     name = _TRANSFORMS.get(primitive)
     return () if name is None else (name,)
 
@@ -314,8 +314,8 @@ def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def has_effects(equation: Any) -> bool:
-    """Return whether an equation has effects that JAX keeps; JAX drops naming an axis, as collectives do."""
-    # JAX registers this effect as droppable (`dceable_effects`), and does not export its class.
+    """Return whether an equation has effects for which JAX keeps it even if its results are unused."""
+    # JAX drops equations that only name an axis, as collectives do (`dceable_effects`); it does not export the class.
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
 
 
@@ -325,7 +325,7 @@ def is_number(value: Any) -> bool:
 
 
 def is_dropped(var: Any) -> bool:
-    """Return whether this result is unused."""
+    """Return whether a result of an equation is unused."""
     return isinstance(var, core.DropVar)
 
 
@@ -355,7 +355,7 @@ def expansion(equation: Any) -> Any | None:
 
 
 def spec_of(aval: Any) -> TensorSpec:
-    """Return shape and dtype of an abstract value; tokens and references have the dtype `"token"` or their own name."""
+    """Return shape and dtype of an abstract value; `()` and `"token"` if it has none, as the tokens of effects."""
     try:
         return _spec(aval.shape, aval.dtype)
     except (AttributeError, TypeError):
@@ -397,4 +397,4 @@ COMPLEX_ABS_FLOPS = 1 if jax.__version_info__ < (0, 12) else 25
 DIGAMMA_FLOPS = 73 if jax.__version_info__ < (0, 12) else 75
 """Operations that `digamma` expands to, besides three transcendental functions."""
 LGAMMA_FLOPS = None if jax.__version_info__ < (0, 12) else (292, 32)
-"""FLOPs of `lgamma` in float32 per item and once, where JAX expands it with another algorithm."""
+"""FLOPs of `lgamma` in float32 for each item, and once per call; `None` where JAX does not expand it this way."""

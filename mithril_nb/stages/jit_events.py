@@ -34,9 +34,9 @@ _SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves"
 
 
 _FILTERING = "reraise_with_filtered_traceback"
-"""The function of JAX around each jitted function that cuts the tracebacks of errors."""
+"""Name of JAX's wrapper around each jitted function, which shortens the tracebacks of errors."""
 UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
-"""The name that JAX gives callable objects."""
+"""The name that JAX gives callable objects without a `__name__`."""
 Source = tuple[str, int]
 """File and first line of a function, `("", 0)` if unknown."""
 
@@ -49,7 +49,8 @@ class JitCall:
         function: The Python function that is jitted.
         name: The name of the program in JAX.
         source: File and first line of the function; of the inner one if it is wrapped, as in `jax.jit(jax.grad(f))`.
-        wrapper: The name of the function or class around it, such as `"grad_f"`, the innermost first; `""` if none.
+        wrapper: Names of the functions or classes that wrap it, the innermost first: `"grad_f"`, or `"grad_f in jit"`;
+            `""` if nothing wraps it.
         args: The arguments by position, static ones included.
         kwargs: The arguments by name.
         parameters: The names of the positional parameters; fewer than `args` if unknown or variadic.
@@ -82,7 +83,7 @@ class Observer(Protocol):
     """An object that receives events, each on the thread that made the call."""
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
-        """Receive the start of a trace; return a function that takes its seconds, which JAX does not always report."""
+        """Receive the start of a trace; return a function that receives its seconds, if JAX reports them, or `None`."""
         ...
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
@@ -95,8 +96,8 @@ class Observer(Protocol):
         Args:
             name: The name of the program.
             source: The source of the function.
-            seconds: The time.
-            from_disk: Whether it was read from JAX's persistent compilation cache.
+            seconds: Duration of the compilation.
+            from_disk: True if the executable was read from JAX's persistent compilation cache.
         """
         ...
 
@@ -109,7 +110,7 @@ class Thread(threading.local):
         open: JAX's trace events in progress, the outermost first. Each is a list with an entry for each real trace in
             it: the functions that `on_trace` returned.
         lowered: Maps the name of a function to the source of the last function lowered under this name.
-        behind: Maps a wrapper from a library, by its name and source, to the source of the user's function in it.
+        behind: Maps name and source of a library's wrapper to the source of the user's function that it wraps.
         from_disk: Whether the compilation in progress was read from the persistent cache.
     """
 
@@ -136,7 +137,7 @@ def observe(observer: Observer) -> None:
 
 
 def ignore(observer: Observer) -> None:
-    """Send an observer of all threads no further events."""
+    """Stop sending events to an observer that was passed to `observe`."""
     global _everywhere
     with _lock:
         _everywhere = tuple(one for one in _everywhere if one is not observer)
@@ -181,7 +182,7 @@ def source_of(function: Any) -> Source:
 
 
 def call_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JitCall | None:
-    """Return a call of a function that `jax.jit` returned; `None` for the jitted functions of libraries."""
+    """Return a call of a function that `jax.jit` returned; `None` for other callables, as from `eqx.filter_jit`."""
     info = getattr(function, "_jit_info", None)
     return None if info is None else _call(sys._getframe(), function._fun, info, args, kwargs)
 
@@ -306,7 +307,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
 
 
 def _is_of_user(frame: FrameType, function: Any) -> bool:
-    """Return whether the user calls a jitted function that no library jitted itself, as `jnp.tanh` is."""
+    """Return whether the user's code calls a function that it jitted; `jnp.tanh` is jitted by JAX itself."""
     # All frames of JAX's `pjit.py` belong to this call; the first frame outside of it made the call.
     jit = frame.f_code.co_filename
     outside = (one.f_code for one in _frames(frame) if one.f_code.co_filename != jit)

@@ -16,11 +16,11 @@ Value = TypeVar("Value")
 class Once(Generic[Value]):
     """A value computed on first use.
 
-    A second thread that requests it meanwhile waits. An error is cached and raised again.
+    If another thread is computing the value, `get` waits for it. An error is cached and raised again.
 
     Attributes:
-        elapsed_s: Seconds it took to compute; 0 before.
-        is_made: True if it was computed or has failed.
+        elapsed_s: Seconds that the computation took; 0 before it ends.
+        is_made: True if the value was computed or its computation failed.
 
     Examples:
         >>> Once(lambda: 6 * 7).get()
@@ -38,12 +38,12 @@ class Once(Generic[Value]):
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it was computed without an error."""
+        """Return whether the value was computed without an error."""
         return self.is_made and self._error is None
 
     @property
     def has_failed(self) -> bool:
-        """Return whether computing it raised an error."""
+        """Return whether computing the value raised an error."""
         return self._error is not None
 
     def get(self) -> Value:
@@ -78,9 +78,9 @@ _state = {"depth": 0, "was_on": False}
 def paused_collector() -> Iterator[None]:
     """Create values without garbage collection; may be nested, and used by several threads at once.
 
-    A traced program is a million objects. Each time their number grows by a quarter, the collector scans all of them,
-    which takes a third of the tracing time and finds nothing, because they are all kept. Afterwards it scans the new
-    objects once; objects it never scanned would accumulate where many programs are created in a row.
+    A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all of
+    them, which takes a third of the tracing time and finds nothing, because they are all kept. Once the collector is on
+    again, it scans the new objects: else they would accumulate where many programs are created in a row.
 
     Examples:
         >>> with paused_collector():

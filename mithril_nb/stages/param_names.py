@@ -17,10 +17,13 @@ _PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\
 
 
 def names_of_params(params: Any) -> tuple[str, ...]:
-    """Return the names of the arguments that hold the parameters, given as a string or a sequence.
+    """Return the `params` option as a tuple of names.
+
+    Args:
+        params: The name of an argument that holds the parameters, or a list or tuple of such names.
 
     Raises:
-        UnknownOptionError: They are not names.
+        UnknownOptionError: `params` is not a string, list or tuple, or a name is empty or not a string.
 
     Examples:
         >>> names_of_params("w"), names_of_params(["encoder", "decoder"]), names_of_params(())
@@ -37,7 +40,7 @@ def names_of_params(params: Any) -> tuple[str, ...]:
 
 
 def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> list[bool | None]:
-    """Return for each input of a program whether it is a parameter; `None` if unknown, because a name does not exist.
+    """Return for each input of a program whether it is a parameter; `None` for every input if a name does not exist.
 
     Args:
         arguments: Names of the arguments, including those without an array.
@@ -55,7 +58,7 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
 
 
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
-    """Raise an error if no argument or input of a program has a given name.
+    """Raise an error if a name is neither an argument of a program nor a part of one.
 
     Args:
         program: Name of the program.
@@ -64,7 +67,7 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
         names: Names of the arguments, or of parts of them, that hold the parameters.
 
     Raises:
-        UnknownOptionError: An argument, or a part of one, does not exist.
+        UnknownOptionError: A name does not exist.
     """
     known = _known(arguments, inputs)
     strange = next((name for name in names if name not in known), None)

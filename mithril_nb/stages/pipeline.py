@@ -44,7 +44,9 @@ _ONLY_LIBRARY = "this program has no separate kernel: all of its work is done in
 
 
 class Pipeline:
-    """The results for one program. Each is an `Once`: computed on first use, and shared by all threads.
+    """The results of tracing, lowering and compiling one program.
+
+    Attributes are `Once` unless stated otherwise: computed on first use, and shared by all threads.
 
     Attributes:
         traced: The jaxpr as JAX returned it.
@@ -53,14 +55,14 @@ class Pipeline:
             names in its text.
         values: The arrays of the jaxpr, each with the equations that produce and use it.
         lowered: The StableHLO module, with a tag on each op that names its equation.
-        compilation: The compilation by XLA and the files that XLA writes; not an `Once`.
+        compilation: The compilation by XLA and the files that XLA writes; not an `Once` itself.
         compiled: The executable.
         optimized: An executable with the same optimized HLO; XLA may skip machine code to save time.
         buffers: The buffers of the executable.
         live_ranges: The live ranges of the values in these buffers.
         kernels: The kernels in the machine code, in the order of the HLO.
         owners: The HLO instructions that each kernel runs.
-        stages: A dict: each stage by name, such as `"jaxpr"`.
+        stages: A dict from the name of each stage, such as `"jaxpr"`, to an `Once`.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], options: InspectOptions):
@@ -132,7 +134,7 @@ class Pipeline:
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
-        """Enter the context in which the program was inspected, and the device to compile for."""
+        """Restore the JAX context in which the program was inspected, with its device as the default device."""
         device = self._options.device
         with self._context(), nullcontext() if device is None else jax.default_device(device):
             yield
@@ -148,7 +150,7 @@ class Pipeline:
             return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed)))
 
     def _in_numbers(self) -> jax.stages.Lowered:
-        """The lowered program, if all sizes have numbers: XLA compiles no other."""
+        """Return the lowered program; raise if a size has no number, because XLA needs one."""
         if self._given is not None and not self._given.is_compiled_here:
             raise self._given.error("compile")
         sizes = self._sizes_without_numbers
@@ -168,8 +170,8 @@ class Pipeline:
     def _writes_passes(self) -> bool:
         """Return whether XLA's passes are needed even if they were not requested.
 
-        On a CPU, XLA does not name gradients of convolutions, and only the passes show them. On other platforms XLA
-        picks the fastest machine code by autotuning, and a second compilation may pick another.
+        On a CPU, XLA does not name gradients of convolutions, and only the passes show them. On other platforms, XLA
+        picks the fastest machine code by autotuning. A second compilation, to get the passes, may pick different code.
         """
         if self._platform != "cpu" or self._given is not None:
             return self._platform != "cpu"
@@ -241,13 +243,13 @@ class Pipeline:
         return known, failure_of(error, in_trace=True)
 
     def _partial(self, name: str) -> Stage:
-        """Return the known part of a program that cannot be traced: its equations before the failing line."""
+        """Return a stage of a program that cannot be traced, with the equations before the failing line."""
         program, failure = self._failed.get()
         if program is None:
             return Stage(name, "", unavailable=failure.text)
         text, found = self._printed(program)
         if name == "jaxpr":
-            # The trace returns nothing: the failing function has no results.
+            # A failing function has no results, so the line that returns them is removed.
             text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
         elif name == "graph":
             text, found = self._outlined(program, found)
@@ -266,7 +268,7 @@ class Pipeline:
         return _timed("python", lambda: self._sourced(self.program.get()))
 
     def _python_of(self, given: Given) -> Stage:
-        """Return the Python lines that JAX wrote into a program that was not traced here."""
+        """Return the Python stage of a program that was not traced here, from the source lines JAX wrote into it."""
         stage = self.stages[given.stages[0]].get()
         if not any(one.source for one in stage.instructions):
             return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
@@ -325,13 +327,13 @@ class Pipeline:
         return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
 
     def begin_compiling(self) -> None:
-        """Start compiling `optimized` in a thread; return just before it starts."""
+        """Lower the program, then start compiling `optimized` in a thread."""
         with suppress(Exception):
             self.lowered.get()  # runs in Python, so a caller that continued meanwhile would slow it down
         self.compilation.begin()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return the optimized HLO while XLA still generates code; waits for its passes. `None` if not possible."""
+        """Return the optimized HLO after XLA's passes, while XLA still generates code; `None` if not possible."""
         read = self.compilation.read_early()
         return None if read is None else Stage("hlo", *read)
 

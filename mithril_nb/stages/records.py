@@ -26,9 +26,12 @@ Origin = Literal["tagged", "inferred", "kernel"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
 Range = tuple[int, int | None, int, int | None]
-"""First line and column of an expression, last line, and the column after it; columns are bytes from 0, if known."""
+"""First line and column of an expression, its last line, and the column after its end.
+
+Columns count bytes from 0; `None` if unknown.
+"""
 Constant = float | str | None
-"""What is known about an operand without running the program."""
+"""The value of an operand, as far as it is known without running the program; see `Equation.constants`."""
 SIZE = "size "
 """Prefix of a constant that is a named size without a value: `"size 2*batch"`."""
 
@@ -42,7 +45,7 @@ UNATTRIBUTED = ""
 Record = TypeVar("Record")
 _NOTHING: frozenset[str] = frozenset()
 Traced = Iterable[tuple[str, tuple[str, ...]]]
-"""Id and equation ids of each instruction of a stage, in order; links need nothing else."""
+"""Id and equation ids of each instruction of a stage, in order: all that `link_instructions` needs."""
 
 
 def quick_to_make(cls: type[Record]) -> type[Record]:
@@ -87,7 +90,8 @@ class Equation:
     """One equation of the jaxpr: the unit to which every later instruction is traced back.
 
     Attributes:
-        id: Path to it: `"12"` at the top, `"12.b1.3"` for equation 3 of branch 1 in the params of equation 12.
+        id: Path of the equation: `"12"` at the top, `"12.b1.3"` for equation 3 of body 1 in the params of equation 12,
+            `"12.3"` if equation 12 has a single body.
         primitive: Name of the JAX primitive.
         block: Path of the block that caused it, `"(loss)"`, `"(optimizer)"`, or `""`.
         role: The part of a step it belongs to; `None` if unknown.
@@ -137,7 +141,7 @@ class Equation:
 
     @property
     def param(self) -> Mapping[str, Param]:
-        """The params as a mapping."""
+        """The params as a dict."""
         return dict(self.params)
 
 
@@ -152,7 +156,7 @@ class Instruction:
         line: Line in `Stage.text` on which it starts, counted from 1.
         equations: Ids of the equations that it came from.
         shares: Pairs of block path and share. The shares sum to 1; empty if unattributed.
-        role: The part of a step that most of its work belongs to; the equations of a fusion list every part.
+        role: The part of a step that most of its work belongs to; a fusion may have equations of other parts.
         origin: `"tagged"` if the compiler preserved the link, `"inferred"` if it comes from operands or users,
             `"kernel"` if it covers everything its kernel runs, as for each line of LLVM IR and machine code;
             `None` if unattributed.
@@ -164,9 +168,9 @@ class Instruction:
         source: The user's lines of Python that caused it, as `"file.py:12"`, or `"file.py:12-14"` for an expression
             of several lines.
         library_source: Lines of library code that these lines called, as `"optax/_src/transform.py:12"`.
-        picks: For each operand, the index of the result that it is, where one is not the first; else `()`.
-        results: Of a loop or conditional in the jaxpr, the ids of the instructions inside that compute its results,
-            those of each branch in turn; `""` for a result that nothing inside computes.
+        picks: For each operand, its index among the results of the instruction that computes it; `()` if all are 0.
+        results: For a loop or conditional in the jaxpr, the ids of the instructions inside that compute its results,
+            branch after branch; `""` for a result that nothing inside computes.
         carried: Ids of the instructions whose results it uses in the next round of a loop.
     """
 
@@ -190,7 +194,7 @@ class Instruction:
 
     @property
     def blocks(self) -> MappingProxyType[str, float]:
-        """Share of each block in it."""
+        """A read-only mapping from block path to the share of the block in this instruction."""
         return MappingProxyType(dict(self.shares))
 
 
@@ -200,10 +204,10 @@ class Stage(Shown):
 
     Attributes:
         name: `"jaxpr"`, `"stablehlo"`, `"hlo"`, ...
-        text: The text, one instruction a line where the stage allows; `""` if unavailable.
+        text: The text, one instruction a line where the stage allows; `""` if the stage is missing.
         instructions: Its instructions, in the order of lines.
         elapsed_s: Seconds it took to compute from the previous stage.
-        unavailable: The reason why it is missing, or `None`.
+        unavailable: The reason why the stage is missing, or ends at the line where tracing failed; else `None`.
     """
 
     name: str
@@ -261,15 +265,16 @@ del Stage.instructions
 
 
 def column_of(instructions: Sequence[Instruction], name: str) -> list[Any]:
-    """Return an attribute of each instruction; those of kernels are not made for it."""
+    """Return an attribute of each instruction, without creating the `Instruction` objects of kernels."""
     column = getattr(instructions, "column", None)
     return list(map(attrgetter(name), instructions)) if column is None else column(name)
 
 
 def shared_by_kernel(instructions: Sequence[Instruction], name: str) -> list[tuple[Any, int]] | None:
-    """Return an attribute of each kernel with the number of its instructions; `None` if each instruction has its own.
+    """Return pairs of an attribute and the number of instructions that share it, one for each kernel.
 
-    A program of 10,000 blocks may have 20 kernels with 300,000 instructions.
+    `None` if the instructions are not those of kernels. A program of 10,000 blocks may have 20 kernels with 300,000
+    instructions.
     """
     shared = getattr(instructions, "shared", None)
     return None if shared is None else shared(name)
@@ -306,14 +311,14 @@ class Input:
 
 @paused_collector()
 def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
-    """Return the instructions of one stage that share an equation with each instruction of another.
+    """Link the instructions of two stages that share an equation.
 
     Args:
-        source: One stage.
-        target: Another.
+        source: The stage to link from.
+        target: The stage to link to.
 
     Returns:
-        Ids in `target` by id in `source`.
+        A dict from the id of each instruction of `source` to the ids of the linked instructions of `target`.
     """
     # Thousands of lines of a kernel have the same equations: look them up once and share their links.
     named: dict[tuple[str, ...], list[str]] = {}
@@ -351,7 +356,7 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
 
 
 def format_lines(file: str, lines: Sequence[int]) -> str:
-    """Return the label of some lines of a file.
+    """Return the label of the lines of a file from the first to the last of some lines.
 
     Args:
         file: Label of the file: its name, or `cell [12]`.

@@ -19,18 +19,18 @@ class StageKind:
     """A kind of stage, such as StableHLO.
 
     Attributes:
-        name: Its name, such as `"stablehlo"`.
-        title: Its short title, on buttons and panes.
-        needs: The step of JAX that it needs; `"compile"` may take long.
-        description: Its title in messages and static pages.
-        language: Name of the language of its text in `viz/tokens.json`; `""` for plain text.
-        verb: Label while it is computed, such as `"Compiling"`.
+        name: Name of the stage, such as `"stablehlo"`.
+        title: Short title, on buttons and panes.
+        needs: The last step of JAX that the stage needs; `"compile"` may take long.
+        description: Title in messages and static pages.
+        language: Name of the language of the text in `viz/tokens.json`; `""` for plain text.
+        verb: Label while the stage is computed, such as `"Compiling"`.
         needs_numbers: True if every size must be a number: a program with named sizes does not have the stage.
-        is_machine_code: True if it shows code of kernels, which XLA writes only on request.
-        make: Function that computes its text and instructions from a `Pipeline`; `None` for the built-in stages, which
-            methods of `Pipeline` compute.
-        is_optional: True if it is computed only when it is requested by name. `inspection.stages`, pages and JSON files
-            do not contain it.
+        is_machine_code: True if the stage shows code of kernels, which XLA writes only on request.
+        make: Function that `register_stage` registered: it takes a `Pipeline` and returns text and instructions. `None`
+            for the eight stages from `"python"` to `"asm"`, each computed by a method of `Pipeline`.
+        is_optional: True if the stage is computed only when it is requested by name. `inspection.stages`, pages and
+            JSON files do not contain it.
     """
 
     name: str
@@ -46,7 +46,7 @@ class StageKind:
 
     @property
     def basis(self) -> str:
-        """Name of the stage of `Pipeline` that a program must have for this stage to be computed."""
+        """Name of the built-in stage that a program must have for this stage to be computed."""
         return self.name if self.make is None else _FIRST[self.needs]
 
 
@@ -88,7 +88,7 @@ def needs_compile(stages: Iterable[str]) -> bool:
 
 
 def kinds_of_stages() -> dict[str, list[str]]:
-    """Return title, progress label and language of each stage, for front ends.
+    """Return a dict from the name of each stage to its title, progress label and language, for front ends.
 
     Examples:
         >>> kinds_of_stages()["asm"]

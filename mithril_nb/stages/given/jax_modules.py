@@ -65,8 +65,8 @@ class StableHlo:
         """Compile the module for its device, or for several devices if it is partitioned.
 
         Raises:
-            LookupError: It was exported for other platforms, or needs more devices than are available.
-            Exception: The error of XLA, if it does not compile.
+            LookupError: The module was exported for other platforms, or needs more devices than are available.
+            Exception: The error of XLA, if the module does not compile.
         """
         first = self._device or backend.get_default_device()
         if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
@@ -141,7 +141,7 @@ class HloText:
         module: Text of the module, or an `HloModuleProto` or `HloProto`, serialized.
 
     Raises:
-        ValueError: It is not such a module.
+        ValueError: `module` is not such a text or message.
     """
 
     def __init__(self, module: str | bytes):
@@ -191,12 +191,12 @@ def entry_of(module: Any) -> Any:
 
 
 def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each parameter of the entry function of a module; `""` where no location has a name."""
+    """Return name and type of each parameter of the entry function of a module; the name is `""` if it has none."""
     return tuple((_name_in(str(one.location)), str(one.type)) for one in entry_of(module).arguments)
 
 
 def results_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each result of the entry function of a module; a name is `""` where it has none."""
+    """Return name and type of each result of the entry function of a module; the name is `""` if it has none."""
     main = entry_of(module)
     kinds = [str(one) for one in main.type.results]
     attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [{}] * len(kinds)
@@ -256,7 +256,7 @@ def _hlo_of_proto(data: bytes) -> Any:
 
 
 def _first_field(data: bytes) -> bytes | None:
-    """Return the first field of a serialized message if it is number 1 and has a length, else `None`."""
+    """Return the content of the first field of a serialized message if it is field 1 with a length, else `None`."""
     # Key of field 1 with a length; the length is a varint: seven bits a byte, the least significant first.
     if data[:1] != b"\x0a":
         return None

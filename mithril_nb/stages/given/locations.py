@@ -27,10 +27,10 @@ from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of
 # For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _TAG = re.compile(r"mnb\d*#[b\d.]+~")
-"""The tag that this package adds to names. Two stages have it at the same places, or one does not have it."""
+"""A tag that this package adds to names. It is left out of a name, because another stage may not have the tag."""
 _CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
 _STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
-"""Components that JAX adds for its own primitives with bodies."""
+"""Components that JAX adds to names for its own primitives with bodies."""
 # For example: branch_1_fun in jit(f)/cond/branch_1_fun/add
 _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
 """Components that name a body of the primitive before them."""
@@ -55,7 +55,9 @@ class OpNames(Marks):
 
 
 class NamedOperations(Mapping[str, Equation]):
-    """An equation for each name of an operation, computed on demand from the name alone.
+    """A mapping from the name of an operation to an equation, computed on demand from the name alone.
+
+    It is empty when iterated, because the names are not stored.
 
     Examples:
         >>> one = NamedOperations()["jit(f)/transpose(jvp(mlp))/jit(relu)/max"]
@@ -155,7 +157,7 @@ class GivenLines:
     """Reads the locations of one program.
 
     Attributes:
-        labels: Label by path of each user file seen so far.
+        labels: A dict from the path of each user file seen so far to its label.
     """
 
     def __init__(self) -> None:
@@ -164,7 +166,7 @@ class GivenLines:
 
     @property
     def files(self) -> dict[str, str]:
-        """The path of each of the user's files by its label."""
+        """A dict from the label of each user file seen so far to its path."""
         return {label: path for path, label in self.labels.items()}
 
     def of_mlir(self, table: Mapping[str, str]) -> ReadSources:

@@ -46,7 +46,7 @@ class Given:
 
     Attributes:
         name: Name of the program.
-        kind: The format it was given in, with an article: `"StableHLO text"`.
+        kind: The format it was given in, with an article if it needs one: `"StableHLO text"`, `"an exported program"`.
         stages: Names of the stages that it has, or that JAX can compute from it, in order.
         parameters: Name and spec of each array that it takes.
         results: Name and spec of each array that it returns.
@@ -75,7 +75,7 @@ class Given:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Cost sources that need only the stages it has."""
+        """Names of the cost sources that need only the stages of this program."""
         known = {"hlo_before": "lowered", "hlo": "compiled"}
         return tuple(source for stage, source in known.items() if stage in self.stages)
 
@@ -92,10 +92,10 @@ class Given:
         return f"this program was given as {self.kind}: it has no {_described(stage)}"
 
     def error(self, stage: str = "jaxpr", *, is_of_costs: bool = False) -> StageUnavailableError:
-        """Build the error raised when the program lacks a stage, or `"compile"`, the records of XLA.
+        """Build the error raised when the program lacks a stage.
 
         Args:
-            stage: The stage, or `"compile"`.
+            stage: The stage, or `"compile"` for the files that XLA writes when it compiles.
             is_of_costs: Whether the stage is needed for costs. If so, the advice is another cost source.
         """
         costs = f'inspection.cost(source="{self.sources[0]}")  # counts what there is'
@@ -131,10 +131,13 @@ class Given:
         )
 
     def check_params(self, params: Sequence[str]) -> None:
-        """Raise an error if no argument has a name that should hold the parameters.
+        """Raise an error if a name is neither an argument nor a part of one.
+
+        Args:
+            params: Names of the arguments, or of parts of them, that hold the parameters of the model.
 
         Raises:
-            UnknownOptionError: No argument has this name.
+            UnknownOptionError: A name does not exist.
         """
         check_params(self.name, self._arguments, [name for name, _ in self.parameters], params)
 
@@ -152,8 +155,8 @@ class Names:
 
     Attributes:
         inputs: The arrays that it takes.
-        tags: The op names of its operations.
-        by_id: The equation of each operation.
+        tags: Reads the op names of the operations as if they were tags.
+        by_id: A mapping from the name of an operation to an equation.
     """
 
     def __init__(self, inputs: tuple[Input, ...]):
@@ -166,7 +169,7 @@ class Names:
 
         Args:
             opcode: Opcode of the instruction.
-            id: Its name.
+            id: Name of the operation, as in `by_id`.
         """
         around, slash, primitive = id.rpartition("/")
         return (f"{around}/{_PRODUCTS[opcode]}",) if slash and opcode in _PRODUCTS and primitive in MOVERS else ()
@@ -270,7 +273,7 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
         name: Name of the program; by default the name of the module.
 
     Raises:
-        ValueError: It is not a module.
+        ValueError: `module` is not an HLO module.
     """
     read = jax_modules.HloText(module)
     kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
@@ -297,7 +300,9 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
 
 
 def _entry_of(module: Any) -> tuple[Specs, Specs]:
-    """Return the name and spec of each parameter and result of the entry of a StableHLO module; unnamed ones numbered.
+    """Return the name and spec of each parameter and result of the entry of a StableHLO module.
+
+    Names that the module lacks are `arg_0`, `arg_1`, ... and `result[0]`, `result[1]`, ...
 
     Raises:
         ValueError: The module has no entry function.

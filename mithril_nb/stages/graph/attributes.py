@@ -1,4 +1,4 @@
-"""The block of an instruction, and the attributes in which equal instructions of equal blocks are equal."""
+"""The block of an instruction, and the attributes that are compared to find equal blocks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,15 @@ def block_of(one: Instruction) -> str:
 
 
 def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of an instruction in which equal instructions of equal blocks are equal.
+    """Return the attributes of an instruction that are compared to find equal blocks.
 
-    Blocks may read different parts of one `shared` array, such as all parameters, and call copies of one function.
+    Attributes that may differ between equal blocks are left out: the part of an array that an instruction reads, if
+    several blocks each read a part of this array; names of functions and computations, because each block may call its
+    own copy; and all attributes of a `get-tuple-element`.
+
+    Args:
+        one: The instruction.
+        shared: Ids of the arrays from which several blocks each read a part, such as one array of all parameters.
     """
     if one.opcode == "get-tuple-element":
         return ()
@@ -29,7 +35,7 @@ def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...
 
 
 def shared_arrays(by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the arrays from which several blocks each read a part."""
+    """Return the ids of the arrays from which several blocks each read a part."""
     cut: dict[str, set[str]] = {}
     for one in by_id.values():
         if any(name in _PLACES for name, _ in one.attributes):

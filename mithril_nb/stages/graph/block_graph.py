@@ -32,16 +32,17 @@ class _Row:
 def outline(
     equations: Iterable[Instruction], calls: Iterable[str], kinds: Mapping[str, str]
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the blocks of a program as text, and as instructions whose ids are their paths.
+    """Return the blocks of a program as text, and as instructions whose ids are the paths of the blocks.
 
     Args:
         equations: The instructions of the jaxpr.
-        calls: Ids of the instructions that only call others.
+        calls: Ids of the instructions that only call nested jaxprs.
         kinds: Kind of each block by path, where known: `"Linear"`.
 
     Returns:
-        The text, and an instruction for each line below its head. Its operands are the paths of the sibling blocks that
-        feed it, its shapes the arrays it passes to other blocks.
+        The text, and an instruction for each line below the head of the table. The operands of the instruction are the
+        paths of the blocks at the same level that feed the block. Its shapes are those of the last result that the
+        block passes to other blocks.
     """
     calling = set(calls)
     found = [one for one in equations if one.opcode != "parameter"]
@@ -67,7 +68,7 @@ def outline(
 
 
 def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
-    """Find the data that flows between blocks, and the arrays each block passes to others."""
+    """Set `feeds` and `gives` of each row: the blocks that feed it, and the arrays that it passes to other blocks."""
     shapes = {one.id: one.shapes for one in found}
     kept: dict[str, tuple[TensorSpec, ...]] = {}  # arrays used only by the backward pass or the update
     for one in found:
@@ -95,7 +96,7 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
 
 
 def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
-    """Put each block below the block that contains it; siblings stay in program order."""
+    """Return the rows with each block below the block that contains it; blocks of one parent stay in program order."""
     children: dict[str, list[str]] = {}
     for path in rows:
         children.setdefault(path.rpartition("/")[0], []).append(path)

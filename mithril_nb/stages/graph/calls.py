@@ -14,7 +14,7 @@ from mithril_nb.stages.graph.folds import Draft, round_name, rounds
 from mithril_nb.stages.records import Instruction
 
 _FEWEST = 6
-"""With fewer calls than this, a level is clear without folding."""
+"""A level with fewer runs of instructions than this is clear without folding."""
 
 
 @dataclass
@@ -81,7 +81,10 @@ def _pair_backward(
     instances: Mapping[str, Sequence[tuple[int, Draft] | None]],
     place: dict[str, tuple[int, str, Draft]],
 ) -> None:
-    """Match backward passes to calls, the last call's first; instructions between the calls of a round join it."""
+    """Move the backward pass of each call into the round of the call; the last call's backward pass comes first.
+
+    Instructions after such a backward pass, up to the next one, move into the same round.
+    """
     runs = _runs(draft, "backward")
     # Only if both directions have equally many calls is it known which backward pass belongs to which call.
     total = Counter(run.part for run in runs)
@@ -100,7 +103,7 @@ def _pair_backward(
 
 
 def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
-    """Assign the update of a parameter to the call that its gradient comes from."""
+    """Move the update of a parameter to the call that its gradient comes from."""
     for run in _runs(draft, "update"):
         for unit in run.units:
             near = [place[one] for id in unit.ids for one in by_id[id].operands if one in place]
@@ -128,7 +131,7 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
 
 
 def _units(draft: Draft) -> Iterator[Draft]:
-    """Yield the nodes below that contain instructions directly, but none inside another such node."""
+    """Yield the outermost nodes, from `draft` down, that directly contain instructions and are no blocks or inputs."""
     stack = [draft]
     while stack:
         one = stack.pop()

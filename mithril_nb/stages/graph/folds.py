@@ -12,8 +12,8 @@ from mithril_nb.stages.graph.stage_graph import Kind, StageGraph, shapes_text, s
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, format_lines, format_source, lines_of_source
 
 _PERIODS = 40
-"""Number of distances between equal neighbours that are tried as the length of a round."""
-# A level that is still too large after this many runs of one role is grouped into buckets.
+"""Number of distances between equal items that `rounds` tries as the length of a round."""
+# At most this many runs of one role are folded on a level; a level that is still too large is grouped into buckets.
 _MOST_RUNS = 8
 # More loose instructions than this between blocks hide the blocks.
 _MOST_LOOSE = 6
@@ -39,7 +39,7 @@ def _result_of(specs: tuple[TensorSpec, ...]) -> tuple[str, str]:
 
 @dataclass
 class Draft:
-    """A node while its graph is built."""
+    """A `GraphNode` while its graph is built."""
 
     key: str
     name: str
@@ -65,7 +65,7 @@ class Draft:
     dtype: str = ""
 
     def set_result(self, specs: tuple[TensorSpec, ...]) -> None:
-        """Set the shape and dtype of its result."""
+        """Set shape and dtype from the specs of the node's result."""
         self.shape, self.dtype = _result_of(specs)
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
@@ -90,7 +90,16 @@ class Draft:
 
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
-    """Fold every level of a tree, from the bottom up; return the visible key for each hidden key."""
+    """Fold every level of a tree, from the bottom up.
+
+    Args:
+        root: The root of the tree, which is changed.
+        most: Maximum number of nodes on a level.
+        like: The graph of another stage, whose folds of equal blocks are repeated; `None` to compare the blocks.
+
+    Returns:
+        A dict from the key of each node that a fold hides to the key of the node that is shown instead.
+    """
     hidden: dict[str, str] = {}
     known: dict[Hashable, int] = {}
     drafts = [*root.walk()]
@@ -109,9 +118,10 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
 
 
 def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) -> None:
-    """Give a node a number shared only by nodes of the same structure, judged by the forward part if there is one.
+    """Give a node a number that only nodes of the same structure share.
 
-    Nodes of the same structure have the same operations with the same options, connected in the same way.
+    Nodes of the same structure have the same operations with the same options, connected in the same way. Only children
+    with forward instructions are compared, if there are any.
     """
     if draft.kind == "instruction":
         sign: Hashable = (draft.opcode, draft.shapes, draft.takes, draft.options)
@@ -123,9 +133,9 @@ def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) 
 
 
 def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> tuple[tuple[int, ...], ...]:
-    """Return what each part reads: the positions of parts, or negative numbers for data from outside, by first use.
+    """Return what each part of a node reads: the positions of other parts, and negative numbers for data from outside.
 
-    Sets what the node itself reads from outside.
+    Also set `draft.reads` to the ids that the node reads from outside.
     """
     places = {id(part): at for at, part in enumerate(parts)}
     outside: dict[str, int] = {}
@@ -180,7 +190,10 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
-    """Map each part of a node to the same part of its equal; a part without an equal, to the node around that part."""
+    """Map the keys of a folded node and its parts to those of the shown node `first` and its equal parts.
+
+    A part without an equal part is mapped to `first`.
+    """
     hidden[other.key] = first.key
     twins: dict[tuple[str, int], list[Draft]] = {}
     for child in first.children.values():
@@ -206,7 +219,14 @@ def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
 
 
 def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
-    """Return start, length and number of the rounds that cover most of a sequence, or `None`.
+    """Find the run of equal rounds that covers most of a sequence.
+
+    Args:
+        tokens: The sequence.
+        least: Minimum number of rounds.
+
+    Returns:
+        Position of the first round, length of a round, and number of rounds; `None` if there is no such run.
 
     Examples:
         >>> rounds("xabcabcabcabcy")
@@ -258,7 +278,7 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
 
 
 def _main_role(draft: Draft) -> int:
-    """Return the index of its first role; inputs have none."""
+    """Return the index in `counts` of the node's first role; -1 for inputs, which have no role."""
     return next((at for at, count in enumerate(draft.counts) if count), -1)
 
 
@@ -297,7 +317,7 @@ def _fold_run(
 
 
 def round_name(first: Sequence[Draft]) -> str:
-    """Return the label of a round: the lines of Python that its parts come from, or the names of its ends."""
+    """Return the label of a round: the lines of Python of its parts, or the names of its first and last part."""
     lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in first) if file})
     if lines:
         file = Counter(name for name, _ in lines).most_common(1)[0][0]
@@ -307,7 +327,7 @@ def round_name(first: Sequence[Draft]) -> str:
 
 
 def sort_children(draft: Draft) -> None:
-    """Put inputs first, and the rest in program order."""
+    """Sort the children of a node: inputs first, then the others in program order."""
     if len(draft.children) < 2:
         return
     draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
@@ -331,7 +351,10 @@ def _by_line(draft: Draft) -> None:
 
 
 def _bucket(draft: Draft, most: int) -> None:
-    """Group neighbours into buckets, until few are left: even ones if there are very many, else the smallest first."""
+    """Group neighbours into buckets until a level has at most `most` nodes.
+
+    Very many nodes are grouped `most` at a time; fewer are merged pair by pair, the smallest first.
+    """
     while len(draft.children) > 4 * most:
         items = list(draft.children.items())
         for at in range(0, len(items), most):

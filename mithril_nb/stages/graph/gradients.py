@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction
 
 _MOST_SUMS = 64
-"""Most sums through which the gradient of one value is followed."""
+"""Largest number of sums through which the gradient of one value is followed."""
 _SUMS = frozenset({"add", "add_any"})
 
 Gradient = tuple[str, str, bool]
@@ -23,8 +23,8 @@ def passed_gradients(
     result to both operands.
 
     Args:
-        flows: Producer and user of data.
-        carried: The same, of data for the next round of a loop.
+        flows: Pairs of producer and user of data.
+        carried: Pairs of producer and user, for data that a loop passes to its next round.
         by_id: The instructions.
     """
     forward: dict[str, list[str]] = {}
@@ -75,7 +75,11 @@ def _behind_sums(
     backward: Mapping[str, Sequence[tuple[str, bool]]],
     sums: Set[str],
 ) -> Iterator[tuple[str, bool, bool]]:
-    """Yield the instructions that a gradient reaches: in a next round or not, and directly or through sums."""
+    """Yield the ids of the instructions that a gradient reaches, directly or through sums.
+
+    The second item is true if the gradient reaches the instruction in a next round of a loop. The third item is true if
+    it reaches the instruction directly.
+    """
     waiting = [(target, is_carried, True) for target, is_carried in targets]
     seen: set[tuple[str, bool]] = set()
     while waiting:

@@ -29,7 +29,7 @@ FAILURE = "(failure)"
 """Key of the node of the equation that failed to trace."""
 # With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
 _FEW = 4
-# A first picture with fewer nodes than this shows too little: opening another one may scale it down to this scale.
+# A first picture with fewer nodes than this shows too little: to open more, it may be scaled down to `_SMALLEST`.
 _FEW_NODES = 9
 _SMALLEST, _SMALL = 0.7, 0.95
 _NAMED = frozenset({"block", "loop", "cond", "branch"})
@@ -44,18 +44,18 @@ class GraphNode:
 
     Attributes:
         key: Unique in its graph; `""` for the root.
-        name: Its label.
-        kind: Its kind.
-        block: Path of the block that it is, or is part of.
-        parent: Key of the node that contains it.
+        name: Label of the node.
+        kind: Kind of the node, such as `"block"` or `"loop"`.
+        block: Path of the block that the node is, or is part of.
+        parent: Key of the node that contains this one; `""` for the root too.
         children: Keys of the nodes inside, in program order.
-        ids: Instructions directly inside it, without those of its children.
-        counts: Number of instructions inside it: forward, backward, update, and without a role.
-        shape: The shape of its result.
-        repeat: Number of equal nodes that are folded into it.
-        members: Keys of these nodes, its own among them, where they are nodes.
-        note: Further information: `"10 rounds"`, `"unknown number of rounds"`.
-        dtype: The dtype of the largest array of its result, or `""`.
+        ids: Ids of the instructions directly inside, without those of `children`.
+        counts: Numbers of all instructions inside: forward, backward, update, and without a role.
+        shape: Shape of the node's result as text, such as `"32×64"`.
+        repeat: Number of equal nodes or rounds that the node represents.
+        members: Keys of the nodes folded into this one, its own first; `()` if no node is folded into it.
+        note: Further information: `"×10 rounds"`, `"unknown number of rounds"`.
+        dtype: Dtype of the largest array of the node's result, or `""`.
     """
 
     key: str
@@ -79,12 +79,12 @@ class GraphLink:
 
     Attributes:
         source: Key of the node that produces the data.
-        target: Key of the node that uses it.
-        roles: The roles of its users.
+        target: Key of the node that uses the data.
+        roles: The roles of the instructions that use the data.
         specs: The specs of the data.
         loop: Key of the loop if the data is for its next round, else `""`.
         is_gradient: True for a gradient that only sums pass on, from the user of data to its producer.
-        is_between_rounds: True if the nodes are folded, and the data flows from one round to another.
+        is_between_rounds: True if the data flows between rounds that are folded into one.
     """
 
     source: str
@@ -123,7 +123,7 @@ class StageGraph(Shown):
 
     @cached_property
     def home(self) -> dict[str, str]:
-        """The node that contains each instruction."""
+        """A dict from the id of an instruction to the key of the node that directly contains it."""
         return {id: node.key for node in self.nodes.values() for id in node.ids}
 
     def level(self, key: str = ROOT) -> tuple[GraphNode, ...]:
@@ -131,7 +131,7 @@ class StageGraph(Shown):
         return tuple(self.nodes[child] for child in self.nodes[key].children)
 
     def represented_by(self, key: str) -> tuple[str, ...]:
-        """Return the keys of the nodes that a node represents: itself, then the equal nodes that folds hide."""
+        """Return the keys of the nodes that a node represents: its own, then those of equal nodes that folds hide."""
         node = self.nodes[key]
         return node.members or (key, *self._twins.get(key, ()))
 
@@ -157,7 +157,7 @@ class StageGraph(Shown):
         return sum(known) if known else None
 
     def is_one_part(self, key: str) -> bool:
-        """Return whether a node is all of its block: if the calls of a function are several nodes, each is a part."""
+        """Return whether a node is a whole block. If the calls of a function are several nodes, each is only a part."""
         return self.nodes[key].kind == "block" and self._parts[self.nodes[key].block] <= 1
 
     @cached_property
@@ -204,7 +204,7 @@ class StageGraph(Shown):
         return self._leaves(self._reach(key).after(starts), starts)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
-        """Return the keys of the innermost nodes on all ways from one node to another; `None` if no way exists."""
+        """Return the keys of the innermost nodes on all paths from one node to another; `None` if there is no path."""
         starts, ends = self._inside(source), self._inside(target)
         reach = self._reach(source)
         after = reach.after(starts)
@@ -232,7 +232,7 @@ class StageGraph(Shown):
         return tuple(node.key for node in found if not node.children)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
-        """Return the visible nodes if the nodes of some keys are open; a parent comes before its children."""
+        """Return the visible nodes if the nodes with the keys in `opened` are open; parents come before children."""
         found: list[GraphNode] = []
         waiting = [*reversed(self.level())]
         while waiting:
@@ -294,7 +294,7 @@ class StageGraph(Shown):
         shares: Mapping[str, float] | None = None,
         fits: Callable[[Collection[str], float], bool] = lambda opened, scale: True,
     ) -> frozenset[str]:
-        """Return the nodes to open so that the first picture has at most `most` nodes, and shows as much as possible.
+        """Return the keys of the nodes to open first: as many as fit into a picture of at most `most` nodes.
 
         The most expensive node opens first: by its share of the cost if known, else by its number of instructions.
 
@@ -324,7 +324,7 @@ class StageGraph(Shown):
         return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
     def _shows_more(self, node: GraphNode, top: int) -> bool:
-        """Return whether opening a node improves the first view: single instructions are only shown on demand."""
+        """Return whether opening a node improves the first view. Mere instructions improve only a small graph."""
         inside = self.level(node.key)
         if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
             return False
@@ -347,7 +347,7 @@ class StageGraph(Shown):
         return seen[key]
 
     def _folds(self, key: str) -> dict[str, str]:
-        """Return the member of each fold that contains a node."""
+        """Return a dict from the key of each fold around a node to the key of its member that contains the node."""
         if key not in self._fold_cache:
             above = self._folds(self.nodes[key].parent) if key else {}
             fold = self._fold_of.get(key)
@@ -364,7 +364,7 @@ class StageGraph(Shown):
 
 
 def _is_between_rounds(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether data flows between nodes folded into one; a picture of one node has no such edge."""
+    """Return whether data flows between different members of a fold, given as in `_folds` for both ends."""
     return bool(before) and any(before.get(fold, member) != member for fold, member in after.items())
 
 
@@ -385,7 +385,7 @@ def size_of_shape(spec: TensorSpec) -> tuple[int, str]:
 
 
 def shapes_text(specs: Iterable[TensorSpec]) -> str:
-    """Return the largest of some specs, and the number of others.
+    """Return the largest of some specs, and the number of the others, as text; `""` if there are no specs.
 
     Examples:
         >>> shapes_text([TensorSpec((2,)), TensorSpec((3, 4))])

@@ -31,11 +31,11 @@ class Region:
     """An instruction that contains others.
 
     Attributes:
-        kind: Its opcode without a dialect.
-        name: Its label.
-        look: Whether it is a loop, has branches, or calls.
-        note: How often it runs.
-        id: The instruction.
+        kind: Opcode of the instruction, without a dialect.
+        name: Label of the region.
+        look: `"loop"`, `"cond"` for a conditional with branches, or `"call"`.
+        note: How often the region runs, such as `"×10 rounds"`; `""` for a call.
+        id: Id of the instruction.
     """
 
     kind: str
@@ -116,7 +116,7 @@ def _flows(
 
 
 def _known_inputs(like: StageGraph | None) -> dict[str, str]:
-    """Return the names of inputs in another stage, matched by their equations."""
+    """Return a dict from the equation of each input of another stage to the name of this input."""
     if like is None:
         return {}
     inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
@@ -130,7 +130,7 @@ def _planted(
     parents: Mapping[str, str],
     names: Mapping[str, str],
 ) -> dict[str, Draft]:
-    """Put every instruction into the tree of blocks and regions; return its node."""
+    """Put the instructions into the tree of blocks and regions; return a dict from the id of each to its node."""
     bodies: dict[str, tuple[Draft, Region]] = {}
     homes: dict[str, Draft] = {}
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
@@ -218,7 +218,7 @@ def _walk(start: Draft, base: str, block: str) -> Draft:
 
 
 def _gather_inputs(root: Draft, flows: Iterable[Flow], by_id: Mapping[str, Instruction]) -> set[str]:
-    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the others."""
+    """Keep the inputs that the forward pass uses, grouped by argument; return the ids of the removed inputs."""
     dropped: set[str] = set()
     used = {source for source, target, _ in flows if by_id[target].role in ("forward", None)}
     arguments: dict[str, list[Draft]] = {}
@@ -343,9 +343,9 @@ def region_of(one: Instruction) -> Region:
 
 
 def parents_of(stage: Stage) -> dict[str, str]:
-    """Return the innermost instruction around each instruction that is inside another."""
+    """Return a dict from the id of each nested instruction to the id of the innermost instruction around it."""
     parents: dict[str, str] = {}
-    open_ones: list[tuple[int, str]] = []  # the line after its last, and its id
+    open_ones: list[tuple[int, str]] = []  # the line after an instruction's last, and the id of this instruction
     for one in sorted(stage.instructions, key=lambda one: (one.line, -one.lines)):
         while open_ones and open_ones[-1][0] <= one.line:
             open_ones.pop()
@@ -358,7 +358,7 @@ def parents_of(stage: Stage) -> dict[str, str]:
 
 
 def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
-    """Return the same for HLO, whose bodies are separate computations that name no caller."""
+    """Return a dict as `parents_of` does, for HLO, whose bodies are separate computations that name no caller."""
     callers: dict[str, str] = {}
     for one in stage.instructions:
         for key, value in one.attributes:

@@ -15,14 +15,15 @@ def with_flows(
     callees_first: Iterable[Computation],
     callers: Mapping[str, Sequence[tuple[HloLine, Computation]]],
 ) -> tuple[Instruction, ...]:
-    """Return the instructions; calls and loops have the data that enters, leaves and goes round in their bodies.
+    """Return the instructions with the data flow into, out of and around the bodies of calls and loops.
 
     A computation with several callers is not connected: data of one call would seem to reach the others.
 
     Args:
         instructions: The instructions of a module.
-        callees_first: Its computations, callees before their callers.
-        callers: The instructions that run a computation, by its name.
+        callees_first: The computations of the module, callees before their callers.
+        callers: A mapping from the name of a computation to the instructions that run it, each with the computation
+            that contains the instruction.
     """
     found = {one.id: one for one in instructions}
     loops: list[tuple[HloLine, str]] = []
@@ -57,7 +58,7 @@ def with_flows(
 
 
 def _place(one: Instruction) -> int | None:
-    """Return the place in a tuple that an instruction takes an array from, if it does."""
+    """Return the index of the tuple item that a `get-tuple-element` takes; `None` for other instructions."""
     index = dict(one.attributes).get("index", "") if one.opcode == "get-tuple-element" and one.operands else ""
     return int(index) if index.isdigit() else None
 
@@ -68,7 +69,7 @@ def _is_unchanged(result: Instruction, place: int, results: Mapping[str, Sequenc
 
 
 def _results(root: Instruction) -> tuple[str, ...]:
-    """Return the instructions that compute the results of a computation."""
+    """Return the ids of the instructions that compute the results of a computation, given its root."""
     if root.opcode == "tuple":
         return root.operands
     return root.results or (root.id,) * max(1, len(root.shapes))

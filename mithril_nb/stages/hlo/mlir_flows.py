@@ -1,4 +1,4 @@
-"""The data flow of StableHLO through regions: results of ops with several, loops, and functions with one call."""
+"""The data flow of StableHLO: through ops with several results, loops, and functions with one call."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
     A function with several calls is not connected: data of one call would seem to reach the others.
 
     Args:
-        text: The text without locations.
-        instructions: Its instructions; only the ids of their operands are known.
+        text: The text of the stage, without locations.
+        instructions: The instructions of the text, with the ids of their operands but without `picks`.
     """
     lines = text.split("\n")
     found = {one.id: one for one in instructions}
@@ -77,7 +77,7 @@ def _values(one: Instruction) -> list[_Value]:
 
 
 def _made_by(value: _Value, returned: Mapping[str, Sequence[_Value]]) -> str:
-    """Return the instruction that computes a value, inside the function that a call returns it from."""
+    """Return the id of the instruction that computes a value; for a result of a call, one in the called function."""
     id, pick = value
     for _ in returned:
         if id not in returned or pick >= len(returned[id]):

@@ -1,4 +1,4 @@
-"""Optimized HLO with its provenance: split for fusions and loops by their contents, inferred for untagged lines."""
+"""HLO with its provenance, which is split for fusions and loops by their contents, and inferred for untagged lines."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def read_hlo(
     """Return the text of a module in the form shown to the user, entry first, and its instructions with provenance.
 
     Args:
-        text: The result of `compiled.as_text()`.
-        tags: Reads the tags of the equations in it.
+        text: The text of an HLO module, such as the result of `compiled.as_text()`.
+        tags: Reads the tags of the equations in the text.
         equations: The equations by id.
         inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
         refine: Returns further equations of an instruction, given its opcode and one of its equations.
@@ -152,9 +152,9 @@ class _Module:
         self._share_combined(computation)
 
     def _share_combined(self, computation: Computation) -> None:
-        """Give a collective that XLA combined from several the equations of all, and their blocks by bytes.
+        """Give a collective that XLA combined from several ones the equations of all, and their blocks by bytes.
 
-        It has one name for all of them, but each item of its result keeps the name of its collective.
+        The combined collective has only one name, but each item of its result keeps the name of an original one.
         """
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:
@@ -323,7 +323,7 @@ class _Module:
             draft.origin = "tagged" if draft.shares else None
 
     def _written_by(self, call: HloLine) -> tuple[str, ...]:
-        """Return the operand that a call in a loop writes into a stacked result, in a tuple; `()` if it writes none."""
+        """Return the operand that a call in a loop writes into a stacked result, as a tuple; `()` if it writes none."""
         written = next((one for one in self._body(call) if one.opcode == "dynamic-update-slice"), None)
         candidates: set[str] = set()
         while written is not None and written.opcode != "parameter" and written.name not in candidates:
@@ -350,7 +350,7 @@ class _Module:
                     self._drafts[line.name].operands += given
 
     def _keep_moves(self) -> None:
-        """Give moves without a producer or user the block of their loop, or inside a fusion, of the fusion."""
+        """Give moves whose block was not found the block of their loop; `_hand_down` does so for moves in a fusion."""
         for name, (shares, origin) in self._moves.items():
             callers = self._callers.get(self._homes[name].name, ())
             if not self._drafts[name].shares and not any(one.opcode == "fusion" for one, _ in callers):
@@ -375,5 +375,5 @@ def _bytes(line: HloLine) -> float:
 
 
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
-    """Return the trip count of a loop as an attribute: XLA prints it in a part of the text that is hidden."""
+    """Return the trip count of a loop as an attribute, because the text that contains it is hidden."""
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)

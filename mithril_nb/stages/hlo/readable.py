@@ -20,9 +20,9 @@ from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, described_by_
 from mithril_nb.stages.hlo.syntax import OPERAND, HloLine, split
 
 DEEPEST = 40
-"""Deeper bodies are printed separately."""
+"""Bodies nested more deeply than this are printed separately."""
 MOST_CHARACTERS = 60
-"""Longer constants are cut."""
+"""Constants with more characters than this are printed as `...`."""
 PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "false")}
 """Instructions whose parts take the operands of the instruction, so that their types need not be printed."""
 
@@ -86,7 +86,7 @@ class _Names:
     counts: dict[str, int] = field(default_factory=dict)
 
     def new(self, wanted: str) -> str:
-        """Return the name, or the name with a number if it is in use."""
+        """Return a name like the wanted one: without special characters, and with a number if it is in use."""
         wanted = re.sub(r"[^A-Za-z0-9_.]+", "_", wanted, flags=re.ASCII).strip("_.") or "value"
         wanted = f"n{wanted}" if wanted[0].isdigit() else wanted
         name = wanted
@@ -133,7 +133,7 @@ class _Printer:
         self._done: set[str] = set()
 
     def result(self) -> Readable:
-        """Print the module: the entry, shared computations, and last computations that only run themselves."""
+        """Print the module: the entry, then shared computations, and last computations that only run each other."""
         first = [name for name in self._bodies if name not in self._once and name not in self._by_word]
         for name in [*first, *self._bodies]:
             if name not in self._done and name not in self._by_word:
@@ -263,7 +263,7 @@ def python_names(paths: list[str]) -> list[str]:
 
 
 def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
-    """Return the operand types and result type of a part of an instruction, where the instruction implies them."""
+    """Return the operand types and result type of a part of an instruction; empty if the instruction implies none."""
     if opcode == "while" and how in PARTS["while"]:
         return (result,), result if how == "body" else "pred[]"
     part, _, number = how.partition("_")
@@ -274,7 +274,7 @@ def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -
 
 
 def items_of(type: str, index: str) -> str:
-    """Return the type of one item of a tuple, or `""`."""
+    """Return the type of one item of a tuple type; `""` if there is no such item."""
     items = split(type[1:-1]) if type.startswith("(") else []
     return items[int(index)] if index.isdigit() and int(index) < len(items) else ""
 

@@ -22,14 +22,13 @@ class Body:
     """A computation, ready to print.
 
     Attributes:
-        name: Its name.
+        name: Name of the computation.
         is_entry: True if the program starts here.
-        params: Its parameters by number; empty if they are not numbered 0, 1, 2, ... (then they are among
-            the lines).
+        params: The parameters by number; empty if they are not numbered 0, 1, 2, ... (then `lines` contains them).
         lines: All other lines, in order; unreadable ones are text.
         folded: Names of the constants that are written where they are used.
-        attributes: For each line the text after its operands, without computations: pairs of name and value.
-        runs: For each line the computations that it runs, each with the attribute.
+        attributes: For each line, by name, the pairs of name and value after its operands, except computations.
+        runs: For each line, by name, the pairs of an attribute and the computation that it names.
     """
 
     name: str
@@ -47,7 +46,7 @@ class Body:
 
     @property
     def word(self) -> tuple[str, str] | None:
-        """Its operation and dtype if it only combines two numbers, as `("add", "f32")`."""
+        """Operation and dtype, such as `("add", "f32")`, if the computation only combines two numbers; else `None`."""
         if len(self.params) != 2 or len(self.lines) != 1 or not isinstance(self.lines[0], HloLine):
             return None
         (line,), (left, right) = self.instructions, self.params
@@ -83,7 +82,10 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
 def runs_of(
     line: HloLine, body: Body, bodies: Mapping[str, Body]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the computations that a line runs, each with the attribute, except computations that a word describes."""
+    """Return two lists for the computations that a line runs: pairs of attribute and name, and of attribute and word.
+
+    The second list has the computations that a word describes, such as `("to_apply", "add")`.
+    """
     called, words = [], []
     for how, callee in body.runs[line.name]:
         # A fusion of one operation is not a combiner, although its body looks like one.

@@ -74,7 +74,7 @@ def read_stablehlo(
 
     Args:
         text: The result of `lowered.as_text(debug_info=True)`.
-        tags: Reads the tags of the equations in it.
+        tags: Reads the tags of the equations in the text.
         equations: The equations by id.
         lines: Reads the lines of Python in the text; `None` if the equations have them.
     """
@@ -340,7 +340,7 @@ def _resolve(
 def callers_of(
     calls: Mapping[str, Sequence[tuple[str, str]]], ids_at: Callable[[str, str, Set[str]], Set[str]], most: int
 ) -> dict[str, set[str]]:
-    """Return the ids of the equations that call each function; the id for `main` is empty.
+    """Return a dict from the name of each function to the ids of the equations that call it; `{""}` for `main`.
 
     Args:
         calls: For each function the functions it calls, each with the location of the call.
@@ -364,7 +364,7 @@ def callers_of(
 
 
 def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[str]) -> frozenset[str]:
-    """Return the equations of an op: the path in its own name, prefixed by each caller of its function."""
+    """Return the ids of the equations of an op: the path in its location, prefixed by each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
         inner = tags.joint.join(tags.path(part))
@@ -380,7 +380,9 @@ def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[s
 
 
 def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
-    """Return the full ids for an id in the body of a loop, branch or reduction, relative to its caller's function.
+    """Return the full ids for `id`, of an equation in the body of a loop, branch or reduction that `callers` run.
+
+    `id` is relative to the function that contains the loop, branch or reduction.
 
     Examples:
         >>> ids_in_function_of("2.b1.0", ["5.2"]), ids_in_function_of("0", ["5.0"]), ids_in_function_of("1", ["5.0"])

@@ -23,8 +23,8 @@ _PLAIN_REGIONS = frozenset(
 )
 """Ops whose regions MLIR prints in generic form."""
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
-_ASKS_USERS = (".constant", ".iota")
-_UNTOLD: tuple[tuple[str, ...], bool] = ((), False)
+_USERS_FIRST = (".constant", ".iota")
+_UNLINKED: tuple[tuple[str, ...], bool] = ((), False)
 
 
 class _UnknownError(Exception):
@@ -201,14 +201,14 @@ class _Reader:
 
         def links_from(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
             known = links_at(place)
-            if known[1] or not has_blocks or not op.name.endswith(_ASKS_USERS):
+            if known[1] or not has_blocks or not op.name.endswith(_USERS_FIRST):
                 return known
             # Users come later, so no user whose location names no block has one yet when this op needs it.
             near = [one for user in _users(op.results) if (one := links_at(self._place(user)))[1]]
             return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
 
         for id, place, op in ops:
-            equations, has_block = places.get(place, _UNTOLD)
+            equations, has_block = places.get(place, _UNLINKED)
             if not has_block:
                 equations, has_block = links_from(op, place)
                 if not has_block and has_blocks:
@@ -245,7 +245,7 @@ def _infer(
         return one
 
     for op, one in order.items():
-        one.prefers_users = op.name.endswith(_ASKS_USERS)
+        one.prefers_users = op.name.endswith(_USERS_FIRST)
         makers = list(_makers(op))
         one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
         one.users = [near(user) for user in _users(op.results)]
@@ -265,7 +265,7 @@ def _function(one: Any) -> tuple[str, Any]:
 
 
 def _makers(op: Any) -> Iterator[Any]:
-    """Yield the ops that produce an op's operands; `None` for arguments of the function and around a loop."""
+    """Yield the ops that produce an op's operands; `None` for an argument of the function that a loop passes on."""
     for value in op.operands:
         owner, is_carried = value.owner, False
         while isinstance(owner, ir.Block) and owner.owner.name == _WHILE:  # the body sees the operands of the loop

@@ -14,7 +14,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.spelling import HLO_DTYPES, read_xla
 
 OPERAND = re.compile(r"%([\w.\-]+)")
-"""A name with its sign, as in the operands of an instruction."""
+"""A name after a `%`, as in the operands of an instruction."""
 COMPUTATIONS = (
     "calls", "to_apply", "body", "condition", "branch_computations", "called_computations", "true_computation",
     "false_computation", "select", "scatter", "comparator",
@@ -87,7 +87,7 @@ class HloLine:
     """One instruction of an HLO module.
 
     Attributes:
-        name: Its name, without `%`.
+        name: Name of the instruction, without `%`.
         opcode: `fusion`, `dot`, `add`, ...
         shapes: Dtype and sizes of each array in its result.
         operands: Names of its operands.
@@ -150,7 +150,7 @@ def instruction_names(text: str) -> list[str]:
 def names_in(value: str) -> list[str]:
     """Return the names in the value of an attribute, which is one computation or a list of them.
 
-    JAX's own printer omits the signs.
+    The `%` before a name is optional, because JAX's own printer omits it.
 
     Examples:
         >>> names_in("%body.1"), names_in("{%true.2, false.3}")
@@ -160,9 +160,9 @@ def names_in(value: str) -> list[str]:
 
 
 def device_counts(text: str) -> dict[str, int]:
-    """Return the counts of devices in the head of a module, by `replica_count` and `num_partitions`.
+    """Return the counts of devices in the head of a module by name: `replica_count` and `num_partitions`.
 
-    XLA leaves out counts of 1.
+    Counts of 1 are missing, because XLA does not print them.
 
     Examples:
         >>> device_counts("HloModule jit_f, is_scheduled=true, num_partitions=8")
@@ -178,7 +178,7 @@ def integer_in(line: str) -> int | None:
 
 
 def layout_in(line: str) -> tuple[int, ...]:
-    """Return the minor-to-major axes of a result that is one array; empty if no layout is given: row-major.
+    """Return the minor-to-major axes of a result that is one array; `()` if the line has no layout (row-major).
 
     Examples:
         >>> layout_in("  %y = f32[8,4]{0,1} transpose(%x)")
@@ -390,7 +390,7 @@ def _closing(line: str, start: int) -> int:
 
 
 def _without_noise(attributes: str) -> tuple[str, str]:
-    """Return the attributes that are shown, and the text of the hidden ones."""
+    """Return the attributes that are shown to the user, and the text of those in `NOISES`, which are hidden."""
     dropped: list[str] = []
 
     def drop(match: re.Match[str]) -> str:

@@ -68,7 +68,7 @@ def read_module(text: str, known: dict[str, HloLine | str] | None = None) -> tup
 def orders_of(
     computations: list[Computation], by_name: Mapping[str, Computation]
 ) -> tuple[list[Computation], list[Computation]]:
-    """Return the computations in reading order, and with callees before their callers."""
+    """Return the computations in two orders: depth first from the first one, and callees before their callers."""
     reading: dict[str, Computation] = {}
     callees_first: list[Computation] = []
 
@@ -88,11 +88,11 @@ def orders_of(
 
 
 def by_computation(text: str, instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
-    """Return the instructions of each computation of a stage of HLO.
+    """Return a dict from the name of each computation in a stage of HLO to its instructions.
 
     Args:
         text: The text of the stage.
-        instructions: Its instructions, in the order of their lines.
+        instructions: The instructions of the stage, in the order of their lines.
     """
     heads = [(number, name) for number, line in enumerate(text.split("\n"), 1) if (name := opened_by(line))]
     found: dict[str, list[Instruction]] = {name: [] for _, name in heads}

@@ -29,8 +29,10 @@ class Value:
             the operand (`"12.x1"`).
         spec: Its shape and dtype.
         block: Path of the block that computes it, or that it belongs to.
-        made: Index of that equation in `Inspection.equations`; `BEFORE` if the value exists before the program runs.
-        uses: Indices of the equations that use it, in order. A body needs its operands until its end.
+        made: Index in `Inspection.equations` of the equation that computes it; `BEFORE` if the value exists before the
+            program runs.
+        uses: Indices of the equations that use it, in order. A loop or conditional uses its operands until its last
+            equation.
         is_argument: True for an argument of the program.
         is_donated: True if its memory may be reused for results.
         given: Number of results of the program that are this value.
@@ -54,7 +56,7 @@ class Value:
 
 
 def dataflow(program: Program) -> tuple[Value, ...]:
-    """Return the values of all equations that are used, in the order of their creation."""
+    """Return the arguments and constants of a program, and the results of its used equations, in order of creation."""
     return _Flow(program).values_in_order()
 
 
@@ -225,9 +227,10 @@ def _value(known: dict[Any, Value], atom: Any) -> Value | None:
 
 
 def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:
-    """Return the operand of each variable of a body: all in order, or the last unmatched operand of the same shape.
+    """Return the operand for each input of a body: all in order, or the last unmatched one of the same shape and dtype.
 
-    A condition takes its index first. A linear solve also has operands for other jaxprs, which do not run.
+    The first operand of a conditional selects the branch. A linear solve has operands for other jaxprs, which do not
+    run.
     """
     left = list(atoms)
     if len(left) == len(body.invars):

@@ -20,19 +20,19 @@ class Site:
     """One equation at its place in a program.
 
     Attributes:
-        id: Path to it, as in `Equation.id`.
+        id: Path of the equation, as in `Equation.id`.
         equation: JAX's own object.
-        primitive: Name of its primitive.
+        primitive: Name of the primitive.
         variables: Its operands without literals, and without a predicate that selects between equal values.
-        parent: The site whose body contains it, or `None` at the top.
+        parent: The site whose body contains this one, or `None` at the top.
         stack: All names around it, those of the callers first.
         repeats: Number of times it runs per run of the program; `None` if unknown.
         bodies: The nested jaxprs (open) with the sites of their equations.
         is_used: True if its results are used; JAX drops unused equations when it lowers.
         constants: Known values of its operands, as in `Equation.constants`.
         transforms: The transformations around it, as in `Equation.transforms`.
-        dropped: Indices of unused results: of a loop, if not even its next iteration uses them, or of a QR
-            factorization.
+        dropped: Indices of the results of a loop that neither the program nor the next iteration uses, or of the unused
+            results of a QR factorization; empty for other equations.
     """
 
     id: str
@@ -61,7 +61,7 @@ class Wiring(NamedTuple):
         jaxpr: The body.
         sites: Its equations.
         operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
-        results: Index of the result for each of its outputs; `None` if all results depend on all outputs.
+        results: Index of the result for each of its outputs; `None` if all results may depend on all outputs.
         carried: Pairs of an input and the output that replaces it in the next iteration.
         constants: Number of inputs of a loop that are the same in each iteration; they come first.
     """
@@ -110,7 +110,7 @@ def wirings(site: Site) -> list[Wiring]:
 
 
 def each_equation(jaxpr: Any) -> Iterator[Any]:
-    """Yield JAX's own equations of a jaxpr, nested ones too; the equations of a shared body once."""
+    """Yield JAX's own equations of a jaxpr and of its nested jaxprs; the equations of a shared body once."""
     seen: dict[int, Any] = {}  # keeps the bodies alive, so their ids stay unique
 
     def walk(jaxpr: Any) -> Iterator[Any]:
@@ -129,7 +129,7 @@ class Outline(NamedTuple):
 
     Attributes:
         ids: The ids of all equations, parents before their bodies.
-        inside: For each equation with a body, by its index in `ids`: the number of ids it covers, its own included.
+        inside: For each equation with a body, by its index in `ids`: the number of ids of the equation and its bodies.
         names: The scopes around the equations, and the names of the functions that they call.
         have_frames: True if JAX recorded Python frames for every equation.
     """

@@ -33,12 +33,12 @@ _OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
 def print_jaxpr(
     trace: Trace, top: list[Site], equations: dict[str, Equation], owner: Callable[[int], str]
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the text of a jaxpr, and its instructions: its inputs, then its equations.
+    """Return the text of a jaxpr, and its instructions: first the inputs, then the equations.
 
     Args:
         trace: The program.
-        top: The sites of its equations.
-        equations: Its equations by id.
+        top: The sites of the program's equations, without those of nested jaxprs.
+        equations: All equations by id.
         owner: Returns the block of an input, by the input's index.
     """
     return _Printer(equations).program(trace, top, owner)
@@ -66,7 +66,7 @@ class _Printer:
         self._names: dict[Any, str] = {}
         self._producers: dict[Any, tuple[str, int]] = {}  # instruction, and index of its result
         self._carries: dict[Any, tuple[str, int]] = {}  # of bodies' inputs: loop, index of the next value
-        self._loops: dict[str, tuple[str, ...]] = {}  # by id, the instructions that compute its results
+        self._loops: dict[str, tuple[str, ...]] = {}  # by id of a loop, the instructions that compute its results
         self._next: dict[tuple[str, int], Any] = {}
         self._carried: dict[str, list[tuple[str, int]]] = {}  # by id of an instruction, the carries that it uses
         self._letters = _letters()
@@ -167,7 +167,7 @@ class _Printer:
         return tuple(ids)
 
     def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return the id of the instruction behind each operand, or the name of one from outside, and their `picks`."""
+        """Return for each operand the id of the instruction that computes it, or its printed name; also the `picks`."""
         found = [("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0)) for atom in atoms]
         ids = tuple([id or name for (id, _), name in zip(found, names, strict=True)])
         return ids, tuple([index for _, index in found]) if any(index for _, index in found) else ()
@@ -212,7 +212,7 @@ class _Printer:
         return tuple(found)
 
     def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-        """Return the instructions that compute carries; a body may pass one on, and compute it a round before."""
+        """Return the instructions that compute the next values of carries; a body may pass one carry on to another."""
         found: dict[str, None] = {}
         for key in carries:
             seen = set()
@@ -300,7 +300,7 @@ def _compact(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Escape a name that contains line breaks or control characters, which the user's names may."""
+    """Return a text in which line breaks and control characters are escaped; the user's names may contain them."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

@@ -314,7 +314,7 @@ def _requested(requested: Sequence[Any], count: int) -> list[Any]:
 
 
 def _along(layout: Layout, names: Any) -> Layout | None:
-    """Return the layout of an array restricted to some axes of the mesh."""
+    """Return the layout of an array restricted to some axes of the mesh; `None` if these do not divide the array."""
     if not names:
         return None
     if layout == UNKNOWN:

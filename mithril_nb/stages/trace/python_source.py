@@ -52,7 +52,7 @@ def source_of_functions(
     Args:
         places: The line that created each equation, by id; equations without a line of the user are left out.
         equations: The equations.
-        failure: The error of a stage; its reason is inserted below the line that raised it, each line after `!!`.
+        failure: The error of a stage. Its reason is inserted below the line that raised it, with `!!` before each line.
     """
     return _shown([(places[one.id], [one]) for one in equations if one.id in places], failure)
 
@@ -116,13 +116,13 @@ def source_of_model(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
 
-    Below it comes the source of the functions that created equations outside all blocks, such as a loss function.
+    The source of functions that created equations outside all blocks, such as a loss function, is appended.
 
     Args:
         text: The Python.
-        blocks: Path of the block that a line adds, by the line's number.
+        blocks: A mapping from the number of a line to the path of the block that this line adds.
         equations: The equations.
-        places: The lines that created equations outside all blocks, by id.
+        places: A mapping from the id of each equation outside all blocks to the line that created it.
     """
     found = []
     for line, block in sorted(blocks.items()):
@@ -137,7 +137,7 @@ def source_of_model(
 
 
 def lines_of_file(file: str) -> list[str]:
-    """Return the current lines of a file, with their line ends; `[]` if it is not available."""
+    """Return the current lines of a file, with their line ends; `[]` if the file is not available."""
     linecache.checkcache(file)  # it may have been edited since the last read
     return linecache.getlines(file)
 
@@ -166,7 +166,10 @@ def _unbroken(code: str) -> str:
 
 
 def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and last lines of the statements around the requested lines, in order, without overlaps."""
+    """Return the first and last line of each statement around the requested lines, in order; adjacent ones are joined.
+
+    If the file cannot be parsed, two lines before and after each requested line are used instead.
+    """
     try:
         with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file
             tree = ast.parse("".join(lines))

@@ -15,9 +15,9 @@ _PARAMS = ("sharding", "dst_sharding", "out_sharding")
 
 
 def stated_shardings(arguments: Any, instructions: Iterable[Instruction]) -> dict[str, str]:
-    """Return the partition spec of each result that a program states, by id of the jaxpr's instruction.
+    """Return a dict from the id of an instruction of the jaxpr to the partition spec that the program states for it.
 
-    XLA chooses the others when it partitions the program.
+    XLA chooses the shardings of other instructions when it partitions the program.
 
     Args:
         arguments: The arguments of the program, as shapes.

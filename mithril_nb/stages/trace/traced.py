@@ -24,11 +24,13 @@ MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "
 
 
 class Program:
-    """A traced program with its provenance, computed on first use; links between stages do not need it.
+    """A traced program with its provenance.
+
+    The provenance is computed on first use; links between stages do not need it.
 
     Attributes:
         trace: The trace.
-        model: The Python that builds its model, or `""`; the label of these lines is `"model"`.
+        model: The Python that builds the model, or `""`. The label of these lines is `"model"`.
         tags: The tags of its equations in later stages.
         ports: How the blocks of a model are connected.
     """
@@ -126,7 +128,7 @@ class Program:
 
     @property
     def places(self) -> dict[str, Place]:
-        """The user's line behind each equation, by its id."""
+        """A dict from the id of an equation to the user's line that created it; equations without one are left out."""
         files = {label: path for path, label in self.labels.items()}
         found: dict[str, Place] = {}
         for one in self.equations:
@@ -151,7 +153,7 @@ class Program:
         return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
 
     def _model_source(self, block: str) -> str:
-        """Return the line that adds a block to the model, or the innermost block around it with such a line."""
+        """Return the line that adds a block, or else the innermost block around it, to the model; `""` if none does."""
         # The line adds a composite block; the equation is in a block inside of it.
         while block and block not in self._adding:
             block = block.rpartition("/")[0]
@@ -179,7 +181,7 @@ class Program:
 
         Args:
             opcode: Opcode of the instruction.
-            id: Id of an equation that it is tagged with.
+            id: Id of an equation in the tags of the instruction.
         """
         return self._behind.get(id, ()) if opcode in ("dot", "convolution") else ()
 

@@ -44,7 +44,7 @@ class Trace:
     """A traced program.
 
     Attributes:
-        name: Name of the function.
+        name: Name of the program.
         closed: The closed jaxpr from JAX.
         arguments: Names of its arguments, also of those without arrays.
         inputs: The leaves of its arguments, in the order of its invars.
@@ -83,7 +83,7 @@ class Trace:
 
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:
-        """Names of symbolic sizes of its inputs."""
+        """Names of the symbolic sizes in the shapes of the inputs."""
         return jax_versions.names_of_sizes(aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
 
     def lower(self, closed: Any) -> jax.stages.Lowered:
@@ -139,12 +139,12 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return the functions that compute a program from another jaxpr of its form, as `Trace` keeps them.
+    """Return the value of `Trace.call`: it turns a closed jaxpr into a function of the program's arguments.
 
     Args:
-        out: The results, or their shapes.
-        name: Name of the functions that it returns.
-        like: The function whose signature they have.
+        out: The results of the program, or their shapes.
+        name: Name of the functions that `call` returns.
+        like: The function whose signature these functions have.
     """
     structure = jax.tree.structure(out)
 
@@ -196,7 +196,7 @@ def trace_up_to_failure(
 
 
 def _function(fn: Any) -> tuple[str, str]:
-    """Return the name of the user's function without its wrappers, and where it begins."""
+    """Return the name of the user's function without its wrappers, and its start as `"file.py:12"`, `""` if unknown."""
     while True:
         # Wrappers may alternate: a partial of a bound method of a wrapped function.
         inner = python_inspect.unwrap(fn)
@@ -219,7 +219,8 @@ def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, n
         name: Name of the program; by default the name of the function.
 
     Raises:
-        UnknownOptionError: There are no names, or a name matches no argument and no part of one.
+        UnknownOptionError: `params` contains something other than names, or a name that matches no argument and no part
+            of one.
     """
     holders = names_of_params(params)
     if holders != (DEFAULT,):

@@ -1,6 +1,6 @@
 """Transforms of a chain: the wrapper, the extra arguments and the reference result of each.
 
-The same code creates arguments twice: as shapes to trace with, and as small arrays to compare numbers.
+The same code creates the arguments twice: as shapes to trace with, and as arrays to compare numbers.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ class _Reduced(Transform):
 
 
 class _Unknown(Transform):
-    """A function of a function that the user gave."""
+    """Any function from the user that takes a function and returns a function."""
 
     keeps_inputs = False
 

@@ -19,7 +19,7 @@ from mithril_nb.stages.trace.provenance.scopes import Tags
 
 Mark = Literal["kept", "changed", "new", "gone"]
 Token = Any
-"""Origin of an operand in the program before: an input or a result of an equation; `None` if unknown."""
+"""Origin of an operand in the program before: an input, a result of an equation, or a literal; `None` if unknown."""
 
 _NEW: Token = "new"
 
@@ -29,9 +29,10 @@ class MarkedEquation:
     """One equation before or after a transform.
 
     Attributes:
-        id: Its id in its jaxpr.
-        mark: After a transform: `"kept"` if it equals its source, `"changed"` if it replaces its source, else `"new"`.
-            Before: `"kept"` or `"changed"` if an equation after equals or replaces it, else `"gone"`.
+        id: Id of the equation in its jaxpr.
+        mark: For an equation after the transform: `"kept"` if it equals its source, `"changed"` if it replaces its
+            source, else `"new"`. For an equation before: `"kept"` or `"changed"` if an equation after the transform
+            equals or replaces it, else `"gone"`.
         source: After a transform: id of the equation before that it came from, or `None`. Before: `None`.
         via: The parts of the transform that created it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...;
             with `"remat"` if a checkpoint recomputes it.
@@ -75,8 +76,8 @@ class Matching:
         shared_inputs: Number of leading inputs that both sides share; 0 if the transform is unknown.
 
     Attributes:
-        after: A mark for each equation after.
-        before: A mark for each equation before.
+        after: A mark for each equation after the transform.
+        before: A mark for each equation before the transform.
     """
 
     def __init__(self, before: Side, after: Side, tags: Tags, shared_inputs: int):
@@ -146,7 +147,7 @@ class Matching:
         return None if source is None else self._before.by_id[source]
 
     def _record_operands(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Record the origins of the operands of each equation before; return those of the results."""
+        """Record the origins of the operands of each equation before; return the origins of the results."""
         made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             operands = self._operands[site.id] = _tokens(site.equation.invars, made)
@@ -159,7 +160,7 @@ class Matching:
         return list(_tokens(jaxpr.outvars, made))
 
     def _mark_body(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Mark the equations of one jaxpr after, in execution order; return the origins of the results."""
+        """Mark the equations of a jaxpr after the transform, in execution order; return the origins of its results."""
         made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             operands = _tokens(site.equation.invars, made)

@@ -39,13 +39,13 @@ class TransformStep(Shown):
     """One transform of a chain.
 
     Attributes:
-        name: Its name; the first step of a chain is `"trace"`.
-        before: The jaxpr before, or `None` before the first step.
-        after: The jaxpr after, or `None` if the transform failed.
-        equations: A mark for each equation after, in the order of `after.instructions` without its inputs.
-        equations_before: A mark for each equation before.
-        explanation: One sentence about the effect of the transform.
-        problem: The reason for a failure, or `None`.
+        name: Name of the transform; the first step of a chain is `"trace"`.
+        before: The jaxpr before the transform, or `None` in the first step.
+        after: The jaxpr after the transform, or `None` if the transform failed.
+        equations: A mark for each equation of `after`, in the order of `after.instructions` without its inputs.
+        equations_before: A mark for each equation of `before`.
+        explanation: One sentence about the effect of the transform; `""` if the transform failed.
+        problem: The reason why the transform failed, or `None`.
     """
 
     name: str
@@ -57,11 +57,11 @@ class TransformStep(Shown):
     problem: Diagnostic | None = None
 
     def made_of(self, id: str) -> tuple[str, ...]:
-        """Return the ids of the equations after that came from an equation before."""
+        """Return the ids of the equations of `after` that came from the equation `id` of `before`."""
         return tuple(one.id for one in self.equations if one.source == id)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON-able data."""
+        """Return the step as data that `json.dumps` accepts."""
         return {
             "name": self.name,
             "before": None if self.before is None else self.before.text,
@@ -105,22 +105,22 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 
     @property
     def problem(self) -> Diagnostic | None:
-        """The reason why the chain stops before its end, or `None`."""
+        """The reason why the last of these steps failed, or `None` if all transforms were applied."""
         return self._steps[-1].problem
 
     @property
     def left_out(self) -> tuple[str, ...]:
-        """Names of the transforms after a failed one."""
+        """Names of the transforms that were not tried because an earlier step failed."""
         return self.through[len(self._steps) - 1 :]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as JSON-able data."""
+        """Return the steps as data that `json.dumps` accepts."""
         return {"name": self.name, "through": list(self.through), "steps": [step.to_dict() for step in self._steps]}
 
     def check(self) -> tuple[StepCheck, ...]:
         """Run both sides of each step on the same numbers, and compare.
 
-        It uses the given arrays. For shapes, it creates small arrays, the same ones each time.
+        Arguments that are arrays are used unchanged. For shapes, `check` draws random numbers from a fixed seed.
 
         Returns:
             A comparison for each step without a problem. A difference is reported, not raised.
@@ -235,10 +235,12 @@ def step_through(
         fn: Any function that JAX can trace.
         *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
         through: The transforms, the innermost first.
-            Names: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`, `"linearize"`, `"remat"`, `"jit"`,
-            `"scan"`, and `"mean"` and `"sum"`, which reduce the result to a scalar for `"grad"`.
+            Names: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`, `"linearize"`, `"remat"` (or
+            `"checkpoint"`), `"jit"`, `"scan"`, and `"mean"` and `"sum"`, which reduce the result to a scalar for
+            `"grad"`.
             Pairs: `("vmap", 4)` is a batch of 4, `("scan", 5)` runs five iterations.
-            Functions: such as `functools.partial(jax.vmap, in_axes=(None, 0))`, or any function of a function.
+            Functions: such as `functools.partial(jax.vmap, in_axes=(None, 0))`, or any function that takes and returns
+            a function.
             `"jvp"` and `"linearize"` add an argument for tangents, `"vjp"` adds one for cotangents.
 
     Returns:

@@ -27,7 +27,7 @@ class Shapes:
 
 
 class Examples(Shapes):
-    """Factory for small arrays, the same ones each time."""
+    """Factory for the same leaves as arrays of random numbers from a fixed seed."""
 
     def __init__(self):
         self._random = np.random.default_rng(0)
@@ -60,7 +60,12 @@ def is_inexact(leaf: Any) -> bool:
 
 
 def axes_of(axes: Any, full: Any) -> list[int | None]:
-    """Return the axis of each leaf, from axes that are a prefix of the tree."""
+    """Return the axis of each leaf of the tree `full`.
+
+    Args:
+        axes: One axis for all leaves, or a tree prefix of axes, as in `jax.vmap`. `None` is an axis too.
+        full: The tree.
+    """
     none = object()  # JAX does not count `None` as a leaf, but it is an axis here
     marked = jax.tree.map(lambda axis: none if axis is None else axis, axes, is_leaf=lambda axis: axis is None)
     spread = jax.tree.leaves(jax.tree.broadcast(marked, full))
@@ -73,7 +78,7 @@ def floats(tree: Any) -> list[Any]:
 
 
 def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
-    """Return tangents for a whole tree: those given for its floats, JAX's own zeros for others."""
+    """Return tangents for a whole tree: the items of `given` for its floats, and JAX's own zeros for other leaves."""
     queue = iter(given)
     return jax.tree.map(
         lambda leaf: next(queue) if is_inexact(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0), tree
@@ -95,9 +100,10 @@ def paired(left: Any, right: Any) -> tuple[Any, Any]:
 def slope_along(
     fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
 ) -> tuple[Any, str, bool]:
-    """Return the derivative of a scalar along a direction, its method, and whether it is approximate.
+    """Return the derivative of a scalar function along a direction, the name of the method, and if it is approximate.
 
-    The method is `jax.jvp`, or `jax.vjp` if `backwards`; and finite differences if JAX does not support that mode.
+    The method is `jax.jvp`, or `jax.vjp` if `backwards` is true. If JAX does not support that mode for the function,
+    the method is finite differences.
     """
     try:
         if backwards:
@@ -168,13 +174,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Transform:
-    """A transform that takes a function and returns one with the same arguments.
+    """A transform from a function to a function. By default, the arguments of both are the same.
 
     Attributes:
         name: Name for display.
-        entry: The transform itself.
-        options: Its keyword arguments.
-        amount: Size of the batch, or number of iterations.
+        entry: The function that applies the transform, if `wrap` is not overridden.
+        options: Keyword arguments of the transform, as pairs.
+        amount: Size of the batch of `"vmap"`, or number of iterations of `"scan"`; else 0.
     """
 
     name: str
@@ -183,7 +189,7 @@ class Transform:
     amount: int = 0
 
     keeps_inputs = True
-    """True if the arguments after start with the arguments before."""
+    """True if the arguments of the transformed function start with those of the original function."""
 
     @property
     def option(self) -> Mapping[str, Any]:
@@ -191,20 +197,38 @@ class Transform:
         return dict(self.options)
 
     def wrap(self, fn: Function, count: int) -> Function:
-        """Return the transformed function, given the number of arguments of the function."""
+        """Return the transformed function.
+
+        Args:
+            fn: The original function.
+            count: Number of its arguments.
+        """
         assert self.entry is not None
         return self.entry(fn, **self.option)
 
     def args(self, args: Args, out: Any, make: Shapes) -> Args:
-        """Return the arguments after, from those before and the result before."""
+        """Return arguments for the transformed function.
+
+        Args:
+            args: The arguments of the original function.
+            out: The result of the original function, as specs.
+            make: Creates leaves, as shapes or as arrays.
+        """
         return args
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the arguments after."""
+        """Return the names of the arguments of the transformed function, from those of the original function."""
         return tuple(names)
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared | None:
-        """Evaluate both sides; return `None` if the transform has no reference result."""
+        """Run both sides; return `None` if the transform has no reference result.
+
+        Args:
+            before: The original function.
+            given: Arguments of the original function.
+            after: The transformed function.
+            args: Arguments of the transformed function.
+        """
         return None
 
     def explain(self, counts: Counts) -> str:
@@ -227,14 +251,14 @@ def count_equations(count: int) -> str:
 
 
 def all_equations(counts: Counts) -> str:
-    """Return as text how many of the equations were kept."""
+    """Return the number of equations before a transform as text, such as `"all 3 equations"` if all were kept."""
     if counts.kept == counts.before:
         return "the only equation" if counts.before == 1 else f"all {count_equations(counts.before)}"
     return count_equations(counts.before)
 
 
 def other_equations(counts: Counts) -> str:
-    """Return the counts of changed and removed equations, for the end of a sentence."""
+    """Return the counts of changed and removed equations as the end of a sentence; `""` if there are none."""
     parts = []
     if changed := counts.changed + counts.batched:
         parts.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
@@ -269,8 +293,9 @@ class StepCheck:
 
     Attributes:
         step: Name of the step.
-        how: The reference; the reason, if nothing was compared; the exception, if a side failed.
-        largest: The largest difference; `None` if nothing was compared, infinite if a side failed.
+        how: Description of the reference. If nothing was compared, the reason; if a side failed, the exception.
+        largest: The largest difference. `None` if nothing was compared; infinite if a side failed, or if the shapes
+            differ.
         tolerance: The largest difference that rounding explains.
         nans: Number of values that are NaN on both sides; they count as equal.
         is_failed: True if one side raised an exception.
@@ -299,7 +324,7 @@ class StepCheck:
 
 
 def comparison(step: str, compare: Callable[[], Compared | None]) -> StepCheck:
-    """Run a comparison of a step; its error becomes part of the result."""
+    """Run the comparison of a step. An exception in it becomes part of the result."""
     try:
         compared = compare()
     except Exception as error:  # a function with side effects may trace and still fail when it runs

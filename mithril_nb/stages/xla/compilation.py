@@ -43,8 +43,8 @@ class EarlyRead(Generic[Value]):
     """A value computed in a thread while the body of a `with` runs, if it is available by then.
 
     Args:
-        make: Computes it; returns `None` while it is not available. An error counts as no value: the caller
-            then computes the value itself and gets the error.
+        make: Returns the value, or `None` while it is not available; it is called again and again. If it raises, there
+            is no value: the caller then computes the value itself and gets the error.
 
     Examples:
         >>> import time
@@ -97,11 +97,11 @@ class _EarlyModule:
 
     Attributes:
         prefix: File name prefix of the module among all compiled modules.
-        files: Files that its passes had written by then.
+        files: Names of the files of passes that existed when the module was read.
         fingerprint: Fingerprint of the text of the optimized module.
-        passes: The passes that changed something; `None` if they were not written.
-        histories: The passes that each instruction appeared and vanished in; `None` if passes were not written.
-        hlo: The optimized module, read; `None` if reading it needs passes that were not written.
+        passes: The passes that changed something; `None` if XLA did not write its passes.
+        histories: The passes that each instruction appeared and vanished in; `None` if XLA did not write its passes.
+        hlo: Text and instructions of the optimized module; `None` if they need passes that XLA did not write.
     """
 
     prefix: str
@@ -117,10 +117,10 @@ class _Run:
     """The result of one compilation by XLA.
 
     Attributes:
-        compiled: The program.
-        dump: The files it wrote; `None` if it wrote none.
+        compiled: The compiled program.
+        dump: The files that XLA wrote; `None` if it wrote none.
         has_passes: True if the files include the passes.
-        ahead: The module that was read meanwhile.
+        ahead: The optimized module, if it was read while XLA still generated code; `None` if XLA wrote no files.
     """
 
     compiled: jax.stages.Compiled
@@ -142,8 +142,8 @@ class Compilation:
         histories: The passes that each instruction appeared and vanished in.
 
     Args:
-        lowered: The program.
-        options: Further XLA options.
+        lowered: The lowered program.
+        options: The user's XLA options.
         has_least_effort: Returns whether the compiler makes the same module with less effort for machine code.
         writes_passes: Returns whether passes are always written.
         read_hlo: Reads the text of a module, given op names for instructions that have none.
@@ -178,18 +178,18 @@ class Compilation:
         """Request files that XLA writes, so that a program not compiled yet compiles only once.
 
         Args:
-            machine_code: Also request the kernels, not only the memory.
-            passes: Also request the passes.
+            machine_code: Whether to request the kernels too, not only the memory plan.
+            passes: Whether to request the passes too.
         """
         self._wants_files = True
         self._wants_machine_code = self._wants_machine_code or machine_code
         self._wants_passes = self._wants_passes or passes
 
     def begin(self) -> None:
-        """Compile `optimized` in a thread, and write its files; return just before XLA starts.
+        """Start compiling `optimized` in a thread, with its files; return when XLA starts.
 
-        If it returned earlier, the caller would slow down the Python work that comes before XLA. Errors are raised when
-        `optimized` is read. If the user already makes XLA write files elsewhere, that is left unchanged.
+        A caller that continued earlier would slow down the Python work that comes before XLA. Errors are raised when
+        `optimized` is read. If the user makes XLA write files elsewhere, XLA writes them there.
         """
         self._wants_files = self._wants_files or not self._user_dumps
         with suppress(RuntimeError):  # The process may have reached its thread limit; then compile on first use.
@@ -205,10 +205,10 @@ class Compilation:
             self._is_compiling.set()
 
     def read_early(self) -> Read | None:
-        """Return the optimized module, read while XLA still generates code; waits for its passes.
+        """Return text and instructions of the optimized module while XLA still generates code; wait for its passes.
 
-        `hlo` returns the same if no pass ran later. Return `None` if XLA finished earlier or writes no files, which is
-        known only once it finishes.
+        `hlo` returns the same if no pass ran later. Return `None` if XLA finished before the module was read, or writes
+        no files, which is known only once it finishes.
         """
         early = None if self._reading is None else self._reading.get()
         return None if early is None else early.hlo
@@ -301,6 +301,7 @@ class Compilation:
 
         Raises:
             LookupError: XLA would write no files here, or compiled a different program.
+            Exception: The error of XLA, if the program does not compile.
         """
         dump = Dump()
         if why := dump.why_not(self._options):
@@ -315,7 +316,7 @@ class Compilation:
         return self._of_same_module(dump)
 
     def _of_same_module(self, dump: Dump) -> Dump:
-        """Return the files if they belong to the module of `optimized`."""
+        """Return the files; raise a `LookupError` if there are none, or if they belong to another module."""
         _ = dump.prefix  # raises the reason if no files were written
         self.optimized.get()
         if self._inspected is not None and dump is not self._inspected.dump:
@@ -355,10 +356,10 @@ class Compilation:
     # Afterwards
 
     def hlo(self, text: str) -> tuple[Read, bool]:
-        """Return the optimized module, read, and whether it was read while XLA still compiled.
+        """Return text and instructions of the optimized module, and whether they were read while XLA still compiled.
 
         Args:
-            text: Its text, as `optimized` returns it.
+            text: The text of the module, as `optimized` prints it.
         """
         early = self._early_module()
         if early is not None and early.hlo is not None and early.fingerprint == fingerprint(text):

@@ -1,8 +1,8 @@
 """The files that XLA writes about a program, and the options that make it write them.
 
-They are in one of several subfolders of this process's folder. A subfolder is removed when Python collects the last
-value that refers to it, at the latest when Python ends. The next process that compiles removes the folder of a process
-that was killed.
+The files of each program are in a subfolder of this process's folder. A subfolder is removed when Python collects the
+last value that refers to it, at the latest when Python ends. The next process that compiles removes the folder of a
+process that was killed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from mithril_nb.atomic_write import HELD, lock_file, locked_folder, remove_lefto
 Made = TypeVar("Made")
 
 FILES: Mapping[str, Any] = {"xla_dump_compact_gte": False}
-"""Write `get-tuple-element`s out, as `compiled.as_text()` does."""
+"""Makes XLA write each `get-tuple-element` on its own line, as `compiled.as_text()` does."""
 KERNELS: Mapping[str, Any] = {"xla_dump_emitter_re": "^(llvm|ptx)$"}
-"""Write LLVM IR, and on a GPU PTX. `llvm` alone matches Triton's passes, too: 22 instead of 0.8 MB for a small MLP."""
+"""Makes XLA write LLVM IR, and on a GPU PTX. `llvm` alone also matches Triton's passes: 22 MB for a small MLP, not 0.8.
+"""
 PASSES: Mapping[str, Any] = {"xla_dump_hlo_pass_re": ".*"}
-"""Write every pass. With any other expression XLA also writes passes that changed nothing: five times as much."""
+"""Makes XLA write every pass. Any other expression adds passes that changed nothing: five times as much text."""
 NO_MACHINE_CODE: Mapping[str, Any] = {"xla_cpu_parallel_codegen_split_count": 0}
 """Makes a CPU's compiler fail after its passes and before it generates code."""
 LEAST_EFFORT: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -76,10 +77,10 @@ class Dump:
         return self._prefix
 
     def compile(self, compile: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any]) -> Any:
-        """Compile, and keep the files that XLA writes.
+        """Compile a program, and keep the files that XLA writes.
 
         Args:
-            compile: Compiles with the options it receives.
+            compile: Compiles the program with the options it receives.
             options: XLA options. If `xla_dump_to` is one of them, XLA writes the files to that folder instead.
 
         Returns:
@@ -94,7 +95,7 @@ class Dump:
             self._find_prefix()
 
     def why_not(self, options: Mapping[str, Any]) -> str:
-        """Return the reason why XLA will write no files here with these options; `""` if it will."""
+        """Return the reason why XLA will write no files to `folder` with these options; `""` if it will write them."""
         if "xla_dump_to" in options:
             return (
                 f"XLA writes its files to {str(options['xla_dump_to'])!r}; "
@@ -166,7 +167,7 @@ _homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
 
 
 def _place() -> tuple[_Home, Path]:
-    """Return a new folder and its home."""
+    """Return the home of this process, and a new folder in it."""
     with _making:
         home = _homes.get("home")
         if home is None or not home.is_right():
@@ -184,15 +185,15 @@ def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
 def compile_with(
     ours: Mapping[str, Any], options: Mapping[str, Any], compile: Callable[[Mapping[str, Any]], Made]
 ) -> Made:
-    """Compile with our options, except options that this XLA version does not support.
+    """Compile a program with our options, except options that this XLA version does not support.
 
     Args:
         ours: Our options.
-        options: The user's options: they take precedence, and errors about them are raised.
-        compile: Compiles with the options it receives.
+        options: The user's options. They take precedence, and errors about them are raised.
+        compile: Compiles the program with the options it receives.
 
     Raises:
-        Exception: The error of XLA, if it does not compile.
+        Exception: The error of XLA, if the program does not compile.
     """
     known = {name: value for name, value in ours.items() if name not in _unknown}
     while True:

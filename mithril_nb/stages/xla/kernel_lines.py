@@ -1,4 +1,4 @@
-"""The instructions of kernels, made on first use: a page of 700,000 of them needs only their columns."""
+"""The instructions of kernels, created on first use: a page with 700,000 of them needs only single attributes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril_nb.stages.records import Instruction
 
 
 class KernelLines(Sequence[Instruction]):
-    """The instructions of the lines of kernels, in order; equal to the tuple of them.
+    """The instructions of all lines of kernels, in order; equal to a tuple of the same instructions.
 
     Args:
         kernels: For each kernel the instruction that represents it, and the opcode of each line below its title, `""`
@@ -31,20 +31,20 @@ class KernelLines(Sequence[Instruction]):
             return self._make()
 
     def column(self, name: str) -> list[Any]:
-        """Return an attribute of each instruction; all but the operands are known without making them."""
+        """Return an attribute of each instruction; only `operands` requires that the instructions are created."""
         found: list[Any] = []
         for (head, opcodes), count in zip(self._kernels, self._counts, strict=True):
             found += _OWN[name](head, opcodes) if name in _OWN else [getattr(head, name)] * count
         return found
 
     def shared(self, name: str) -> list[tuple[Any, int]] | None:
-        """Return an attribute of each kernel with the number of its instructions; `None` if they differ in it."""
+        """Return an attribute of each kernel with the number of its instructions; `None` if these differ in it."""
         if name in _OWN or name == "operands":
             return None
         return [(getattr(head, name), count) for (head, _), count in zip(self._kernels, self._counts, strict=True)]
 
     def without_operands(self) -> Iterator[Instruction]:
-        """Yield the instructions; those that are not made yet lack their operands."""
+        """Yield the instructions; they lack their operands if they are not created yet."""
         if "_every" in self.__dict__:
             yield from self._every
             return

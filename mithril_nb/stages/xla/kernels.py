@@ -1,8 +1,8 @@
 """The kernels of a compiled program: LLVM IR and machine code, and the HLO instructions each kernel runs.
 
-XLA names a kernel after the instruction that it runs, mostly a fusion, or for the comparison of a sort after its
-computation. So every line of a kernel gets the blocks and the role of that instruction. If several fusions compute the
-same on different arrays, only one has a kernel, and all of them run it.
+XLA names a kernel after the instruction that it runs, mostly a fusion. The kernel that compares items in a sort is
+named after its computation. Every line of a kernel gets the blocks and the role of that instruction or computation. If
+several fusions compute the same on different arrays, only one of them has a kernel, and all of them run it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Kernel(Shown):
     """The code of one kernel.
 
     Attributes:
-        name: Its symbol: the name of the HLO instruction, or computation, that it runs.
+        name: Symbol of the kernel, which XLA derives from the name of the HLO instruction or computation that it runs.
     """
 
     name: str
@@ -108,7 +108,9 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
 
 
 def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
-    """Return names of the HLO by the symbols that XLA may derive from them; of two with one symbol, the closer name.
+    """Return a dict from each symbol that XLA may derive from a name of the HLO to this name.
+
+    If two names may have the same symbol, the name that is more like the symbol counts.
 
     A GPU's symbols have no dots, and some emitters add a `_kernel` suffix.
 
@@ -130,7 +132,7 @@ class Owners:
 
     Args:
         text: Text of the optimized HLO in the form shown to the user.
-        instructions: Its instructions.
+        instructions: The instructions of this text.
     """
 
     def __init__(self, text: str, instructions: Iterable[Instruction]):
@@ -143,7 +145,7 @@ class Owners:
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:
-        """The fusion that does the work of each fused instruction, by id. Operands of a fusion are not its work."""
+        """A dict from the id of each instruction inside a fusion, except parameters, to the id of the fusion."""
         return {
             inner.id: id
             for id, body in self._bodies.items()
@@ -153,7 +155,7 @@ class Owners:
 
     @cached_property
     def _bodies(self) -> Mapping[str, str]:
-        """The computation of each fusion, by id."""
+        """A dict from the id of each fusion to the name of its computation."""
         return {
             one.id: value.lstrip("%")
             for one in self._by_name.values()
@@ -166,7 +168,7 @@ class Owners:
         """Return for each kernel an instruction that represents all of its lines.
 
         Args:
-            kernels: Symbols of all kernels of the program; a fusion without a kernel runs that of an equal fusion.
+            kernels: Symbols of all kernels of the program. A fusion without a kernel runs that of an equal fusion.
         """
         runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
         groups: dict[object, list[str]] = {}
@@ -202,7 +204,10 @@ class Owners:
 
     @cached_property
     def _lines(self) -> Mapping[str, str]:
-        """The text after the name of each instruction; for a computation the names of its instructions, root last."""
+        """A dict from the id of each instruction to the text after its name in the HLO.
+
+        The text for a computation, by its name, has the names of its instructions, the root last.
+        """
         lines = self._text.split("\n")
         found = {one.id: lines[one.line - 1].partition(" = ")[2] for one in self._by_name.values()}
         for name, inside in self._by_computation.items():

@@ -31,8 +31,8 @@ class Held:
     Attributes:
         instruction: Id of the instruction of optimized HLO that produces it.
         index: Part of the instruction's result: `"{1}"`; `""` for the whole result.
-        size_bytes: Its size in bytes.
-        offset_bytes: Its offset in the buffer, in bytes.
+        size_bytes: Size of the value in bytes.
+        offset_bytes: Offset of the value in the buffer, in bytes.
     """
 
     instruction: str
@@ -51,8 +51,8 @@ class Buffer(Shown):
         kind: `"parameter"` (an argument), `"result"` (returned, as far as XLA can tell), `"constant"`,
             `"thread-local"`, or `"temporary"`.
         parameter: Index of the argument, counted from 0; `None` for other kinds.
-        is_given_back: True if a result may be in it, also for arguments whose memory is reused.
-        values: The values it holds over time.
+        is_given_back: True if a result of the program may be in it, also for arguments whose memory is reused.
+        values: The values that it holds over time.
     """
 
     number: int
@@ -164,7 +164,7 @@ def live_ranges_in(text: str) -> LiveRanges:
 
 
 def _report(dump: Dump, ending: str, what: str) -> str:
-    """Return the text of a report of XLA, by the ending of its name."""
+    """Return the text of the report whose file name ends with `ending`."""
     name = next((name for name in dump.names("txt") if name.endswith(ending)), None)
     if name is None:
         raise _missing(what)

@@ -1,7 +1,7 @@
 """Outcomes of the instructions that XLA received, followed from pass to pass by op names and by users.
 
-XLA renames an instruction when it moves it into a fusion or out of a call. An instruction with the same op name and
-opcode is the same instruction. An instruction that replaces a result in its users replaces the instruction.
+XLA renames an instruction when it moves it into a fusion or out of a call. A new instruction with the same op name and
+opcode is taken as the same instruction. A new instruction that the users of a removed one now use replaces it.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class _Progress(NamedTuple):
     """The changes to an instruction so far.
 
     Attributes:
-        first: Its name in the HLO before XLA's passes.
-        opcode: Its opcode there.
-        fused: The pass that put it into a fusion, if any.
-        rewritten: The pass that replaced it by another opcode, if any.
+        first: Name of the instruction in the HLO before XLA's passes.
+        opcode: Opcode of the instruction in the HLO before XLA's passes.
+        fused: The pass that put the instruction into a fusion, if any.
+        rewritten: The pass that replaced the instruction by one with another opcode, if any.
     """
 
     first: str
@@ -53,11 +53,11 @@ class _Copy(NamedTuple):
     """A copy of an instruction that is followed through the passes.
 
     Attributes:
-        name: Its name.
-        since: The number of the pass that made it; -1 if it existed before all passes.
-        way: The changes to it so far.
+        name: Name of the copy.
+        since: The number of the pass that created the copy; -1 if it existed before all passes.
+        way: The changes to the instruction so far.
         equations: The equations to follow.
-        place: Its position among the copies of all instructions that are followed.
+        place: Position among the copies of all instructions that are followed.
         followed: Names and passes of the copies of the same instruction so far.
         partners: The equations of the instruction that it was merged with; `None` if it was not merged.
     """
@@ -82,10 +82,10 @@ class Outcomes:
     """Follows instructions through the passes.
 
     Attributes:
-        passes: The passes.
+        passes: The passes that changed something.
         histories: The passes in which each instruction appeared and vanished.
-        last: The opcodes of the instructions of the optimized HLO by their ids.
-        fusions: The fusion that contains each of them, if any.
+        last: A mapping from the id of each instruction of the optimized HLO to its opcode.
+        fusions: A mapping from the id of each instruction inside a fusion to the id of the fusion.
         equation_of: Returns the id of the equation of an op name, relative to the function that contains it.
     """
 
@@ -118,7 +118,7 @@ class Outcomes:
         """Return the outcomes of an instruction, one for each of its copies.
 
         Args:
-            name: Its name in the HLO before XLA's passes.
+            name: Name of the instruction in the HLO before XLA's passes.
             equations: The equations to follow, if it is in a function that several call.
         """
         return self.of_each([name], equations)[0]
@@ -127,7 +127,7 @@ class Outcomes:
         """Return the outcomes of several instructions. All are followed together, so that each pass is read once.
 
         Args:
-            names: Their names in the HLO before XLA's passes.
+            names: Names of the instructions in the HLO before XLA's passes.
             equations: The equations to follow, if an instruction is in a function that several call.
         """
         found: dict[tuple[int, ...], Outcome] = {}
@@ -244,12 +244,12 @@ class _Step:
         self.before, self.after = (ModuleText(text, known) for text in one.written)
 
     def same(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions with the op name of one; inlined ones have the name of their call as a prefix."""
+        """Return the instructions that the pass created with the op name of `line`, or with a call's name before it."""
         found = [one for name in line.op_name.split(";") if name for one in self._new.get(name, ())]
         return list({one.name: one for one in found}.values())
 
     def nameless(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions that replace an unnamed one in its users, if they are alike."""
+        """Return the new instructions that replace an instruction without op name in its users, and are like it."""
         return self._nameless[line.name][0]
 
     def end(self, line: HloLine) -> Became:
@@ -262,7 +262,7 @@ class _Step:
 
     @cached_property
     def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
-        """The replacements of each removed unnamed instruction, and whether none of its users needs it any more."""
+        """For each removed instruction without op name: its replacements, and whether no user needs it any more."""
         found: dict[str, tuple[list[HloLine], bool]] = {}
         for line in reversed(self.before.lines.values()):  # users come after what they use
             if line.op_name or line.name in self.after.lines:
@@ -300,7 +300,7 @@ class _Step:
 
     @cached_property
     def _new(self) -> dict[str, list[HloLine]]:
-        """The instructions that the pass created, by op name, with and without the prefixes of calls."""
+        """The instructions that the pass created, by op name. Names after a call are keys with and without the call."""
         found: dict[str, list[HloLine]] = {}
         for line in self.after.lines.values():
             for name in () if line.name in self.before.lines else line.op_name.split(";"):
@@ -311,7 +311,7 @@ class _Step:
 
     @cached_property
     def replacements(self) -> dict[str, HloLine]:
-        """The instruction that replaces each removed one in its users after the pass."""
+        """A dict from the name of each removed instruction to the instruction that its users use after the pass."""
         before, after = self.before, self.after
         found: dict[str, HloLine] = {}
         for line in reversed(before.lines.values()):  # users come after what they use, and may be removed as well

@@ -26,8 +26,8 @@ class Changes:
     """Names of instructions that a pass changed.
 
     Attributes:
-        added: Instructions that appear only after it.
-        removed: Instructions that appear only before it.
+        added: Instructions that exist only after the pass.
+        removed: Instructions that exist only before the pass.
         rewritten: Instructions whose lines differ.
         moved: Unchanged instructions at another position among the others.
     """
@@ -39,7 +39,7 @@ class Changes:
 
     @property
     def summary(self) -> str:
-        """All changes in a few words.
+        """The numbers of changed instructions as text; `"only reordered"` if none was added, removed or rewritten.
 
         Examples:
             >>> Changes(added=("a", "b"), removed=("c",)).summary
@@ -67,14 +67,14 @@ def _shown_lines(lines: Sequence[str]) -> list[str]:
 
 
 def look_same(before: str, after: str) -> bool:
-    """Return whether two modules are shown the same."""
+    """Return whether two modules look the same in the form shown to the user."""
     if before.count("\n ") != after.count("\n "):
         return False  # a different number of instructions, the usual case
     return next(differences(computations(before), computations(after)), None) is None
 
 
 def changes_between(before: str, after: str) -> Changes:
-    """Compare two texts of HLO."""
+    """Return the changes from one text of HLO to another."""
     lefts: list[str] = []
     rights: list[str] = []
     moved: list[str] = []
@@ -101,10 +101,10 @@ def _by_name(lines: Iterable[str]) -> dict[str, str]:
 def differences(
     old: Mapping[str, list[str]], new: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield each computation whose lines differ, with its lines before and after; never match across computations.
+    """Yield name, lines before and lines after of each computation whose lines differ.
 
-    Lines found in both modules are as XLA wrote them, the others as shown to the user: most lines of most passes need
-    no tidying. They are tidied many at a time, on demand.
+    Lines found in both modules are as XLA wrote them, other lines are in the form shown to the user, because tidying
+    takes time and most lines do not change. Lines are tidied many at a time, on demand.
     """
     names = (*new, *(name for name in old if name not in new))
     waiting: list[tuple[str, list[str], list[str]]] = []
@@ -126,7 +126,7 @@ def differences(
 
 
 def computations(text: str) -> Mapping[str, list[str]]:
-    """Return the lines of each computation by name, and the heads of all computations as `computations`."""
+    """Return a dict from the name of each computation to its lines; the key `"computations"` has all heads."""
     found: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():

@@ -35,8 +35,8 @@ class Pass(Shown):
     """A pass of XLA that changed something.
 
     Attributes:
-        number: Its position among the passes that changed something, from 0.
-        name: Its name: `algsimp`, `fusion`, ...
+        number: Position among the passes that changed something, from 0.
+        name: Name of the pass: `algsimp`, `fusion`, ...
         pipeline: The pipeline in which it ran.
     """
 
@@ -97,14 +97,14 @@ class Outcome:
         became: `"kept"`, `"fused"` into a fusion, `"merged"` with another that computes the same, `"rewritten"` into an
             instruction with another opcode (a transpose into the dot before it), `"inlined"` (a call whose function was
             inlined), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
-        instruction: Its name in the HLO before XLA's passes, or `""`.
-        into: The instruction of the optimized HLO that it is now, or its fusion, or the one it was merged with; or
-            `""`.
-        by: The pass that did it, or `None`.
-        equations: The equations of the instruction that it, or its rewritten form, was merged with.
+        instruction: Name of the instruction in the HLO before XLA's passes, or `""`.
+        into: Name of the instruction of the optimized HLO that it became, of its fusion, or of the instruction that it
+            was merged with; `""` if there is none.
+        by: The pass that caused the outcome, or `None`.
+        equations: Ids of the equations of the instruction that it was merged with.
         reason: Why no instruction exists or is known, or `""`.
         opcode: The opcode that it was rewritten into before it was fused, or `""`.
-        rewritten: The pass that rewrote it, or `None`.
+        rewritten: The pass that rewrote it before it was fused, or `None`.
     """
 
     became: Became
@@ -145,8 +145,8 @@ class InstructionHistory(Shown):
     Attributes:
         appeared: The pass in which it first appears; `None` if it exists from the start.
         vanished: The pass that removed it; `None` if it exists to the end, under any name.
-        fused_into: The fusions of the optimized HLO that do its work, if it was fused.
-        outcomes: Outcome of each instruction that XLA received for it; empty for an instruction of the optimized HLO.
+        fused_into: Names of the fusions of the optimized HLO that do its work, if it was fused.
+        outcomes: Outcomes of the instructions that XLA received for it; `()` for an instruction of the optimized HLO.
     """
 
     appeared: Pass | None
@@ -156,7 +156,7 @@ class InstructionHistory(Shown):
 
     @property
     def became(self) -> Became:
-        """The outcome of all of it: kept if any part was, else the first of the others in the order of `Became`."""
+        """The first in the order of `Became` among the outcomes: `"kept"` if any part was kept."""
         found = {one.became for one in self.outcomes}
         return next((one for one in get_args(Became) if one in found), "unknown")
 
@@ -226,10 +226,10 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
 def _pass_around(
     pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
 ) -> tuple[str, str]:
-    """Return the pass, and its pipeline, that made the changes seen at the start of a pipeline.
+    """Return name and pipeline of the pass that made the changes found at the start of a pipeline.
 
-    It is the pass that runs this pipeline inside it, which XLA names when it ends. If no pass does, changes made
-    between two pipelines are attributed to the second.
+    This is the pass that runs the pipeline as a part of its work, which XLA names when it ends. If there is no such
+    pass, changes between two pipelines are attributed to the second.
     """
     outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
     ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)

@@ -69,12 +69,12 @@ class ModuleText:
     """The parsed text of a module.
 
     Attributes:
-        lines: Its instructions by name.
-        users: The instructions that use the result of each.
-        homes: The computation of each.
-        roots: The instruction that returns the result of each computation.
-        products: Its matrix products.
-        fusions: The computations that fusions run.
+        lines: The instructions by name.
+        users: A dict from the name of each instruction to the instructions that use its result.
+        homes: A dict from the name of each instruction to the name of its computation.
+        roots: A dict from the name of each computation to the name of the instruction that returns its result.
+        products: The matrix products and convolutions.
+        fusions: Names of the computations that fusions run.
     """
 
     def __init__(self, text: str, known: dict[str, HloLine | str] | None = None):
@@ -97,7 +97,10 @@ class ModuleText:
         self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
 
     def name_from_users(self, name: str) -> str:
-        """Return the op name of the instruction that only moves a product's result: the pass gave it to both."""
+        """Return the op name of the only user of a product's result if it just moves the result; `""` if there is none.
+
+        The pass that created both gave the op name of the product to the user.
+        """
         for _ in range(_FARTHEST):
             after = self.users.get(name, ())
             if len(after) != 1 or after[0].opcode not in _MOVERS:
@@ -125,7 +128,7 @@ class ModuleText:
 
 
 def _former(name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], kept: set[str]) -> HloLine | None:
-    """Return the product of the same sizes that a pass replaced by a new one, if it is unambiguous."""
+    """Return the product that a pass replaced by a new product of the same sizes; `None` if it is ambiguous."""
     line = after.lines[name]
     same = [one for one in gone if before.sizes(one) == after.sizes(line)]
     for near in (

@@ -102,11 +102,11 @@ class Attribution:
         return self._found[id]
 
     def owner(self, leaf: Leaf) -> str:
-        """Return the path of the block that a parameter, or the optimizer's state for it, belongs to.
+        """Return the path of the block of a parameter, or of the optimizer's state for a parameter; `""` if unknown.
 
-        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. Where a program keeps its parameters in nested
-        containers, as `model.layers[0].weight`, they belong to the block `layers/0` if there is one, or to
-        `model/layers/0`.
+        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. A parameter in nested containers, such as
+        `model.layers[0].weight`, belongs to the existing block with the longest path among `model/layers/0`,
+        `model/layers`, `layers/0`, ...
         """
         # A bare array has no name inside its argument that could match a block.
         if not leaf.keys:
@@ -114,7 +114,7 @@ class Attribution:
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
         if path and (self.has_blocks or path in self.paths):
             return path
-        # Names of other things may come before, such as an optimizer's state, and after, such as a box of Flax.
+        # Other names may come before the block's, such as an optimizer's state, and after, such as a box of Flax.
         names = (leaf.argument, *leaf.keys)
         # The longest path first: it names the innermost block.
         for length in range(len(names) - 1, 0, -1):
@@ -131,7 +131,7 @@ class Attribution:
 
         Args:
             jaxpr: The jaxpr of the program, open.
-            top: Sites of its equations.
+            top: Sites of the program's equations.
         """
 
         def visit(jaxpr: Any, body: list[Site]) -> list[Flow]:
@@ -198,7 +198,7 @@ class Attribution:
         return is_autodiff or (self._is_ours and site.id not in self._functions)
 
     def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
-        """Attribute equations between blocks to the only block after them, else to the only block before them.
+        """Attribute each equation between blocks to the only block after it, else to the only block before it.
 
         A gradient of zeros, which nothing uses, belongs to the block of its parameter.
         """
@@ -233,7 +233,7 @@ class Attribution:
         visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
 
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
-        """Attribute the update to the only block whose parameters and gradients flow in, or else flow out."""
+        """Attribute each equation of the update to the only block whose parameters and gradients it takes or makes."""
         jaxpr = trace.closed.jaxpr
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]
@@ -267,7 +267,7 @@ class Attribution:
                 self._infer_constants(inner, before)
 
     def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
-        """Return the block that first computes with each input, by the path of the input in its argument."""
+        """Return a dict from the path of an input in its argument to the block that first computes with it."""
 
         def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
             found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
@@ -366,7 +366,7 @@ def _role(scopes: Scopes) -> Role:
 
 
 def _new_versions(trace: Trace) -> list[list[int]]:
-    """Return for each input the indices of the outputs with the same shape, dtype and last name."""
+    """Return for each input the indices of the outputs with the same shape, dtype and last key (numbers ignored)."""
     given: dict[Any, list[int]] = {}
     for place, leaf in enumerate(trace.outputs):
         given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
@@ -391,7 +391,7 @@ def _matched(outer: list[Flow], count: int, whole: Flow) -> list[Flow]:
 
 
 def common_block(blocks: Set[str]) -> str:
-    """Return the deepest block that contains all given blocks; `""` if there is none.
+    """Return the deepest block that is, or contains, each of some blocks; `""` if there is none.
 
     Examples:
         >>> common_block(frozenset({"net/a/b", "net/a"})), common_block(frozenset({"net", "head"}))

@@ -36,11 +36,11 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
     """Return the functions that created the equations of a program, and the equations that JAX moved.
 
     Returns:
-        - Names of the functions around each equation, from the outermost to the innermost, by id. The traced function
-          itself is not included: its own equations have the empty path. Equations for which JAX recorded no frames are
-          left out.
-        - Ids of equations that JAX moved out of a nested jaxpr when it differentiated it, such as the forward pass of
-          `jax.checkpoint` or the loop invariants of a scan.
+        - A dict from the id of each equation to the names of the user's functions around it, the outermost first. The
+          traced function, functions of libraries and lambdas have no name in it, so it may be `()`. Equations for which
+          JAX recorded no frames are left out.
+        - Ids of the equations that JAX moved out of a nested jaxpr when it differentiated this jaxpr, such as the
+          forward pass of `jax.checkpoint` or the loop invariants of a scan.
     """
     reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
     reader.visit(top, (), set())
@@ -79,10 +79,10 @@ class _Reader:
         """Find the paths of the equations of a jaxpr.
 
         Args:
-            body: Its sites.
-            outer: Path of the equation around it.
-            starts: Where the function that it was traced from begins, unless it is the target; empty if that function
-                is not the user's.
+            body: The sites of the jaxpr.
+            outer: Path of the equation around the jaxpr.
+            starts: Start of the function that the jaxpr was traced from, as `"file.py:12"`. Empty for the program
+                itself, and if that function is not the user's.
         """
         lifted: set[str] = set()
         is_known = False  # whether any frames include the function of this jaxpr
@@ -101,7 +101,7 @@ class _Reader:
                 else:
                     read[traceback] = codes, self._register(codes[start or 0 :], outer)
             codes, path = read[traceback]
-            if path is None:  # It has the frames of a nested jaxpr, but is in none.
+            if path is None:  # JAX moved it out of the nested jaxpr in which its frames begin
                 self._cut.append((site, codes, outer))
                 lifted.add(site.id)
             else:
@@ -135,7 +135,7 @@ class _Reader:
 
 
 def common_start(paths: list[Path]) -> Path:
-    """Return the longest path with which all of these paths start; `()` for no paths.
+    """Return the longest path with which all paths of a list start; `()` if the list is empty.
 
     Examples:
         >>> common_start([("net", "a", "b"), ("net", "a"), ("net", "c")])
@@ -148,7 +148,7 @@ def common_start(paths: list[Path]) -> Path:
 
 @lru_cache(maxsize=8192)
 def _user_functions(traceback: Any) -> Codes:
-    """Return the functions in the frames that belong to no library, the outermost first.
+    """Return the user's functions in the frames of a traceback, the outermost first.
 
     A recursive function appears once, so that a path does not depend on the depth of the recursion.
     """
@@ -160,7 +160,7 @@ def _user_functions(traceback: Any) -> Codes:
 
 @lru_cache(maxsize=8192)
 def _names(codes: Codes) -> Path:
-    """Return the names of functions; a `__call__` has the name of its class, a lambda has none."""
+    """Return the names of functions. The name of `__call__` is that of its class; lambdas are left out."""
     # For example: Net.__call__ and outer.<locals>.inner
     names = (code.co_qualname.split(".")[-2:] for code in codes)
     plain = (name[0] if name[-1] == "__call__" else name[-1] for name in names)
@@ -168,7 +168,7 @@ def _names(codes: Codes) -> Path:
 
 
 def _place(codes: Codes, starts: set[str]) -> int | None:
-    """Return the index of the first function that begins at one of these places."""
+    """Return the index of the first function whose start, as `"file.py:12"`, is in `starts`; `None` if none is."""
     if not starts:
         return None
     return next((i for i, code in enumerate(codes) if f"{code.co_filename}:{code.co_firstlineno}" in starts), None)
@@ -184,10 +184,10 @@ class Span(NamedTuple):
 
     Attributes:
         file: Path of the file, as Python reports it.
-        line: Its first line, from 1.
-        column: Its first column, in bytes from 0; `None` if Python does not keep columns.
-        end_line: Its last line.
-        end_column: The column after its last character.
+        line: Number of the first line, from 1.
+        column: The first column, in bytes from 0; `None` if unknown.
+        end_line: Number of the last line.
+        end_column: The column after the last character; `None` if unknown.
     """
 
     file: str
@@ -210,7 +210,7 @@ class Lines(NamedTuple):
 
 
 def calling_line() -> Span | None:
-    """Return the expression of the user that this thread evaluates now, the innermost one; `None` without one."""
+    """Return the innermost expression of the user's code that this thread evaluates now; `None` if there is none."""
     frame = sys._getframe(1)
     while frame is not None and _kind(frame.f_code.co_filename) != _USER:
         frame = frame.f_back
@@ -218,11 +218,11 @@ def calling_line() -> Span | None:
 
 
 def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None) -> dict[str, Lines]:
-    """Return the lines behind each equation of a program, by its id.
+    """Return a dict from the id of each equation of a program to its source lines.
 
     Args:
         trace: The program.
-        top: Sites of its equations, without those of nested jaxprs.
+        top: Sites of the program's equations, without those of nested jaxprs.
         requested_at: The user's call that requested a program of this package, such as a train step. Equations without
             any other line of the user get this line.
     """
@@ -259,7 +259,7 @@ _TYPED = re.compile(r"<(?!stdin>|string>|input>|console>|ipython|cell)")
 
 @lru_cache(maxsize=8192)
 def _kind(file: str) -> int:
-    """Return who owns a file: the user, a library, JAX's own library, or internal machinery."""
+    """Return the kind of code in a file: the user's, a library's, JAX's library functions, or machinery to skip."""
     library = library_of(file)
     if library is None:
         return _MACHINERY if _TYPED.match(file) else _USER
@@ -278,8 +278,8 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
 
     Args:
         traceback: The traceback.
-        start: File and line of the library function that the jaxpr was traced from. Frames around it belong to the
-            call that caused the trace, which may be another call.
+        start: File and line of the library function that the jaxpr was traced from, if it was one. Frames around this
+            function are ignored: JAX may have traced it for an earlier call.
     """
     codes, offsets = jax_versions.frames_and_offsets(traceback)
     user, library = _choose(_files(codes, start))
@@ -310,7 +310,11 @@ def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator
 
 
 def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
-    """Return the places of the user's frame and of the library's among the files of frames, the innermost first."""
+    """Return the indices of the user's innermost frame and of the library frame that it called; `None` if missing.
+
+    Args:
+        files: The files of the frames, the innermost first.
+    """
     library, is_exact = None, False
     for place, file in enumerate(files):
         kind = _kind(file)
@@ -330,9 +334,9 @@ def _span(code: CodeType, offset: int) -> Span:
 
 @lru_cache(maxsize=8192)
 def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
-    """Return first line, column, last line and end column of an instruction.
+    """Return first line, column, last line and end column of the expression of a bytecode instruction.
 
-    The file is not among them: Python's code objects are equal if only their files differ.
+    The cached result must not contain the file: code objects that differ only in their files are equal.
     """
     # An offset is in bytes; there is one position for each code unit, which has two.
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
@@ -342,7 +346,7 @@ def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | Non
 
 @lru_cache(maxsize=1024)
 def _library_start(start: str) -> tuple[str, int] | None:
-    """Return where the library function of a jaxpr begins; `None` for a function of the user."""
+    """Return file and line of the start of a function, given as `"file.py:12"`; `None` for a function of the user."""
     file, _, line = start.rpartition(":")
     return (file, int(line)) if line.isdigit() and _kind(file) != _USER else None
 

@@ -12,10 +12,10 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.trace.equations import Site, wirings
 
 Rule = Callable[[Site, int], int]
-"""Returns the mark that an equation without a body passes on, from the marks that arrive."""
+"""Returns the mark that an equation passes on, from the marks that reach it."""
 
 Known = dict[int, dict[tuple[int, ...], list[int]]]
-"""For each body, by the `id` of its list of equations: the marks of its outputs, by those of its inputs."""
+"""For each body, by the `id` of its list of equations: a dict from the marks that enter to the marks that leave."""
 
 
 def forwards(
@@ -29,12 +29,13 @@ def forwards(
     """Propagate marks from inputs to outputs; return the marks of the outputs.
 
     Args:
-        jaxpr: The program.
-        body: Its equations.
+        jaxpr: The open jaxpr.
+        body: The sites of its equations.
         given: The marks of its inputs.
-        rule: Returns the mark of the results of an equation.
-        enter: Returns the marks of the inputs of a body, from its equation, its index and the marks outside.
-        known: Results for the bodies of loops so far.
+        rule: Returns the mark of the results of an equation without bodies.
+        enter: Returns the marks of the inputs of a body. It takes the equation that contains the body, the index of the
+            body, and the marks of the operands.
+        known: Cached results for the bodies of loops.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {var: mark for var, mark in zip(jaxpr.invars, given, strict=True) if mark}
@@ -83,13 +84,13 @@ def backwards(
     """Propagate marks from outputs to inputs; return the marks of the inputs.
 
     Args:
-        jaxpr: The program.
-        body: Its equations.
+        jaxpr: The open jaxpr.
+        body: The sites of its equations.
         outgoing: The marks of its outputs.
         rule: Returns the mark of the operands of an equation; for an equation with bodies, of its predicate.
         alone: Ids of loops whose iterations are analysed separately.
-        seen: Receives the marks of the inputs of each body, by the id of its equation and the index of the body.
-        known: Results for the bodies of loops so far.
+        seen: Filled with the marks of the inputs of each body, by the id of its equation and the index of the body.
+        known: Cached results for the bodies of loops.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {}
@@ -147,9 +148,10 @@ def _fixed_point(
 
     Args:
         given: The incoming marks; updated in place.
-        carried: Pairs of indices: a mark of the output becomes one of the input.
-        follow: Propagates marks through the body.
-        known: Outgoing marks so far, by incoming marks.
+        carried: Pairs of indices: the mark at the first index of the outgoing marks is added at the second index of the
+            incoming marks.
+        follow: Propagates marks through the body once.
+        known: Cached outgoing marks, by incoming marks.
     """
     if not carried:
         return follow(given)

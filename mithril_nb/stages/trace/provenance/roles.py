@@ -27,20 +27,22 @@ def roles_of(
     """Return the role of each equation by id; `None` for a call with several roles.
 
     - `"backward"`: equations of reverse mode, and those recomputed for it.
-    - `"update"`: equations that depend on backward equations, unless they are differentiated themselves, as the
-      equations of the second of two steps are.
-    - `"forward"`: all others.
+    - `"update"`: the equations in `updates`; equations that depend on backward equations, unless they are
+      differentiated themselves, as in the second of two steps; and equations that contribute only to an update, such as
+      a schedule.
+    - `"forward"`: all other equations.
 
     The body of a loop is analysed once, with the values that enter the loop from outside. Values passed from one
     iteration to the next do not count, so the forward pass in a loop over steps is not part of the update.
 
     Args:
-        jaxpr: The program.
+        jaxpr: The open jaxpr of the program.
         top: Sites of its equations.
         updates: Ids of equations that are always part of the update, such as the step count of an optimizer.
-        lifted: Ids of equations in a derivative without a transform around them.
-        versions: For each input, the indices of the outputs that may be its new value. A program without such an output
-            has no update, even if it uses a gradient to compute a result: then all is forward.
+        lifted: Ids of equations that JAX moved out of a nested jaxpr when it differentiated this jaxpr. They are
+            differentiated, although no transform is around them.
+        versions: For each input, the indices of the outputs that may be its new value. If there are none, and no
+            `updates`, no equation is part of an update, even one that computes with a gradient.
     """
     has_updates = any(versions) or bool(updates)
     roles: dict[str, Role | None] = {}
@@ -85,7 +87,7 @@ def roles_of(
 
 
 class _UpdateFinder:
-    """Parts of the update that use no gradient: decay of moments and weights, schedules, step counts."""
+    """Finds the parts of the update that use no gradient: decay of moments and weights, schedules, step counts."""
 
     def __init__(
         self,
@@ -98,11 +100,11 @@ class _UpdateFinder:
         self._jaxpr, self._top, self._roles, self._fixed, self._versions = jaxpr, top, roles, fixed, versions
         self._found: dict[str, bool] = {}
         self._inside: dict[tuple[str, int], list[int]] = {}
-        self._with_derivatives: set[str] = set()  # equations whose bodies contain any
-        self._steps: set[str] = set()  # loops among them
+        self._with_derivatives: set[str] = set()  # ids of equations whose bodies contain backward equations
+        self._steps: set[str] = set()  # ids of the loops among these equations
 
     def find(self) -> None:
-        """Set the roles of these equations."""
+        """Set the role of each equation found to `"update"`."""
         # Loops that contain a derivative are loops over steps.
         self._record_steps(self._top)
         nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
@@ -126,7 +128,7 @@ class _UpdateFinder:
         self._set_calls(self._top)
 
     def _record_steps(self, body: list[Site]) -> bool:
-        """Record the equations that contain a derivative; return whether any of these does, or is part of one."""
+        """Record the equations of a body that contain a derivative; return whether the body contains one."""
         found = False
         for site in body:
             inside = [self._record_steps(inner) for _, inner in site.bodies]
@@ -188,7 +190,12 @@ class _UpdateFinder:
 
 
 def _mark(lead: int, is_returned: bool) -> int:
-    """Return the mark of an input: an input that leads to the loss belongs to the forward pass."""
+    """Return the mark of an input.
+
+    Args:
+        lead: `_TO_LOSS` and `_TO_UPDATE` bits. An input that leads to the loss belongs to the forward pass.
+        is_returned: Whether the program returns a new version of the input.
+    """
     if lead & _TO_LOSS:
         return _OF_LOSS
     if lead & _TO_UPDATE:
@@ -217,9 +224,8 @@ def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
 
 
 def _last(marks: list[bool], count: int) -> list[bool]:
-    """Return the marks of a body's inputs.
+    """Return the marks of a body's inputs, which are the last `count` operands of the equation.
 
-    These are the last `count` operands of the equation; a predicate or the constants of another body may come before
-    them.
+    A predicate or the constants of another body may come before them.
     """
     return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

@@ -43,7 +43,7 @@ class Scopes(NamedTuple):
     Attributes:
         block: Path of the block from `block:` and `root:` scopes, or `""`.
         path: The other named scopes, from the outside in.
-        is_whole: True if these scopes identify the block without the functions.
+        is_whole: True if `path` identifies the block without the user's functions, because the user named a scope.
         is_loss: True if our train step marks it as part of the loss.
         is_update: True if our train step marks it as part of the update.
         is_backward: True if reverse mode created it.
@@ -109,7 +109,7 @@ def restore_hoisted_scopes(sites: list[Site]) -> None:
 
 @lru_cache(maxsize=8192)
 def _outermost(traceback: Any) -> str:
-    """Return where the function from which an equation was traced begins, as `"file.py:12"`."""
+    """Return the start of the function that an equation was traced from, as `"file.py:12"`; `""` if unknown."""
     frames = jax_versions.frames(traceback)
     return f"{frames[-1].co_filename}:{frames[-1].co_firstlineno}" if frames else ""
 
@@ -125,13 +125,13 @@ def _is_inside(site: Site, scan: Site) -> bool:
 
 
 class Marks:
-    """Marks of operations in the later stages of one program: `Tags`, or the operations' own names.
+    """Marks of operations in the later stages of one program: `Tags`, or the names that JAX gave the operations.
 
     Attributes:
-        marker: A part of every mark; `""` if they have none in common.
-        joint: Separates the parts of an id.
+        marker: Text that every mark contains; `""` if there is none.
+        joint: Separator of the relative paths in an id.
         are_unique: True if no two operations have the same mark.
-        most_callers: Largest number of callers of one function that are followed.
+        most_callers: Largest number of callers that are followed for one function.
     """
 
     marker: str
