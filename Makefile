@@ -10,13 +10,13 @@ help:
 lab:  ## set up and open JupyterLab with the first notebook; LAB_ARGS="--port=9999" adds arguments
 	@exec $(DEV) lab
 
-test:  ## set up and run all checks; PARTS="lint unit" runs some
+test:  ## set up and run the checks, with a quarter of the slow tests; PARTS="lint unit" runs some
 	@exec $(DEV) test $(if $(PARTS),--only $(PARTS))
 
 quick:  ## run the house tests, and the tests of the changed rooms, for about a minute
 	@exec $(DEV) quick
 
-test-all:  ## the same, then the unit tests on every other Python found
+test-all:  ## run all checks and slow tests, then the unit tests on every other Python found
 	@exec $(DEV) test-all
 
 stress:  ## run the stress tests at full length and print a table (up to 30 minutes); STRESS_ARGS adds arguments

@@ -69,9 +69,19 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Run quick rooms first, slow tests after all others, and tests with a browser last."""
     items.sort(key=_rank)  # a stable sort: the order within a file is kept
+    if part := os.environ.get("MITHRIL_NB_SLOW_TESTS"):
+        _leave_out_slow_tests(config, items, *map(int, part.split("/")))
+
+
+def _leave_out_slow_tests(config: pytest.Config, items: list[pytest.Item], number: int, parts: int) -> None:
+    """Keep one part of the slow tests; neighbours in the list, such as cases of one test, are in different parts."""
+    slow = (ROOT / "tests" / "slow_tests.txt").read_text(encoding="utf-8").splitlines()
+    part = {name: place % parts for place, name in enumerate(slow)}
+    config.hook.pytest_deselected(items=[one for one in items if part.get(one.nodeid, number) != number])
+    items[:] = [one for one in items if part.get(one.nodeid, number) == number]
 
 
 def _rank(item: pytest.Item) -> tuple[bool, bool, int]:

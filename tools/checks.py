@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import bundle, chromium, environment, ggml, interpreters, nodejs
+from tools import bundle, chromium, environment, ggml, interpreters, nodejs, slow_tests
 from tools.environment import Environment
 from tools.steps import ROOT, WORK, Beside, Clock, Stop, output, run, say
 
@@ -156,10 +156,14 @@ PARTS = (
 )
 
 
-def run_parts(only: Sequence[str] = ()) -> int:
+def run_parts(only: Sequence[str] = (), slow: str | None = None) -> int:
     """Set up, run all parts or some, and print the time of each.
 
     All parts run even if one fails, so that one run reports every failure.
+
+    Args:
+        only: Names of the parts; default: all.
+        slow: Part of the slow tests to run, such as `"0/4"`; default: all of them.
 
     Returns:
         0 if all passed, else 1.
@@ -172,6 +176,9 @@ def run_parts(only: Sequence[str] = ()) -> int:
     if unknown:
         raise Stop(f"no part {unknown[0]!r} in the tests.", [f"parts  {', '.join(known)}"], f"--only {known[0]}")
     wanted = {part.name: part for part in PARTS if not only or part.name in only}
+    if slow:
+        os.environ[slow_tests.VARIABLE] = slow
+        say(f"part {slow} of the slow tests, chosen by the commit; `make test-all` runs all of them")
     clock = Clock()
     prepared: list[Environment] = []
     for report in WORK.glob("report-*.xml"):

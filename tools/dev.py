@@ -15,7 +15,7 @@ if sys.version_info < (3, 8):
     sys.exit("tools/dev.py needs Python 3.8 or newer to start; the package itself needs 3.11 to 3.13.")
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tools import bundle, checks, chromium, environment, lab, lock
+from tools import bundle, checks, chromium, environment, lab, lock, slow_tests
 from tools.steps import ROOT, end_with_the_children, run, say
 
 
@@ -25,11 +25,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/dev.py", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     commands.add_parser("lab", help="set up, and open JupyterLab with the first notebook")
-    test = commands.add_parser("test", help="set up, with Chromium, and run all checks")
+    test = commands.add_parser(
+        "test", help="set up, and run the checks with a quarter of the slow tests"
+    )
     parts = ", ".join(part.name for part in checks.PARTS)
     test.add_argument("--only", nargs="+", default=[], metavar="PART", help=f"some of: {parts}")
     commands.add_parser("quick", help="run the tests of the changed rooms, for about a minute")
-    commands.add_parser("test-all", help="the same, then the unit tests on every other Python found")
+    commands.add_parser(
+        "test-all", help="run all checks and slow tests, then unit tests on every other Python found"
+    )
     commands.add_parser("stress", help="run the stress tests at full length and print a table (up to 30 minutes)")
     commands.add_parser("bench", help="print the table of benchmarks")
     commands.add_parser("docs", help="build the documentation in build/docs")
@@ -50,7 +54,7 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
     if command == "lab":
         return lab.lab(rest)
     if command == "test":
-        return checks.run_parts([name for names in known.only for name in names.split(",")])
+        return checks.run_parts([name for names in known.only for name in names.split(",")], slow_tests.part())
     if command == "test-all":
         return checks.run_everywhere()
     if command == "clean":

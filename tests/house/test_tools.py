@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from waiting import until
 
-from tools import bundle, checks, dev, environment, ggml, interpreters, lock, nodejs, steps
+from tools import bundle, checks, dev, environment, ggml, interpreters, lock, nodejs, slow_tests, steps
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -179,6 +179,41 @@ def test_the_closing_line_is_the_sum_of_the_reports(tmp_path: Path, monkeypatch:
     (tmp_path / "report-browser.xml").write_text(suite.format(5, 0, 1, 0))
     monkeypatch.setattr(checks, "WORK", tmp_path)
     assert checks._closing_line(61.5).strip("= ") == "1 failed, 11 passed, 2 skipped, 1 errors in 61.50s (0:01:01)"
+
+
+def test_slow_tests_are_listed_from_reports(tmp_path: Path) -> None:
+    case = '<testcase classname="{}" name="{}" time="{}"/>'
+    cases = [("tests.graph.test_b", "test_it[1]", 0.7), ("tests.graph.test_b", "test_it[0]", 0.3)]
+    cases += [("tests.graph.test_a", "test_that", 0.5), ("notebooks.01_build_and_train.ipynb", "Cell 0", 9)]
+    (tmp_path / "report.xml").write_text(f"<suite>{''.join(case.format(*one) for one in cases)}</suite>")
+    found = slow_tests.slow_tests([(tmp_path / "report.xml", 0.5)])
+    assert found == ["tests/graph/test_a.py::test_that", "tests/graph/test_b.py::test_it[1]"]
+
+
+def test_listed_slow_tests_exist_and_each_is_in_one_part(tmp_path: Path) -> None:
+    listed = slow_tests.LIST.read_text(encoding="utf-8").splitlines()
+    assert listed == sorted(set(listed))
+    for name in listed:
+        path, _, test = name.partition("::")
+        words = re.match(r"\w+", test.rpartition(".")[2] if path.startswith("mithril_nb/") else test)
+        assert words is not None
+        assert words[0] in (ROOT / path).read_text(encoding="utf-8"), f"no test {name}: make test-all"
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_one.py").write_text("def test_a(): ...\ndef test_b(): ...\ndef test_c(): ...\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "slow_tests.txt").write_text("tests/test_one.py::test_a\ntests/test_one.py::test_c\n")
+    os.renames(tmp_path / "conftest.py", tmp_path / "tests" / "conftest.py")
+    os.renames(tmp_path / "test_one.py", tmp_path / "tests" / "test_one.py")
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "tests"]
+    for number, wanted in enumerate(("test_a test_b", "test_b test_c")):
+        settings = {slow_tests.VARIABLE: f"{number}/2", "PYTHONPATH": str(ROOT / "tests")}
+        done = subprocess.run(command, cwd=tmp_path, env={**os.environ, **settings}, capture_output=True, text=True)
+        assert re.findall(r"::(\w+) PASSED", done.stdout) == wanted.split(), done.stdout + done.stderr
+
+
+def test_the_commit_chooses_the_part_of_the_slow_tests() -> None:
+    assert re.fullmatch(rf"[0-3]/{slow_tests.PARTS}", slow_tests.part())
+    assert slow_tests.part() == slow_tests.part()
 
 
 def test_an_unknown_part_raises() -> None:

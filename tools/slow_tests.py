@@ -1,0 +1,60 @@
+"""The tests that take longest: `make test` runs a quarter of them, `make test-all` runs all.
+
+`tests/slow_tests.txt` lists them. `python -m tools.slow_tests` writes it from the reports of the last `make test-all`.
+"""
+
+from __future__ import annotations
+
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterable
+from pathlib import Path
+
+from tools.steps import ROOT, WORK, Stop, output, say
+
+LIST = ROOT / "tests" / "slow_tests.txt"
+VARIABLE = "MITHRIL_NB_SLOW_TESTS"
+"""Environment variable with the part of the slow tests to run, such as `"0/4"`; tests/conftest.py reads it."""
+PARTS = 4
+LONG_S = {"unit": 0.5, "jupyter": 6.0}
+"""Seconds from which a test is slow, by the part of the checks that runs it."""
+
+
+def part() -> str:
+    """Return the part of the slow tests for this commit: its number, a slash, and the number of parts.
+
+    Each commit always runs the same part, and successive commits run different ones.
+    """
+    commit = (output(["git", "-C", str(ROOT), "rev-parse", "HEAD"]) or "").strip()
+    return f"{int(commit[:8] or '0', 16) % PARTS}/{PARTS}"
+
+
+def slow_tests(reports: Iterable[tuple[Path, float]]) -> list[str]:
+    """Return the ids of slow tests.
+
+    Args:
+        reports: A report in JUnit's format, and the seconds from which one of its tests is slow. Cells of notebooks are
+            never slow: they run in order.
+    """
+    return sorted(
+        f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"
+        for path, long_s in reports
+        for case in ElementTree.parse(path).getroot().iter("testcase")
+        if float(case.get("time", 0)) >= long_s and case.get("classname", "").startswith(("tests.", "mithril_nb."))
+    )
+
+
+def main() -> int:
+    """Write the list."""
+    reports = [(WORK / f"report-{name}.xml", long_s) for name, long_s in LONG_S.items()]
+    missing = [str(path) for path, _ in reports if not path.exists()]
+    if missing:
+        raise Stop("no report of all tests exists.", [f"missing  {path}" for path in missing], "make test-all")
+    found = slow_tests(reports)
+    LIST.write_text("".join(f"{one}\n" for one in found), encoding="utf-8")
+    say(f"   {len(found)} slow tests in {LIST.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
