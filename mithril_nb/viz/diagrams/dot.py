@@ -1,4 +1,4 @@
-"""A logical graph as readable DOT, for the `graphviz` package and for other tools."""
+"""A logical graph as readable DOT, the language of Graphviz."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ def to_dot(
 ) -> graphviz.Digraph:
     """Return the graph as DOT: blocks as boxes, groups as clusters, shapes on the edges.
 
-    Names are labels, never identifiers; the identifiers are numbers in the order of the blocks.
+    Names of blocks are labels only. An identifier is a letter and a running number over the whole graph: `i1` is an
+    input, `o2` an output, `b3` a block, and `cluster_g4` a group.
 
     Args:
         graph: The graph.
         annotations: Labels of blocks, by path.
-        edge_shapes: Shapes on edges, by source.
+        edge_shapes: Shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input.
         name: Name of the DOT graph.
 
     Returns:
-        A `graphviz.Digraph`; `source` is its text. Only drawing it needs the `dot` program.
+        A `graphviz.Digraph`, whose `source` is the text. Only drawing the graph needs the `dot` program.
 
     Examples:
         >>> print(to_dot(LogicalGraph()).source.splitlines()[0])
@@ -48,7 +49,7 @@ def to_dot(
 
 
 class _Writer:
-    """Writes DOT level by level. It keeps the DOT node of each end of an edge."""
+    """Writes DOT level by level, with numbered identifiers."""
 
     def __init__(self, annotations: Mapping[str, NodeAnnotation], edge_shapes: Mapping[str, str]):
         self.annotations = annotations
@@ -58,7 +59,7 @@ class _Writer:
     def level(
         self, dot: graphviz.Digraph, graph: LogicalGraph, prefix: str, boundary: dict[str, str], hue: int | None
     ) -> None:
-        """Write one level and store the DOT node of each port of its boundary in `boundary`."""
+        """Write one level. For each port of its boundary, add the identifier of the DOT node to `boundary`."""
         into: dict[tuple[str, str], str] = {}  # (node, port) -> DOT node that receives its data
         out: dict[tuple[str, str], str] = {}
         for side, ports in (("input", graph.inputs), ("output", graph.outputs)):
@@ -70,8 +71,8 @@ class _Writer:
         for at, node in enumerate(graph.nodes):
             path = join_path(prefix, node.name)
             note = self.annotations.get(path, PLAIN)
-            own = hue if hue is not None else (at % HUES if note.hue is None else note.hue)
-            colour = LIGHT.hues[own % HUES]
+            own = at % HUES if hue is None else hue
+            colour = LIGHT.hues[own]
             if node.block.graph is None:
                 name = self.fresh("b")
                 dot.node(name, label=_label(node.name, node.block.kind, note.label, note.shape), color=colour)
@@ -95,11 +96,11 @@ class _Writer:
             dot.edge(tail, head, **({"label": graphviz.escape(one_line(shape))} if shape else {}))
 
     def fresh(self, letter: str) -> str:
-        """Return a new identifier."""
+        """Return a new identifier that starts with a letter."""
         self.count += 1
         return f"{letter}{self.count}"
 
 
 def _label(*texts: str) -> str:
-    """Return texts as lines of a DOT label; `escape` keeps backslashes and `<` literal."""
+    """Return a DOT label with a line for each text that is not empty; backslashes and `<` in a text stay literal."""
     return "\\n".join(graphviz.escape(one_line(text)) for text in texts if text)

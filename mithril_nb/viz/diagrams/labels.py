@@ -1,4 +1,4 @@
-"""Labels for the boxes and wires of a diagram, from inferred specs, costs and problems; and their sizes."""
+"""Labels for the boxes and wires of a diagram, from inferred specs, costs and problems; and the sizes of boxes."""
 
 from __future__ import annotations
 
@@ -19,20 +19,16 @@ class NodeAnnotation:
     """Labels of a block in a diagram.
 
     Attributes:
-        label: Its most important option, such as `"64 → 10"`.
-        shape: Shape of its output, such as `"(32, 10)"`.
-        share: Its share of the cost, 0 to 1, or `None` if unknown.
-        problem: Index into the list of problems, or `None`.
-        hue: Index of its hue, or `None` to use the hue of its top-level block.
-        repeat: Number of equal blocks in a row that it represents.
+        label: Most important options, such as `"64 → 10"`.
+        shape: Shape of the output, such as `"(32, 10)"`.
+        share: Share of the cost, 0 to 1; `None` if unknown.
+        problem: Index into the list of problems; `None` without a problem.
     """
 
     label: str = ""
     shape: str = ""
     share: float | None = None
     problem: int | None = None
-    hue: int | None = None
-    repeat: int = 1
 
 
 PLAIN = NodeAnnotation()
@@ -40,12 +36,12 @@ PLAIN = NodeAnnotation()
 
 @dataclass(frozen=True)
 class Annotations:
-    """Labels of a graph, as `layout` takes them.
+    """Labels of a graph, as arguments of `model_layout`.
 
     Attributes:
-        nodes: Label, shape, share and problem of each block, by path.
-        edge_shapes: Shape of the data on each edge, by source.
-        edge_problems: Index into the problems, by `(source, target)`.
+        nodes: Labels of blocks, by path.
+        edge_shapes: Known shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input.
+        edge_problems: Index into the list of problems, by `(source, target)` of the edge.
     """
 
     nodes: Mapping[str, NodeAnnotation]
@@ -64,16 +60,14 @@ def annotate(
 
     Args:
         graph: The graph.
-        specs: Inferred specs at each block, by path.
+        specs: Inferred specs of each block, by path.
         inputs: Specs of the graph's inputs.
-        shares: Share of the cost of blocks, by path; a group without an entry gets the sum of the blocks inside it.
-        problems: Problems of the graph, with the block or edge they belong to.
-
-    Returns:
-        Texts and numbers for `layout`.
+        shares: Shares of the cost, 0 to 1, by path of the block. A group without an entry gets the sum of the entries
+            inside it.
+        problems: Problems of the graph. Each is shown at the block or edge that it names.
     """
     specs, shares = specs or {}, shares or {}
-    # A problem also marks the groups around its block: a closed group is the only visible box.
+    # A problem also marks the groups around its block, because only the box of a closed group is visible.
     at_block = {
         path: at
         for at, problem in reversed([*enumerate(problems)])
@@ -101,7 +95,7 @@ def annotate(
 
 
 def shape_text(spec: Spec | None) -> str:
-    """Return a shape as a diagram shows it, or `""` if the shape is unknown.
+    """Return the shape of a spec, or the value of a static spec, as a diagram shows it; `""` if it is unknown.
 
     Examples:
         >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
@@ -118,7 +112,9 @@ def shape_text(spec: Spec | None) -> str:
 
 
 def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
-    """Return a short label of a block: the change of the last axis if it changes, else the block's sizes.
+    """Return a short label of a block: sizes of the last axis before and after a linear block or a group.
+
+    For other blocks, groups that do not change this size, and unknown sizes, the label lists the block's options.
 
     Examples:
         >>> linear = Block("Linear", (("dimension", 10), ("use_bias", True)), (), (), op="linear")
@@ -141,7 +137,7 @@ def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
 
 
 def share_of(path: str, shares: Mapping[str, float]) -> float | None:
-    """Return the share of a block: its own entry, or the sum of the entries inside it; `None` if there are none.
+    """Return the share of a block: its entry, or else the sum of the entries inside it; `None` if there are none.
 
     Examples:
         >>> share_of("mlp", {"mlp/a": 0.25, "mlp/b": 0.5, "mlp_1": 0.25}), share_of("head", {"mlp": 1.0})
@@ -161,7 +157,7 @@ def _last(specs: Mapping[str, Spec | None]) -> int | str | None:
 
 
 def _matters(value: Value) -> bool:
-    """Return whether a value is a size or a strength; flags, axes, ones and epsilons are not."""
+    """Return whether an option is shown: numbers from 0.01, except 1. Flags, most axes and epsilons are not shown."""
     if isinstance(value, tuple):
         return any(_matters(item) for item in value)
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0.01 and value != 1
@@ -176,17 +172,17 @@ def _sizes_text(value: Value) -> str:
 NODE_H = 52
 PILL_H = 30
 PAD = 16
-LEFT = 14  # from the node's edge to its text; includes the strip of the hue
+LEFT = 14  # from the edge of a node to its text; the strip in the hue is between them
 RIGHT = 10
 GAP = 12  # between the texts of one row
 NAME_SIZE = 13
 SMALL_SIZE = 11
 NARROWEST, WIDEST = 132, 288
-_GRID = 8  # widths are multiples of this, so that a small change of a text moves nothing
+_GRID = 8  # widths are multiples of this, so that a small change of a text rarely moves a box
 
 
 def node_width(name: str, kind: str, label: str, shape: str) -> int:
-    """Return the width of a block's box: kind and label above, name and shape below.
+    """Return the width of the box of a block, which shows kind and label in one row, and name and shape in another.
 
     Examples:
         >>> node_width("relu_0", "Relu", "", ""), node_width("linear_0", "Linear", "64 → 10", "(32, 10) float32")
@@ -198,7 +194,7 @@ def node_width(name: str, kind: str, label: str, shape: str) -> int:
 
 
 def node_height(ports: int) -> int:
-    """Return the height of a block's box with this number of ports on its fuller side.
+    """Return the height of the box of a block; `ports` is the number of ports on the side with more ports.
 
     Examples:
         >>> node_height(1), node_height(6)
@@ -208,7 +204,7 @@ def node_height(ports: int) -> int:
 
 
 def pill_width(name: str, shape: str) -> int:
-    """Return the width of the box of a model's input or output: name and shape in one row.
+    """Return the width of the box of a model's input or output, which shows name and shape in one row.
 
     Examples:
         >>> pill_width("input", "(32, 784)")
@@ -218,13 +214,13 @@ def pill_width(name: str, shape: str) -> int:
 
 
 def title_width(name: str, kind: str) -> float:
-    """Return the width of the title of an expanded group: its name and kind in one row."""
+    """Return the width of the title of an open group, which shows name and kind in one row."""
     names = text_width(one_line(name), NAME_SIZE, bold=True) + GAP / 2 + text_width(one_line(kind), SMALL_SIZE)
     return min(names, WIDEST)
 
 
 def ports_at(names: Sequence[str], x: float, height: float) -> tuple[ScenePort, ...]:
-    """Return ports spread evenly along the left side, at `x` 0, or the right side.
+    """Return ports that are spread evenly over a height, all at the same `x`: 0 for the left side of a box.
 
     Examples:
         >>> [port.y for port in ports_at(["left", "right"], 0, 54)]

@@ -1,4 +1,4 @@
-"""The logical graph of a model as a nested graph, with its labels and the sizes of its boxes."""
+"""The logical graph of a model as a nested graph, with labels and sizes of boxes; and its layout."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def model_layout(
         edge_shapes: Shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input. A block with one
             output and a shape in its annotation needs no entry.
         expanded: Paths of the groups that are drawn open.
-        moved: Top left corners of blocks that the user has moved, by path, relative to the frame of their
-            group, so that they move along with it.
-        edge_problems: Index into the list of problems, by `(source, target)` of the connection.
-        fold: True to draw the rounds of a repeated part as one box with ×N, which can be opened; or the keys of the
-            boxes to draw in this way, `"repeat:"` and the path of the first block.
+        moved: Top left corners of the blocks that the user has moved, by path. They are relative to the frame of the
+            group, so that blocks move along with the group.
+        edge_problems: Index into the list of problems, by `(source, target)` of the edge.
+        fold: True to draw the rounds of each repeated part as one box with ×N, which can be opened. Keys, as
+            `repeat_keys` yields them, to draw only some repeated parts in this way.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
 
     Raises:
-        ValueError: An edge of the graph ends at a block that is not in the graph.
+        ValueError: An edge of the graph starts or ends at a block or a model port that the graph does not have.
 
     Examples:
         >>> from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
@@ -86,16 +86,16 @@ def model_graph(
 
 
 def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> frozenset[str]:
-    """Return the groups to open in the first picture of a model.
+    """Return the keys of the groups to open in the first picture of a model.
 
-    At most 25 nodes are then visible, and every label can be read without zooming. Groups with a problem open first,
-    then the most expensive ones, or the largest if no cost is known. Repeated parts stay one box with ×N, unless one of
-    their blocks has a problem.
+    A group is opened if at most 25 nodes are then visible, and if the picture can be read without zooming. Groups with
+    a problem come first, then the most expensive ones, or those with the most blocks if no cost is known. Repeated
+    parts stay one box with ×N, unless one of their blocks has a problem.
 
     Args:
         graph: The model, with its repeated parts folded.
-        marks: Differences from another model, by key. If there are any, only the groups around them open, and the
-            picture may be larger.
+        marks: Marks of the differences from another model, by key. If there are any, only groups around a difference
+            are opened, even if the picture is then too large to be read without zooming.
     """
     marked = {key for one in marks or {} if one in graph.by_key for key in graph.above(one)[1:]}
     opened: set[str] = set()
@@ -135,7 +135,7 @@ class _Build:
     idle: list[tuple[str, str]] = field(default_factory=list)
 
     def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], hue: int) -> None:
-        """Add a level; `given` holds the shapes at its boundary, `hue` the hue of its group."""
+        """Add the boxes and flows of a level; `given` has the shapes of its inputs, `hue` is the hue of its group."""
         shapes = self._shapes(graph, prefix, given)
         ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}
         for port in () if prefix else graph.inputs:
@@ -174,7 +174,7 @@ class _Build:
         return self.fold is True or (not isinstance(self.fold, bool) and repeat_key(path) in self.fold)
 
     def _repeat(self, graph: LogicalGraph, prefix: str, run: Run, around: int) -> str:
-        """Add the box around the rounds of a repeated part, and return its key."""
+        """Add the box around the rounds of a repeated part, and return the key of the box."""
         members = graph.nodes[run.start : run.end]
         paths = [join_path(prefix, node.name) for node in members]
         notes = [self.annotations.get(path, PLAIN) for path in paths]
@@ -186,7 +186,7 @@ class _Build:
         shares = [note.share for note in notes if note.share is not None]
         key = repeat_key(paths[0])
         title_w = max(title_width(f"{name} ×{run.count}", kind) + 2 * PAD, NARROWEST)
-        hue = notes[0].hue if notes[0].hue is not None else around if prefix else run.start % HUES
+        hue = around if prefix else run.start % HUES
         self.boxes.append(
             Box(
                 key, name, kind, node_width(name, times(kind, run.count), label, shape), node_height(1), round(title_w),
@@ -210,15 +210,13 @@ class _Build:
     ) -> None:
         path = join_path(prefix, node.name)
         note = self.annotations.get(path, PLAIN)
-        hue = note.hue if note.hue is not None else around if prefix else at % HUES
+        hue = around if prefix else at % HUES
         block = node.block
         inputs, outputs = used
-        kind = times(block.kind, note.repeat)
         box = Box(
-            path, node.name, block.kind, node_width(node.name, kind, note.label, note.shape),
+            path, node.name, block.kind, node_width(node.name, block.kind, note.label, note.shape),
             node_height(max(len(inputs), len(outputs))), parent=parent, hue=hue, path=path, label=note.label,
-            shape=note.shape, repeat=note.repeat, share=note.share, problem=note.problem, inputs=tuple(inputs),
-            outputs=tuple(outputs),
+            shape=note.shape, share=note.share, problem=note.problem, inputs=tuple(inputs), outputs=tuple(outputs),
         )  # fmt: skip
         if block.graph is None:
             self.boxes.append(box)
@@ -248,7 +246,7 @@ class _Build:
 
 
 def repeat_key(path: str) -> str:
-    """Return the key of the box around a repeated part, from the path of its first block."""
+    """Return the key of the box around a repeated part whose first block has this path."""
     return f"repeat:{path}"  # no path of a block contains a colon
 
 
@@ -262,7 +260,7 @@ def repeat_keys(graph: LogicalGraph, prefix: str = "") -> Iterator[str]:
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
-    """Return the ports to draw: data ports, and params with a connection."""
+    """Return the names of the inputs and of the outputs to draw: inputs for data, connected params, and all outputs."""
     inputs = [port.name for port in node.block.inputs if port.role == "data" or Endpoint(node.name, port.name) in ends]
     return inputs, [port.name for port in node.block.outputs]
 

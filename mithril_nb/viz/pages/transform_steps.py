@@ -1,6 +1,6 @@
-"""Transforms one at a time: the jaxpr before and after each, side by side, with a sign on every line for its change.
+"""Transforms one at a time: the jaxprs before and after each transform, side by side, with a sign on each changed line.
 
-Related lines have the same id, so the script of the listings highlights them together.
+Related lines have the same link, so the script of the listings highlights them together.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.viz.html_parts import link_script, output_html, problems_html
 from mithril_nb.viz.languages import code_html, highlighted
-from mithril_nb.viz.pages.listing import MOST_LINES
+from mithril_nb.viz.pages.listing import MOST_CHARACTERS, MOST_LINES
 from mithril_nb.viz.text import escaped, one_line
 
 if TYPE_CHECKING:  # the package around these records imports JAX
@@ -18,11 +18,10 @@ if TYPE_CHECKING:  # the package around these records imports JAX
 
 SIGNS = {"kept": " ", "new": "+", "changed": "~", "gone": "-"}
 _WORDS = {"kept": "unchanged", "new": "new", "changed": "changed", "gone": "removed"}
-_MOST_CHARACTERS = 400
 
 
 def steps_text(steps: Any) -> str:
-    """Return the steps as text: the explanation of each, and its jaxpr with a sign on each line.
+    """Return the steps as text: the explanation of each step, and the jaxpr after it with a sign on each changed line.
 
     Args:
         steps: A `TransformSteps`, or a list of its steps.
@@ -56,12 +55,12 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
 
 
 def _titled(steps: Any) -> list[tuple[str, Any]]:
-    """Return each step with its number and name; a single step has no number."""
+    """Return pairs of title and step. The title is the name, with the number of the step if there are several."""
     return [(f"{number}. {step.name}" if len(steps) > 1 else step.name, step) for number, step in enumerate(steps)]
 
 
 def _step_text(title: str, step: Any, of: str) -> str:
-    """Return a step as text; `of` names the step before, which the ids of the sources belong to."""
+    """Return a step as text. `of` names the previous step, because a note may name an equation of its jaxpr."""
     lines = [f"{one_line(title)}: {step.explanation}".rstrip(": ")]
     if step.problem is not None:
         lines += [f"   {line}" for line in str(step.problem).split("\n")]
@@ -77,7 +76,7 @@ def _step_text(title: str, step: Any, of: str) -> str:
 def _lines(
     stage: Stage, marks: Any, results: Mapping[str, str], is_marked: bool, of: str = ""
 ) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield for each line its sign, its text, a note, its mark, and the ids that link it."""
+    """Yield for each line its sign, its text, a note, its mark, and the id that links it to related lines."""
     by_id = {one.id: one for one in marks}
     at = {instr.line: instr.id for instr in stage.instructions if instr.id in by_id}
     lines = stage.text.rstrip("\n").split("\n")
@@ -125,9 +124,9 @@ def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, st
     colours = highlighted(stage.text.rstrip("\n"), "jaxpr")
     rows = []
     for number, ((sign, text, note, mark, links), pieces) in enumerate(zip(lines, colours, strict=False), 1):
-        cut = len(text) > _MOST_CHARACTERS
+        cut = len(text) > MOST_CHARACTERS
         if mark == "kept" or cut or number > MOST_LINES:  # unchanged lines have no colours
-            code = escaped(text[:_MOST_CHARACTERS]) + ("…" if cut else "")
+            code = escaped(text[:MOST_CHARACTERS]) + ("…" if cut else "")
         else:
             code = code_html(pieces)
         word = _WORDS.get(mark, "")
@@ -148,9 +147,8 @@ def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, st
 
 
 def _legend() -> str:
-    labels = (("kept", "unchanged"), ("new", "new"), ("changed", "changed"), ("gone", "removed"))
     items = "".join(
         f'<span class="m-{mark}"><span class="g">{escaped(SIGNS[mark]).strip() or "·"}</span> {word}</span>'
-        for mark, word in labels
+        for mark, word in _WORDS.items()
     )
     return f'<p class="legend">{items}<span class="quiet">hover over a line to highlight related lines</span></p>'

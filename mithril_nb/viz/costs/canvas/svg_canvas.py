@@ -1,7 +1,8 @@
-"""A sheet to draw on: shapes and texts in named tones, written as one SVG for light and dark themes; and its layout.
+"""A sheet to draw on: shapes and texts in named tones, written as one SVG for light and dark themes.
 
 Light colours are attributes, for programs without style sheets. A tone is a name such as `"ink"`, `"hue3"`,
-`"tint3.1"` or `"on tint3.1"`; the last is the colour of text on that background. A page adds head, legend and notes.
+`"tint3.1"` or `"on tint3.1"`; the last is the colour of text on the background `"tint3.1"`. `Page` adds a head, a
+legend and notes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,7 @@ from mithril_nb.viz.svg import Point, Rect, element, line_path, number, opening,
 from mithril_nb.viz.text import block_key, elide, escaped, one_line, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
-"""Share of a block's hue in its cells, by theme; text is readable on each."""
-HEAT = {LIGHT: (0.05, 0.19, 0.35, 0.53, 0.7, 1.0), DARK: (0.07, 0.18, 0.3, 0.42, 0.74, 1.0)}
-"""Share of the cost colour, from the cheapest to the most expensive blocks."""
+"""Share of a hue in each of its tints, by theme; text is readable on every tint."""
 NO_HUE = HUES
 """The hue of costs without a block: grey."""
 SMALL, NORMAL, LARGE = 10, 11, 13
@@ -27,13 +26,13 @@ def colour(tone: str, theme: Theme) -> str:
     """Return the colour of a tone as `#rrggbb`.
 
     Args:
-        tone: The name of a colour of the theme; `"hue3"`; `"tint3.1"`, its second tint; `"heat2"`; or `"on "` and the
-            tone of a background, for text that is readable on it.
+        tone: The name of a colour of the theme; `"hue3"`; `"tint3.1"`, the second tint of this hue; or `"on "` and the
+            tone of a background, for text that is readable on this background.
         theme: Light or dark.
 
     Examples:
-        >>> colour("on heat0", LIGHT), colour("on heat5", LIGHT)
-        ('#1b2026', '#ffffff')
+        >>> colour("hue0", LIGHT), colour("tint0.3", LIGHT), colour("on tint0.3", LIGHT)
+        ('#0072B2', '#b8d8e9', '#1b2026')
     """
     if tone.startswith("on "):
         ground = colour(tone[3:], theme)
@@ -41,8 +40,7 @@ def colour(tone: str, theme: Theme) -> str:
     if tone.startswith("tint"):
         hue, _, level = tone[4:].partition(".")
         return mix_colours(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
-    if tone.startswith("heat"):
-        return mix_colours(theme.cost, theme.ground, HEAT[theme][int(tone[4:])])
+
     if tone.startswith("hue"):
         return theme.muted if int(tone[3:]) == NO_HUE else theme.hues[int(tone[3:])]
     found = getattr(theme, tone)
@@ -51,7 +49,7 @@ def colour(tone: str, theme: Theme) -> str:
 
 
 class SvgCanvas:
-    """The parts drawn so far; later parts cover earlier ones."""
+    """A sheet that collects the parts drawn on it; later parts cover earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -60,10 +58,7 @@ class SvgCanvas:
     def rect(
         self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, dash: str = ""
     ) -> None:
-        """Draw a rectangle.
-
-        The edges are rounded, not the size, so that neighbours share edges.
-        """
+        """Draw a rectangle. Its edges are rounded to 0.1 px, not its size, so that neighbours share edges."""
         left, top = round(x, 1), round(y, 1)
         w, h = round(x + w, 1) - left, round(y + h, 1) - top
         look = self._look(fill, stroke, 1)
@@ -95,10 +90,11 @@ class SvgCanvas:
         Args:
             x: Left edge.
             y: Top edge.
-            w: Its width.
-            h: Its height.
-            pattern: 0 draws no lines, 1 horizontal ones, 2 vertical ones, 3 both; then repeats with wider steps.
-            step: Distance between the lines.
+            w: Width.
+            h: Height.
+            pattern: 0 draws no lines, 1 horizontal ones, 2 vertical ones, 3 both. 4 to 6 draw the lines of 1 to 3 at
+                twice the distance, and so on.
+            step: Distance between the lines of patterns 1 to 3.
         """
         if not pattern:
             return
@@ -118,15 +114,15 @@ class SvgCanvas:
         """Write one line of text.
 
         Args:
-            x: Its start, or the point given by `anchor`.
-            y: Its base line.
+            x: Position of the start of the text, or of its middle or end, as `anchor` states.
+            y: Position of the base line.
             text: The text; any characters are allowed.
-            tone: Its tone.
-            size: Size of the font.
-            bold: Whether it is bold.
-            anchor: `"middle"` or `"end"` if `x` is not its start.
-            room: Largest width in px; a longer text loses its middle.
-            halo: Whether to draw a border in the background colour around it.
+            tone: Tone of the text.
+            size: Size of the font in px.
+            bold: Whether the text is bold.
+            anchor: `"middle"` or `"end"` if `x` is not the start of the text.
+            room: Largest width in px; a wider text loses its middle.
+            halo: Whether to draw a border in the background colour around the letters.
             turn: Rotation around `(x, y)` in degrees.
         """
         text = one_line(text)
@@ -142,23 +138,24 @@ class SvgCanvas:
         )  # fmt: skip
 
     def open(self, tooltip: str, name: str = "", block: str | None = None) -> None:
-        """Begin a group with a tooltip, which screen readers read too.
+        """Begin a group of parts with a tooltip, which screen readers read, too.
 
         Args:
             tooltip: The tooltip.
-            name: Its class.
-            block: Path of its block, used for links in a page; `""` for costs without a block.
+            name: CSS class of the group; `""` for none.
+            block: Path of the block that the group shows, for links in a page; `""` for costs without a block. `None`
+                for a group without a link.
         """
         group = opening("g", class_=name)
         link = "" if block is None else f' data-block="{escaped(block_key(block))}"'
         self._parts.append(f"{group[:-1]}{link}>{element('title', tooltip)}")
 
     def shift(self, x: float, y: float) -> None:
-        """Begin a group that is moved right and down."""
+        """Begin a group of parts that is moved right by `x` and down by `y`."""
         self._parts.append(opening("g", transform=f"translate({number(x)} {number(y)})"))
 
     def close(self) -> None:
-        """End a group."""
+        """End the group that `open` or `shift` began last."""
         self._parts.append("</g>")
 
     def svg(self, width: float, height: float, title: str, described: str = "") -> str:
@@ -177,7 +174,7 @@ class SvgCanvas:
         return "\n".join((head, f"{about}<style>{self._rules()}</style>", ground, *self._parts, "</svg>"))
 
     def _look(self, fill: str, stroke: str, width: float) -> dict[str, str | float | None]:
-        """Return the attributes for two tones, and remember the tones for the style sheet."""
+        """Return the attributes of a fill and a stroke, and add their tones to the style sheet."""
         tones = [(kind, tone) for kind, tone in (("f", fill), ("s", stroke)) if tone]
         self._tones.update(dict.fromkeys(tone for _, tone in tones))
         return {
@@ -195,7 +192,7 @@ class SvgCanvas:
 
 
 def wrap_text(text: str, size: float, width: float) -> list[str]:
-    """Break a text into lines of at most `width` px; a longer word loses its middle.
+    """Break a text into lines of at most `width` px; a wider word loses its middle.
 
     Examples:
         >>> wrap_text("nothing here is run, so no time is known", 11, 120)
@@ -229,18 +226,18 @@ _MOST_LINES = 2
 
 
 class Page:
-    """A sheet with a head; further parts are added from top to bottom.
+    """A picture with a head on a sheet; further parts are added from top to bottom.
 
     Args:
-        data: The data of the picture: `program`, `source`, and `total` if there is one.
-        kind: Field to show; `None` for several fields.
+        data: The data of the picture: `program`, `source`, and `total` if `kind` is given.
+        kind: Field whose total is in the head; `None` for a head without a total.
         title: Title of the picture.
         width: Width in px.
 
     Attributes:
         sheet: The sheet to draw on.
-        y: Lower edge of the drawn part.
-        width: Its width in px.
+        y: Lower edge of what is drawn so far, in px.
+        width: Width in px.
     """
 
     def __init__(self, data: Data, kind: Field | None, title: str, width: int):
@@ -263,7 +260,7 @@ class Page:
         self.title = f"{title}: {self.title}" if self.title else title
 
     def plate(self, within: Rect, reason: str) -> None:
-        """Draw an empty plate with the reason why there is nothing to draw."""
+        """Draw an empty box with the reason why there is nothing to draw."""
         self.sheet.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
         lines = wrap_text(reason, 12, within.w - 32)[:4]
         at = within.y + 52 - 8 * (len(lines) - 1)
@@ -272,11 +269,11 @@ class Page:
         self.y = within.y + 96 + FOOT
 
     def legend(self, entries: Sequence[tuple[str, str]], patterns: Mapping[str, int] | None = None) -> None:
-        """Draw a legend in a few rows; entries without room are counted.
+        """Draw a legend in at most three rows; the last text counts the entries for which there is no room.
 
         Args:
-            entries: A tone and a text each; an empty tone is hatched.
-            patterns: Patterns of entries with the same tone, by text, as in `SvgCanvas.striped`.
+            entries: Pairs of a tone and a text; the sign of an empty tone is hatched.
+            patterns: Pattern of an entry by its text, as in `SvgCanvas.striped`; it distinguishes equal tones.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
@@ -301,7 +298,7 @@ class Page:
         self.y += _ROW + 3 if entries else 0
 
     def note(self, text: str) -> None:
-        """Write a note if there is room; the text of the picture has all notes."""
+        """Write a note, cut after two lines; from the fifth note on, nothing. `hidden_notes` returns the rest."""
         if self._notes >= _MOST_NOTES:
             return
         self._notes += 1
@@ -315,7 +312,7 @@ class Page:
 
 
 def hidden_notes(notes: Sequence[str], width: int) -> tuple[str, ...]:
-    """Return the notes that a page does not show in full: notes after the first few, and long ones.
+    """Return the notes that `Page.note` does not show in full: notes after the fourth, and notes of over two lines.
 
     Args:
         notes: All notes.
