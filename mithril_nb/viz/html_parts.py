@@ -1,4 +1,4 @@
-"""The parts that HTML pages share: style sheet, headings, cards of problems, tables, pictures, and built scripts."""
+"""The parts that HTML pages share: style sheet, headings, cards of problems, tables, pictures and scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.viz.text import block_key, escaped, one_line
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-"""The browser itself refuses to load anything, whatever text a name or a stage contains."""
+"""Content security policy of the pages: the browser loads nothing from elsewhere, whatever text a stage contains."""
 
 
 @cache
@@ -29,19 +29,19 @@ def _sections() -> dict[str, str]:
 
 
 def _style(*sections: str) -> str:
-    """Return a style sheet with the colours and sections of `styles.css`."""
+    """Return a style sheet with the colours of both themes, and `base` and other sections of `styles.css`."""
     theme = themed_rules(".mnb", _variables(LIGHT), _variables(DARK))
     return f"<style>{theme}{''.join(_sections()[name] for name in ('base', *sections))}</style>"
 
 
 def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> str:
-    """Return a self-contained output of a cell.
+    """Return self-contained HTML for the output of a cell.
 
     Args:
-        body: Its content.
-        *sections: Names of the sections of `styles.css` that it needs.
-        kind: Its CSS classes.
-        key: Key of its listings.
+        body: The content, as HTML.
+        *sections: Names of the sections of `styles.css` that the content needs.
+        kind: CSS classes of the element around the content.
+        key: Key of the listings in the content, as `key_of` returns it; `""` if there are none.
     """
     link = f' data-mnb="{key}"' if key else ""
     return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
@@ -51,12 +51,12 @@ def page_html(title: str, about: str, body: str, *sections: str, kind: str, scri
     """Return a self-contained HTML file.
 
     Args:
-        title: Its title and heading.
-        about: A short description.
-        body: Its content.
-        *sections: Names of the sections of `styles.css` that it needs.
-        kind: CSS class of its content.
-        scripts: Its script elements.
+        title: Title and heading of the page.
+        about: A short description, shown beside the heading.
+        body: The content, as HTML.
+        *sections: Names of the sections of `styles.css` that the content needs.
+        kind: CSS class of the element around the content.
+        scripts: The script elements.
     """
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -69,7 +69,7 @@ def page_html(title: str, about: str, body: str, *sections: str, kind: str, scri
 
 
 def heading_html(name: str, about: str) -> str:
-    """Return the heading of a page: its name, elided if too long, and a short description."""
+    """Return the heading of a page: its name, which CSS elides if it is too long, and a short description."""
     shown = escaped(one_line(name))
     return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
 
@@ -79,7 +79,7 @@ class Markup(str):
 
 
 def cell(text: str, style: str = "") -> Markup:
-    """Return the cell of a text, with an optional CSS class."""
+    """Return a table cell that contains a text; `style` is the CSS class of the cell."""
     return Markup(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
 
 
@@ -92,15 +92,15 @@ def html_table(
     foot: str = "",
     words: int = -1,
 ) -> str:
-    """Return a table whose first column names the rows.
+    """Return an HTML table whose first column names the rows.
 
     Args:
-        heads: Titles of the columns, none for a table without titles; or the rows of the head, as `Markup`.
-        rows: The name and the cells of each row: texts, or elements that `cell` returned; or a row, as `Markup`.
-        style: CSS classes of the table. Tables of the class `cost` scroll sideways.
-        caption: Title of the table.
-        foot: Rows below the others, as HTML.
-        words: Number of the column whose title is aligned like text.
+        heads: Titles of the columns, or the rows of the head as `Markup`; empty for a table without titles.
+        rows: The rows. Each is a whole row as `Markup`, or a name and cells: texts, or elements that `cell` returned.
+        style: CSS classes of the table. A table scrolls sideways if its first class starts with `cost`.
+        caption: Title of the table, as a text or as `Markup`.
+        foot: Rows of the foot, as HTML.
+        words: Index of the column whose title is aligned like text; -1 for none.
 
     Examples:
         >>> html_table((), [("a < b", "24")], style="made")
@@ -169,10 +169,10 @@ def _card(problem: Diagnostic) -> str:
 
 
 def image_html(svg: str, alt: str) -> str:
-    """Return a picture as HTML, which JupyterLab shows in untrusted notebooks too.
+    """Return a picture as an HTML image, which JupyterLab shows in untrusted notebooks, too.
 
     Args:
-        svg: The picture; its dark colours are in a `prefers-color-scheme` rule.
+        svg: The picture, with its dark colours in a `prefers-color-scheme` rule.
         alt: Description for screen readers.
 
     Examples:
@@ -186,7 +186,12 @@ def image_html(svg: str, alt: str) -> str:
 
 
 def write_page(page: str, path: str | Path | None, advice: str) -> str:
-    """Write a page to `path` if given, and return it.
+    """Write a page to `path` unless `path` is `None`, and return the page.
+
+    Args:
+        page: The text of the page.
+        path: Where to write the page.
+        advice: Code of the advice if the page cannot be written.
 
     Raises:
         ModelFileError: The file cannot be written.
@@ -205,16 +210,16 @@ STATIC = Path(__file__).parent / "static"
 
 
 def built(name: str) -> str:
-    """Return the text of a built file.
+    """Return the text of a file in `static/`, which the build of the front end writes.
 
     Raises:
-        StageUnavailableError: The front end has not been built; installing the package builds it.
+        StageUnavailableError: The file is missing, because the front end has not been built.
     """
     path = STATIC / name
     if not path.is_file():
         raise StageUnavailableError(
             f"the front end of the widgets is not built: {name} is missing.",
-            (("built by", "the package's build"),),
+            (),
             "pip install . (in the repository), or npm ci && npm run build in mithril_nb/ui/frontend",
         )
     return path.read_text(encoding="utf-8")
@@ -224,6 +229,6 @@ def built(name: str) -> str:
 def link_script() -> str:
     """Return the script element that highlights linked lines; `""` if the front end is not built.
 
-    Outputs are complete without it, so that a bare clone without Node.js can still display values.
+    Outputs can be read without the script, so a bare clone without Node.js can display values.
     """
     return f"<script>{built('outputs.js').rstrip()}</script>" if (STATIC / "outputs.js").is_file() else ""

@@ -82,7 +82,7 @@ def test_a_callable_that_is_not_a_graph_raises_without_a_call(target: Any, told:
     CALLED.clear()
     assert refused(lambda here: here.cost.overlay(target), known) == (
         f"costs of 'net' cannot be shown on {told}.\n"
-        "    needs  the inspection of the program or its graph; or the mithril_nb model or its graph\n"
+        "    needs  an inspection, a mithril_nb model, or the graph of one of them\n"
         "    Try: cost.overlay(inspection)"
     )
     assert CALLED == []

@@ -156,7 +156,7 @@ def test_costs_of_another_model_raise(nested):
         overlay_of(costs({"a": 3}), 3)
     assert str(raised.value) == (
         "costs of 'train step' cannot be shown on 3.\n"
-        "    needs  the inspection of the program or its graph; or the mithril_nb model or its graph\n"
+        "    needs  an inspection, a mithril_nb model, or the graph of one of them\n"
         "    Try: cost.overlay(inspection)"
     )
 

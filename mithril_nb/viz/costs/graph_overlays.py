@@ -1,4 +1,4 @@
-"""The overlays of a program's graph by name: every column of the costs, memory, role, dtype, sharding."""
+"""The overlays of the graph of a program, by name: each column of the costs, memory, role, dtype and sharding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
 
 OTHERS = ("memory", "role", "dtype", "sharding")
-"""Overlays that are no columns of the costs."""
+"""Names of the overlays that are not columns of the costs."""
 NAMES = (*ON_GRAPHS, *OTHERS)
 _CALL = "inspection.overlay({{{!r}: 0.5}})"
 
@@ -44,7 +44,7 @@ def draw_overlay(
     data = costs_of(inspection, of)
     is_measured = data.get("source") == "measured"
     if graph is None and is_measured:
-        graph = "hlo"  # the instructions that were measured
+        graph = "hlo"  # measured times are those of its instructions
     shown = inspection.graph(graph) if graph is None or isinstance(graph, str) else graph_of(graph, inspection.name)
     opened = validate_opened(shown, expanded)
     if isinstance(shown, LogicalGraph):
@@ -63,7 +63,10 @@ def draw_overlay(
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
-    """Return the known shares of the FLOPs by block; a block includes all blocks inside it."""
+    """Return the known share of each block in the program's FLOPs, by path; a block includes all blocks inside it.
+
+    Empty if the program cannot be traced or has no FLOPs.
+    """
     from mithril_nb import cost
 
     try:
@@ -80,7 +83,15 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
 
 
 def costs_of(inspection: Inspection, of: Any) -> Data:
-    """Return the costs that an overlay shows: those of a profile or a cost, else of the program."""
+    """Return the costs that an overlay shows, as data; empty if it shows no costs.
+
+    Args:
+        inspection: The program, whose costs a name such as `"flops"` requests.
+        of: The name of an overlay, a dict of the user's values, a profile, or a cost.
+
+    Raises:
+        UnknownOptionError: `of` is none of these.
+    """
     if isinstance(of, Mapping):
         return {}
     if isinstance(of, str):
@@ -95,7 +106,7 @@ def costs_of(inspection: Inspection, of: Any) -> Data:
 
 
 def dtypes_of_graph(graph: LogicalGraph | StageGraph, inputs: Any = None) -> dict[str, str]:
-    """Return the dtype of the result of each node, where it is known."""
+    """Return the known dtypes of the results of nodes: by key in a stage, by path of the block in a model."""
     if not isinstance(graph, LogicalGraph):
         return dtypes_of_stage(graph)
     from mithril_nb.models.shape_inference.infer import infer
@@ -119,13 +130,13 @@ def overlay_by_name(
         inspection: The program.
         name: `"flops"`, `"memory"`, `"dtype"` or another of `NAMES`.
         nodes: The nodes of the graph.
-        data: The costs of the program, for overlays such as `"flops"`.
+        data: The costs of the program as data; read if `name` is a column of the costs.
         graph: The graph of the stage; `None` for the graph of a model.
-        own: If true, the cost of a block does not include the blocks inside it.
-        dtypes: The dtype of the result of each node, by key.
+        own: Whether the number of a block leaves out the blocks inside it.
+        dtypes: Dtypes as `dtypes_of_graph` returns them; read if `name` is `"dtype"`.
 
     Raises:
-        UnknownOptionError: The name is unknown, or the graph is that of a model, which has no roles or shardings.
+        UnknownOptionError: The name is unknown; or it is `"role"` or `"sharding"`, and the graph is that of a model.
         StageUnavailableError: The program cannot be traced or compiled.
     """
     if name in ON_GRAPHS:
@@ -138,8 +149,8 @@ def overlay_by_name(
     if name in ("role", "sharding"):
         if graph is None:
             raise UnknownOptionError(
-                f"a model has no {name}; a program has.",
-                (("graph", "logical graph"),),
+                f"a model has no {name}s, because only the instructions of a program have them.",
+                (("graph", "the logical graph of a model"),),
                 f'inspection.overlay("{name}")',
             )
         from mithril_nb.stages.records import ROLES
@@ -154,7 +165,7 @@ def overlay_by_name(
 
 
 def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
-    """Return the sharding of the results of instructions of a stage where the program states it, by id."""
+    """Return the shardings that the program states for results of instructions of a stage, by id of the instruction."""
     from mithril_nb.stages.trace.shardings import stated_shardings
 
     known = stated_shardings(inspection.arguments, inspection.stage("jaxpr").instructions)
@@ -164,7 +175,13 @@ def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
 
 
 def choices(inspection: Inspection, data: Data, graph: StageGraph | None) -> list[tuple[str, str]]:
-    """Return the overlays that a page offers without compiling: pairs of name and title."""
+    """Return the overlays that a page offers, as pairs of name and title.
+
+    Args:
+        inspection: The program.
+        data: Its costs as data.
+        graph: The graph of the stage; `None` for the graph of a model.
+    """
     found = [(name, FIELDS[name].title) for name in ON_GRAPHS if _is_known(data, name)]
     if inspection.is_optimized or inspection.given is None:
         found.append(("memory", "memory at the peak"))
@@ -190,14 +207,16 @@ def page_overlays(
     data: Data,
     values: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield all overlays of a saved page that need no compiler, as data; costs in both conventions.
+    """Yield the overlays of a saved page as data; the program is not compiled for them.
+
+    Costs appear twice if blocks contain others: with and without the blocks inside each block.
 
     Args:
         inspection: The program.
-        nodes: The nodes of its graph.
-        graph: The graph of its first stage.
-        data: Its costs as data.
-        values: The user's own values by title and path.
+        nodes: The nodes of `graph`.
+        graph: The graph of the first stage.
+        data: The costs of the program as data.
+        values: The user's own values: by title, then by path.
     """
     keys = [node.key for node in nodes]
     dtypes = dtypes_of_stage(graph)

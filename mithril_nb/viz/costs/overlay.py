@@ -1,4 +1,4 @@
-"""A graph with a value on each node: costs, or any other overlay; as a picture and as text."""
+"""Draw a graph with a cost or another value on each node, as a picture and as text."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ _CALL = 'cost.overlay(inspection, "{}")'
 def overlay_of(
     data: Data, target: Any, field: str = "flops", expanded: Collection[str] | None = None, *, own: bool = False
 ) -> Drawing:
-    """Draw costs on a graph, by `overlay` or `stage_overlay` depending on the graph.
+    """Draw costs on the graph of a model, with `overlay`, or of a stage, with `stage_overlay`.
 
     Args:
         data: The costs.
-        target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
+        target: A model, an inspection, or a graph: a logical graph or the graph of a stage. Of an inspection, the graph
+            of the jaxpr is drawn.
         field: Field to show, one of `ON_GRAPHS`.
-        expanded: Groups to open; by default as many as fit.
+        expanded: Paths of the groups to open; by default as many as fit.
         own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
-        UnknownOptionError: The field does not exist, the costs belong to another graph, or the target has no graph.
-        UnknownBlockError: A group does not exist.
+        UnknownOptionError: The field does not exist, the costs belong to another graph, `target` has no graph, or
+            `expanded` is neither a string nor a collection of strings.
+        UnknownBlockError: The graph has no node at a path in `expanded`.
     """
     graph = graph_of(target, str(data["program"]))
     opened = validate_opened(graph, expanded)
@@ -68,7 +70,7 @@ def overlay(
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph of the same model.
         field: Field to show, one of `ON_GRAPHS`.
-        inputs: Specs of the graph's inputs.
+        inputs: Specs of the graph's inputs, from which shapes are inferred.
         expanded: Paths of the groups that are drawn open; by default as many as fit, the most expensive ones first.
         own: Whether the number of a block leaves out the blocks inside it.
 
@@ -92,7 +94,7 @@ def stage_overlay(
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph, as returned by `Inspection.graph`.
         field: Field to show, one of `ON_GRAPHS`.
-        opened: Keys of the nodes that are drawn open; default: the most expensive ones that fit.
+        opened: Keys of the nodes that are drawn open; by default as many as fit, the most expensive ones first.
         own: Whether the number of a block leaves out the blocks inside it.
 
     Raises:
@@ -114,7 +116,7 @@ def model_scene(
     expanded: Collection[str] | None = None,
     shares: Mapping[str, float] | None = None,
 ) -> Scene:
-    """Lay out a logical graph with some groups open; by default those of the first view, the most expensive first."""
+    """Lay out a logical graph with some groups open; by default as many as fit, the most expensive ones first."""
     return picture(graph, inputs, shares, expanded).diagram
 
 
@@ -125,7 +127,7 @@ def _shares(data: Data, kind: Field) -> dict[str, float]:
 
 
 def _check_blocks(data: Data, paths: Collection[str]) -> None:
-    """Raise if the costs and the graph both have blocks, but none in common."""
+    """Raise an error if the costs and the graph both have blocks, but none in common."""
     known = {above for path in data["by_block"] for above in outer_paths(path)}
     if not paths or not known or known & set(paths):
         return
@@ -153,10 +155,10 @@ def _of_costs(data: Data, kind: Field, scene: Scene, values: Overlay, inside: fl
 
 
 def draw_values(scene: Scene, values: Overlay, name: str) -> Drawing:
-    """Draw values on the nodes of a scene, and list them as text.
+    """Draw values on the nodes of a graph, and list them as text.
 
     Args:
-        scene: The graph.
+        scene: The laid-out graph.
         values: The values.
         name: Name of the program or model.
     """
@@ -183,37 +185,41 @@ _MOST_NAMED = 8
 
 
 def graph_of(target: Any, program: str) -> LogicalGraph | StageGraph:
-    """Return the graph of an object; objects of other libraries are neither searched nor called.
+    """Return the graph of a model or an inspection, or `target` itself if it is a graph.
+
+    An attribute `graph` of an object of another library is not read.
 
     Args:
-        target: A logical graph, a model with one, a stage's graph, or an inspection, whose jaxpr graph is used.
-        program: Name of the program whose costs are drawn.
+        target: A model, an inspection, or a graph: a logical graph or the graph of a stage. Of an inspection, the graph
+            of the jaxpr is returned.
+        program: Name of the program whose costs are drawn, for the error.
 
     Raises:
-        UnknownOptionError: It has no graph.
+        UnknownOptionError: `target` is none of these.
     """
     found = getattr(target, "graph", target) if isinstance(target, Shown) else target
-    if inspect.ismethod(found) and found.__self__ is target:  # the method of an inspection, with the stage as argument
+    if inspect.ismethod(found) and found.__self__ is target:  # `Inspection.graph` is a method
         found = found()
     if isinstance(found, LogicalGraph) or _is_of_stage(found):
         return found
     raise UnknownOptionError(
         f"costs of {program!r} cannot be shown on {_described(target)}.",
-        (("needs", "the inspection of the program or its graph; or the mithril_nb model or its graph"),),
+        (("needs", "an inspection, a mithril_nb model, or the graph of one of them"),),
         "cost.overlay(inspection)",
     )
 
 
 def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str] | None:
-    """Validate the groups to open in a graph and return their paths; `None` for those of the first view.
+    """Validate the paths of the groups to open in a graph, and return them as a set.
 
     Args:
-        graph: The graph.
-        expanded: Paths of a logical graph, or keys of a stage's graph; or a single one, or `None`.
+        graph: The graph of a model or of a stage.
+        expanded: One path or several. A path is that of a block in the graph of a model, and the key of a node in the
+            graph of a stage. `None` if the user gave no paths; the result is then `None`, too.
 
     Raises:
-        UnknownOptionError: These are not paths.
-        UnknownBlockError: The graph has no such path.
+        UnknownOptionError: `expanded` is neither a string nor a collection of strings.
+        UnknownBlockError: The graph has no node at one of the paths.
     """
     if expanded is None:
         return None
@@ -236,12 +242,12 @@ def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozense
 
 
 def _is_of_stage(graph: Any) -> TypeGuard[StageGraph]:
-    """Return whether this is a stage's graph, by name, because importing its class would import JAX."""
+    """Return whether a graph is a `StageGraph`, by the name of its class: importing the class would import JAX."""
     return type(graph).__name__ == "StageGraph"
 
 
 def _groups(graph: LogicalGraph | StageGraph) -> Mapping[str, bool]:
-    """Return, for each node by path or key, whether it can be opened."""
+    """Return whether each node can be opened, by path in a model and by key in a stage."""
     if isinstance(graph, LogicalGraph):
         return {path: node.block.graph is not None for path, node in graph.walk()}
     return {key: bool(key) and node.kind not in ("input", "instruction") for key, node in graph.nodes.items()}

@@ -1,4 +1,4 @@
-"""A profile: measured time by block, its spread, and its share of the machine's roofline."""
+"""A profile as a table: the measured time of each block, its spread, and the attained share of the roofline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the r
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the table: a block, several blocks, or time outside blocks, which has no rates."""
+    """A row of the table: blocks, unattributed time, overhead, or the total; overhead has neither spread nor rate."""
 
     row: Row | None
     name: str
@@ -31,7 +31,7 @@ class _Line:
     unknown: frozenset[str] = frozenset()
 
     def cells(self, whole_s: float | None) -> tuple[str, ...]:
-        """Return the cells of its columns. A sum of means lies between the sums of the minima and the maxima."""
+        """Return the cells after the name; `whole_s` is the time of which the share is shown."""
         share = "" if self.time_s is None or not whole_s else percent(self.time_s / whole_s)
         spread = "" if self.spread is None else f"{seconds(self.spread.least)} to {seconds(self.spread.most)}"
         rates = ("", "", "")
@@ -56,7 +56,7 @@ def profile_text(profile: Any) -> str:
 
 
 def profile_html(profile: Any) -> str:
-    """Return a profile as one self-contained HTML fragment: the times, and a collapsed table of the work in them.
+    """Return a profile as one self-contained HTML fragment: the times, and a collapsed table of the costs.
 
     Args:
         profile: The result of `ml.profile`.
@@ -105,7 +105,7 @@ def _lines(profile: Any) -> Iterator[_Line]:
 
 
 def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of the costs that omit unknown parts."""
+    """Return the names of the costs that are lower bounds."""
     return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
 
 
@@ -116,10 +116,10 @@ def _title(profile: Any) -> str:
 
 
 def _runs(profile: Any) -> str:
-    """Return the number of all runs with their purposes, so that it agrees with a counter in the program."""
+    """Return the number of all runs, which agrees with a counter inside the program, and their purposes."""
     parts = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
     others = profile.times_run - profile.warm_up - 2 * profile.runs
-    parts += [f"{others} not counted, the first of each round with or without it"] if others > 0 else []
+    parts += [f"{others} not timed (the first of each round, with and without the profiler)"] if others > 0 else []
     return f"the program ran {profile.times_run} times: {', '.join(parts)}"
 
 
