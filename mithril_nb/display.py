@@ -1,7 +1,7 @@
 """Rich display: values declare that they are displayable; `mithril_nb.viz` renders them.
 
-A renderer is registered for a type of value and a kind of picture, with `renderer`. `mithril_nb.viz` imports the
-renderers of a type when a value of this type is rendered for the first time.
+`renderer` registers a function that renders one kind of picture for some types. `mithril_nb.viz` imports the renderers
+of a type when a value of this type is rendered for the first time.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import Any, TypeVar
 UNATTRIBUTED_LABEL = "(unattributed)"
 """Label of costs and instructions that are not attributed to any block."""
 AT_LEAST = "≥ "
-"""Prefix of a figure that omits an unknown part."""
+"""Prefix of a number that is a lower bound, because part of it is unknown."""
 BUNDLE = "bundle"
-"""Kind of a renderer that returns a MIME bundle: the rich display of a value."""
+"""Kind of the renderers that return the MIME bundle of a value, for its rich display."""
 
 Render = TypeVar("Render", bound=Callable[..., Any])
 _RENDERERS: dict[tuple[type, str], Callable[..., Any]] = {}
 
 
 def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
-    """Register a function that renders values of some types.
+    """Return a decorator that registers a function as the renderer of some types.
 
     Args:
-        *types: The types. A renderer also serves their subclasses, unless these have their own.
-        kind: Kind of the picture: `"bundle"` for the MIME bundle of a value; other kinds are requested by `draw`.
+        *types: The types. Their subclasses use the same renderer, unless they have their own.
+        kind: Kind of the picture: `"bundle"` for the MIME bundle of a value, or a kind that callers of `draw` request.
 
     Examples:
         >>> class Temperature(Shown):
@@ -47,7 +47,7 @@ def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
 
 
 def find_renderer(of: type, kind: str = BUNDLE) -> Callable[..., Any] | None:
-    """Return the renderer registered for a type or its nearest base class; `None` if there is none."""
+    """Return the renderer registered for a type, or else for its nearest base class; `None` if none is registered."""
     viz = importlib.import_module("mithril_nb.viz")
     for base in of.__mro__:
         viz.load_renderers(base)
@@ -57,7 +57,7 @@ def find_renderer(of: type, kind: str = BUNDLE) -> Callable[..., Any] | None:
 
 
 def draw(value: Any, kind: str, **options: Any) -> Any:
-    """Draw a value with the renderer registered for its type and a kind of picture.
+    """Draw a value with the renderer that is registered for its type and a kind of picture.
 
     Args:
         value: The value.
@@ -65,7 +65,7 @@ def draw(value: Any, kind: str, **options: Any) -> Any:
         **options: Options of the renderer.
 
     Raises:
-        LookupError: No renderer of this kind is registered for the type.
+        LookupError: No renderer of this kind is registered for the type of the value or for a base class.
     """
     found = find_renderer(type(value), kind)
     if found is None:
@@ -79,9 +79,9 @@ def render(value: object) -> dict[str, str]:
 
 
 class Shown:
-    """Mixin: gives a value a rich display in notebooks, through the renderer registered for its type.
+    """Mixin: shows a value in notebooks with the renderer registered for its type.
 
-    `print` and `str` give its `text/plain` form.
+    `print` and `str` use the `text/plain` part of that display.
     """
 
     def __str__(self) -> str:
@@ -92,11 +92,11 @@ class Shown:
 
 
 def finite(data: Any, most: float = math.inf) -> Any:
-    """Return plain data with NaN, infinite and too large numbers replaced by `None`, which JSON can represent.
+    """Return a copy of plain data for JSON: NaN, infinities and numbers that are too large become `None`.
 
     Args:
         data: Numbers, texts, and lists, tuples and mappings of them.
-        most: The largest number to keep.
+        most: The largest absolute value to keep.
 
     Examples:
         >>> finite({"time_s": float("nan"), "flops": [1, 10**400, float("inf")]}, 1e150)
@@ -117,10 +117,10 @@ def finite(data: Any, most: float = math.inf) -> Any:
 
 
 def columns(rows: Sequence[tuple[str, ...]], right: Collection[int]) -> str:
-    """Return a table as text: rows in aligned columns, without the empty ones.
+    """Return rows as text in aligned columns. Columns that are empty in all rows are left out.
 
     Args:
-        rows: The rows, each with all columns.
+        rows: The rows, all of the same length.
         right: Indices of the columns that are aligned to the right.
 
     Examples:

@@ -1,6 +1,6 @@
-"""Pure renderers from data to text, SVG and HTML. They import neither a widget nor JAX.
+"""Pure functions from data to text, SVG and HTML. Importing this package imports neither widgets nor JAX.
 
-`renderers/` registers them for the types of the rooms below, in one file for each kind of value.
+`renderers/` registers these functions for the types of the other rooms, in one file for each kind of value.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _RENDERERS_OF_ROOM = {
     "train": "training",
     "viz": "graphs",
 }
-"""File in `renderers/` for the values of a room. A file is imported on demand, because some rooms import JAX."""
+"""File in `renderers/` for the values of each room. It is imported on demand, because some rooms import JAX."""
 
 
 def load_renderers(of: type) -> None:
-    """Import the renderers of a type, so that they are registered."""
+    """Import the file that registers the renderers of a type; nothing for a type of another package."""
     for room, name in _RENDERERS_OF_ROOM.items():
         if of.__module__.startswith(f"mithril_nb.{room}."):
             importlib.import_module(f"mithril_nb.viz.renderers.{name}")

@@ -1,4 +1,4 @@
-"""The MIME bundle of a value: a picture or a table, and always a text."""
+"""The MIME bundle of a value: always a text, and a picture or a table if the value has one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Bundle = dict[str, str]
 
 
 def bundle(value: object) -> Bundle:
-    """Return the MIME bundle of a value.
+    """Return the MIME bundle of a value. Without a renderer for its type, it holds only the value's `repr`.
 
-    If its renderer fails, the bundle holds the value's own `repr` and the error below it.
+    If the renderer fails, the bundle holds the value's `repr` and the error below it.
     """
     renderer = find_renderer(type(value))
     if renderer is None:
@@ -25,14 +25,14 @@ def bundle(value: object) -> Bundle:
 
 
 def _themed(plain: Bundle) -> Bundle:
-    """Add HTML that follows the notebook's light or dark theme; an SVG alone follows the system's."""
+    """Add HTML that follows the notebook's light or dark theme; an SVG alone follows the theme of the system."""
     if "image/svg+xml" not in plain or "text/html" in plain:
         return plain
     return {**plain, "text/html": image_html(plain["image/svg+xml"], plain["text/plain"].partition("\n")[0])}
 
 
 def picture_bundle(drawn: Picture, title: str) -> Bundle:
-    """Return the bundle of a picture that is already laid out."""
+    """Return the MIME bundle of a graph that is already laid out."""
     text = graph_text(drawn.graph, drawn.annotations.nodes, drawn.annotations.edge_shapes)
     if drawn.problems:
         text += "\n\n" + "\n".join(str(problem) for problem in drawn.problems)

@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Columns = Mapping[str, Any]
-"""Columns of a history by name, as lists or arrays of float: `step`, `loss`, `validation_loss` ...; NaN is missing."""
+"""Columns of a history by name: `step`, `loss`, `validation_loss` ... as lists or arrays of float; NaN: no value."""
 
 _PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
 _LABELS = {
     "loss": "batch loss", "accuracy": "batch accuracy",
     "validation_loss": "validation loss", "validation_accuracy": "validation accuracy",
 }  # fmt: skip
-"""Labels of curves."""
+"""Labels of the curves."""
 _FIGURES = {**_LABELS, "loss": "epoch mean loss", "accuracy": "epoch mean accuracy"}
-"""Labels of the figures of a run."""
+"""Labels of the numbers in the text of a run."""
 _MOST_POINTS = 1500
 _lock = threading.Lock()  # rcParams are shared by all threads
 
 
 def curves_figure(columns: Columns) -> Figure:
-    """Return the curves as a matplotlib figure that you can change or save. pyplot does not manage it.
+    """Return the curves as a matplotlib figure that you can change or save; pyplot does not manage this figure.
 
     Args:
-        columns: The history's columns; empty panels are left out.
+        columns: The history's columns. A panel whose columns have no finite value is left out.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -53,10 +53,10 @@ def curves_figure(columns: Columns) -> Figure:
 
 
 def curves_svg(columns: Columns, title: str = "training curves") -> str:
-    """Return the curves as self-contained SVG with light and dark colours. Equal columns give equal text.
+    """Return the curves as self-contained SVG with light and dark colours. Equal arguments give equal text.
 
     Args:
-        columns: The history's columns.
+        columns: The history's columns, as for `curves_figure`.
         title: Accessible name, read by screen readers.
 
     Raises:
@@ -80,10 +80,10 @@ def curves_svg(columns: Columns, title: str = "training curves") -> str:
 
 
 def curves_text(run: Mapping[str, Any]) -> str:
-    """Return the state of a run as text.
+    """Return the state of a training run as text.
 
     Args:
-        run: The run's data: `state`, `epoch`, `epochs`, `step`, `steps`, `loss` and so on.
+        run: The state as data, from `Run.snapshot()`: `state`, `epoch`, `epochs`, `step`, `steps`, `loss` and so on.
 
     Examples:
         >>> print(curves_text({"state": "done", "epoch": 10, "epochs": 10, "step": 450, "steps": 450, "loss": 0.0312,
@@ -117,7 +117,7 @@ def _is_known(run: Mapping[str, Any], name: str) -> bool:
 
 
 def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
-    """Return (step, value) of the rows with a finite value, thinned to at most `_MOST_POINTS`."""
+    """Return pairs (step, value) for the finite values of a column, at most `_MOST_POINTS`."""
     steps = columns.get("step")
     values = columns.get(name)
     if steps is None or values is None:

@@ -1,4 +1,4 @@
-"""The matches of a search as a table: text and HTML."""
+"""The matches of a search as a table, in text and in HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import flops, nbytes
 
 MOST_MATCHES = 200
-"""Most rows in the display of a result; `Found` itself has all matches."""
+"""Largest number of rows in the display of a result; `Found` itself has all matches."""
 _HEADS = ("block", "kind", "id", "role", "dtype", "FLOPs", "bytes", "memory", "Python line")
 _NUMBERS = ("FLOPs", "bytes", "memory")
 
@@ -20,7 +20,7 @@ def found_text(found: Found, most: int | None = MOST_MATCHES) -> str:
 
     Args:
         found: The result of a search.
-        most: Number of matches to list; `None` lists all.
+        most: Largest number of matches to list; `None` lists all.
     """
     table = _table(found, most)
     text = columns(table, right=[at for at, head in enumerate(table[0]) if head in _NUMBERS]) if len(table) > 1 else ""
@@ -40,7 +40,7 @@ def found_html(found: Found, most: int = MOST_MATCHES) -> str:
 
 
 def _table(found: Found, most: int | None) -> list[tuple[str, ...]]:
-    """Return the heads and the rows, without empty columns."""
+    """Return the titles of the columns, then the rows, without columns that are empty in all rows."""
     rows = [tuple(map(one_line, _row(one, found))) for one in found.matches[:most]]
     used = [at for at in range(len(_HEADS)) if at == 0 or any(row[at] for row in rows)]
     return [tuple(row[at] for at in used) for row in (_HEADS, *rows)]

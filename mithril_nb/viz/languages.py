@@ -1,12 +1,12 @@
-r"""Syntax colours and one line of help for code at every stage, from JSON files that the front end reads too.
+r"""Syntax colours and one line of help for the code of each stage, from JSON files that the front end reads, too.
 
-`tokens.json` lists rules for each language: a regular expression and a token name each. At each position the first
-matching rule consumes its match; a character that matches no rule is plain. A rule with a third item starts a token
-that continues over line ends until that expression matches. The expressions mean the same in Python and in JavaScript:
-`\w` and `\d` are ASCII, and `.` and `\s` are not used.
+`tokens.json` lists rules for each language. A rule is a regular expression and the name of a token. At each position
+of a line the first rule that matches takes the text that it matches; a character that matches no rule is plain. A rule
+with a second expression starts a token that continues over line ends until this second expression matches. Expressions
+mean the same in Python and in JavaScript: `\w` and `\d` are ASCII, and `.` and `\s` are not used.
 
 `op_help.json` holds one table per dialect, a table shared by all array dialects (`all`), and aliases (`same`). For
-machine code it holds regular expressions for families of mnemonics; the first match wins.
+machine code it holds regular expressions for families of mnemonics; the first match counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mithril_nb.viz.text import escaped
 _DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 _LONGEST: int = _DATA["longest"]
 _CLASSES = {"op": "f", "meta": "k", "type": "t", "number": "m", "string": "s", "comment": "c"}
-"""CSS class of each coloured token. Other tokens are plain text, which keeps the page small."""
+"""CSS class of each coloured token. Other tokens have no class, which keeps the page small."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
     Args:
         text: The text.
-        language: The name of a language in `tokens.json`; other names yield no tokens.
+        language: The name of a language in `tokens.json`; for other names all text is plain.
 
     Examples:
         >>> list(tokens("b:f32[2] = add a 1.0", "jaxpr"))[0]
@@ -62,7 +62,7 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
     Args:
         text: The text; all characters appear in the output except line ends.
-        language: The name of a language in `tokens.json`, such as `"jaxpr"` or `"mlir"`; any other is plain text.
+        language: The name of a language in `tokens.json`, such as `"jaxpr"`; for other names all text is plain.
 
     Yields:
         The pieces of each line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
@@ -84,12 +84,12 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def code_html(pieces: Iterable[tuple[str, str]]) -> str:
-    """Return the pieces of a line, as `highlighted` yields them, as HTML."""
+    """Return one line as HTML, from its pieces as `highlighted` yields them."""
     return "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in pieces)
 
 
 def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield all pieces of each line with the name of their token, or `""`."""
+    """Yield all pieces of each line as pairs (name of the token, text); the name of plain text is `""`."""
     rules = _rules(language)
     open_rule: _Rule | None = None
     for line in text.split("\n"):
@@ -120,7 +120,7 @@ _ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo
 
 
 def op_help(stage: str, opcode: str) -> str | None:
-    """Return a one-line description of an operation, or `None` if there is none.
+    """Return a one-line description of an operation; `None` if the help files describe no such operation.
 
     Args:
         stage: Name of the stage, such as `"jaxpr"` or `"hlo"`.

@@ -1,4 +1,4 @@
-"""The colours: a hue per block, an accent for selection, and readable text on each of them.
+"""The colours of both themes, and the hue of each block.
 
 The hues derive from Okabe and Ito's colour-blind-safe set; the front end mirrors them as `--mnb-hue-0..7`.
 """
@@ -16,15 +16,14 @@ DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "
 HUES = len(LIGHT_HUES)
 LIT, PINNED = 0.11, 0.19
 """Share of the accent colour in the background of a highlighted line and of a pinned line."""
-
-
 _FEWEST_HUES = 3
 
 
 def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
-    """Return the hues of the blocks that have one: the top-level blocks, or deeper ones until there are three.
+    """Return the hue of each top-level block. Blocks below the returned ones have the hue of their outer block.
 
-    A program under a single function would otherwise have one colour. The loss and the optimizer have no hue.
+    If there are fewer than three such blocks, the largest is replaced by the blocks inside it, until there are three:
+    a program under a single function would otherwise have one colour. The loss and the optimizer have no hue.
 
     Args:
         paths: Paths of blocks, in the order of the program.
@@ -53,7 +52,7 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
 
 
 def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
-    """Return the hue of a block: its own or the hue of the nearest block around it; `None` if there is none.
+    """Return the hue of a block, or else of the nearest block around it that has one; `None` if none has.
 
     Examples:
         >>> hue_of("gpt/norm/scale", {"gpt/norm": 4}), hue_of("gpt", {"gpt/norm": 4})
@@ -79,7 +78,7 @@ class Theme:
         bad: Problems and errors.
         cost: Bars of cost.
         track: The empty part of a bar.
-        hues: One for each block, in order.
+        hues: Colour of each hue.
         code: Colours of code: keyword, name, type, number, string, comment.
     """
 
@@ -128,7 +127,10 @@ DARK = Theme(
 
 
 def themed_rules(selector: str, light: str, dark: str) -> str:
-    """Return CSS rules with declarations for each theme: JupyterLab's theme if there is one, else the system's."""
+    """Return CSS rules that apply one of two lists of declarations to a selector.
+
+    The theme of JupyterLab decides between `light` and `dark`, or the theme of the system in other pages.
+    """
     return (
         f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}"
         f'[data-jp-theme-light="true"] {selector}{{{light}}}}}[data-jp-theme-light="false"] {selector}{{{dark}}}'
@@ -152,7 +154,9 @@ def luminance(colour: str) -> float:
 
 
 def contrast(one: str, other: str) -> float:
-    """Return the contrast ratio of two colours by WCAG 2's formula, 1 to 21; AA needs 4.5 for text and 3 for signs.
+    """Return the contrast ratio of two colours, 1 to 21, by the formula of WCAG 2.
+
+    Level AA needs 4.5 for text and 3 for signs.
 
     Examples:
         >>> round(contrast("#000000", "#ffffff"), 2)

@@ -12,12 +12,12 @@ from mithril_nb.viz.text import escaped
 Point = tuple[float, float]
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
 _CORNER = 5
-"""Radius of the corners of a line."""
+"""Largest radius of a rounded corner in px."""
 
 
 @dataclass(frozen=True)
 class Rect:
-    """A rectangle in px, `y` growing downward."""
+    """A rectangle in px; `(x, y)` is its top left corner, and `y` grows downward."""
 
     x: float
     y: float
@@ -26,23 +26,23 @@ class Rect:
 
     @property
     def area(self) -> float:
-        """Its area."""
+        """Its area in px²."""
         return self.w * self.h
 
     def overlaps(self, other: Rect) -> bool:
-        """Return whether two rectangles have common points inside."""
+        """Return whether the insides of two rectangles intersect; a common edge does not count."""
         beside = self.x + self.w <= other.x or other.x + other.w <= self.x
         return not beside and self.y < other.y + other.h and other.y < self.y + self.h
 
 
 def element(tag: str, text: str | None = None, /, **attributes: str | float | None) -> str:
-    """Return an element.
+    """Return an SVG element as text.
 
     Args:
-        tag: Its name.
-        text: Its content, if it has any; any characters are allowed.
-        **attributes: Attributes in order, with `_` instead of `-`. Numbers are rounded to one decimal. `None` and `""`
-            are left out.
+        tag: Name of the element.
+        text: Content of the element, which this function escapes; `None` for an element without content.
+        **attributes: Attributes in order, with `_` instead of `-`. Numbers are rounded to one decimal. Attributes that
+            are `None` or `""` are left out.
 
     Examples:
         >>> element("text", "a < b", class_="ink", x=3.04, text_anchor="end")
@@ -55,7 +55,7 @@ def element(tag: str, text: str | None = None, /, **attributes: str | float | No
 
 
 def opening(tag: str, /, **attributes: str | float | None) -> str:
-    """Return the start of an element, with the attributes of `element`.
+    """Return the start tag of an element, with attributes as in `element`.
 
     Examples:
         >>> opening("g", class_="node", data_block="a")
@@ -72,7 +72,7 @@ def opening(tag: str, /, **attributes: str | float | None) -> str:
 def root_opening(
     name: str, width: float, height: float, *, role: str = "img", style: str, font_size: float | None = None
 ) -> str:
-    """Return the start of a picture of a size in px, with the CSS class `name`."""
+    """Return the start tag of an `svg` element with a width and height in px, and the CSS class `name`."""
     return opening(
         "svg", xmlns="http://www.w3.org/2000/svg", class_=name, role=role, width=width, height=height,
         viewBox=f"0 0 {number(width)} {number(height)}", font_family=FONT, font_size=font_size, style=style,
@@ -80,7 +80,7 @@ def root_opening(
 
 
 def number(value: float) -> str:
-    """Format a coordinate with at most one decimal, equally on every machine.
+    """Format a coordinate with at most one decimal, in the same way on every machine.
 
     Examples:
         >>> number(12.04), number(-0.01), number(3.25)
@@ -101,7 +101,7 @@ def line_path(points: Sequence[Point]) -> str:
 
 
 def rounded_path(points: Sequence[Point]) -> str:
-    """Return a line through corners as an SVG path, each rounded as far as its sides allow."""
+    """Return a line through points as an SVG path with rounded corners; beside a short piece the radius is smaller."""
     path = [line_path(points[:1])]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         if corner in (before, after):
@@ -120,12 +120,15 @@ def _towards(corner: Point, end: Point) -> Point:
 
 
 def curve_path(points: Sequence[Point]) -> str:
-    """Return a cubic Bézier curve as an SVG path. `points` are its start, then three control points for each piece."""
+    """Return a cubic Bézier curve as an SVG path.
+
+    `points` are the start of the curve, then for each piece two control points and its end.
+    """
     return line_path(points[:1]) + "C" + " ".join(f"{number(x)} {number(y)}" for x, y in points[1:])
 
 
 def curve_points(points: Sequence[Point]) -> list[Point]:
-    """Return points on a curve, close enough to join them by straight lines.
+    """Return points on a cubic Bézier curve, which may be joined by straight lines: 12 steps for each piece.
 
     Examples:
         >>> curve_points([(0, 0), (0, 3), (9, 9), (9, 12)])[::6]
@@ -136,7 +139,7 @@ def curve_points(points: Sequence[Point]) -> list[Point]:
 
 
 def curve_point(points: Sequence[Point], share: float) -> Point:
-    """Return the point of a curve at parameter `share`, 0 to 1."""
+    """Return the point of a cubic Bézier curve at parameter `share`: 0 is its start, 1 is its end."""
     pieces = (len(points) - 1) // 3
     at = min(int(share * pieces), pieces - 1)
     t = share * pieces - at
@@ -149,7 +152,7 @@ def curve_point(points: Sequence[Point], share: float) -> Point:
 
 
 def point_along(points: Sequence[Point], share: float) -> Point:
-    """Return the point on a line through points at a fraction of its length: 0 is its start, 1 is its end.
+    """Return the point of a line through points at a fraction of the line's length: 0 is its start, 1 is its end.
 
     Examples:
         >>> point_along([(0, 0), (10, 0), (10, 10)], 0.75)

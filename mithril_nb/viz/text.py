@@ -33,7 +33,9 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the text as a one-line label: runs of line breaks and tabs become `⏎`, unprintable characters escapes.
+    r"""Return the text as a one-line label: runs of line breaks and tabs become `⏎`.
+
+    Characters that a terminal cannot print become escapes such as `\x1b`.
 
     Examples:
         >>> one_line("a\nb")
@@ -45,7 +47,7 @@ def one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Escape the characters that a terminal would interpret; keep line breaks and tabs.
+    r"""Escape the characters that a terminal would interpret or cannot print; keep line breaks and tabs.
 
     Examples:
         >>> print(visible("\x1b[31mred\nblue"))
@@ -56,7 +58,9 @@ def visible(text: str) -> str:
 
 
 def block_key(path: str) -> str:
-    """Return a block's path without spaces, for the HTML attributes that link code lines, graph nodes and table rows.
+    """Return a block's path percent-encoded, so that it contains no spaces.
+
+    HTML attributes with this key link code lines, graph nodes and table rows.
 
     Examples:
         >>> block_key("a b/c")
@@ -66,7 +70,7 @@ def block_key(path: str) -> str:
 
 
 def cut_text(text: str, most_lines: int | None) -> str:
-    """Return the first lines of a text, and the number of lines left out."""
+    """Return the first `most_lines` lines of a text, and a line with the number of lines left out; `None` keeps all."""
     lines = text.rstrip("\n").split("\n")
     if most_lines is None or len(lines) <= most_lines:
         return "\n".join(lines)
@@ -74,12 +78,12 @@ def cut_text(text: str, most_lines: int | None) -> str:
 
 
 def count_more(count: int) -> str:
-    """Return the number of lines left out, as text."""
+    """Format the number of lines left out."""
     return f"{count:,} more line{'' if count == 1 else 's'}"
 
 
 def times(name: str, repeat: int) -> str:
-    """Return a name with its repeat count, if above 1.
+    """Return a name, with its repeat count if the count is above 1.
 
     Examples:
         >>> times("up", 12), times("head", 1)
@@ -89,7 +93,7 @@ def times(name: str, repeat: int) -> str:
 
 
 def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
-    """Return the first names as a list, with the number of the others.
+    """Join at most `most` names, and append the number of names left out.
 
     Examples:
         >>> listed(["a", "b", "c"], 2), listed(["a", "b"], 2)
@@ -100,7 +104,7 @@ def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def outer_paths(path: str) -> list[str]:
-    """Return the paths of the blocks around a block and its own path, outer ones first.
+    """Return the paths of the blocks around a block, outer ones first, and then the block's own path.
 
     Examples:
         >>> outer_paths("net/mlp/up"), outer_paths("")
@@ -109,7 +113,7 @@ def outer_paths(path: str) -> list[str]:
     return list(accumulate(path.split("/"), "{}/{}".format)) if path else []
 
 
-# Advance widths in hundredths of the font size, from a wide UI font: text that fits in it fits in the others.
+# Advance widths in hundredths of the font size, from a wide UI font: text that fits in this font fits in narrower ones.
 _CLASSES = {
     30: "ijl|.,:;'!",
     34: " `",
@@ -147,9 +151,9 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def elide(text: str, size: float, width: float, *, bold: bool = False) -> str:
-    """Return the text, shortened to `width` px if needed by replacing its middle with `…`.
+    """Return the text, with its middle replaced by `…` if it is wider than `width` px. At least `…` remains.
 
-    The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
+    The end stays because names often differ in their ends: `linear_0`, `linear_1`.
 
     Examples:
         >>> elide("short", 12, 100)

@@ -1,4 +1,4 @@
-"""Numbers with SI units for tables and chips; unknown values read "unknown"."""
+"""Numbers as text with SI units; an unknown number becomes "unknown"."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from decimal import Decimal
 
 UNKNOWN = "unknown"
 _MOST_PREFIXED, _MOST_EXACT = 1e21, 1e30
-"""Larger values have no prefix, or too many digits. They are written with a power of ten, by `Decimal`: an int may be
-larger than any float."""
+"""Numbers from here on are written with a power of ten: no SI prefix is left for the first, and the second has too many
+digits. `Decimal` formats them, because an int may be larger than any float."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def si(value: float | None, unit: str = "") -> str:
-    """Format a count with three significant digits and an SI prefix.
+    """Format a count with three significant digits and an SI prefix; whole numbers below 1000 have all their digits.
 
     Examples:
         >>> si(84_212_000, "FLOP"), si(28_700_000, "B"), si(12, "B"), si(None, "B"), si(999_999, "B"), si(10**400, "B")
@@ -80,7 +80,7 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share (0 to 1) in percent; a share that would round to 0 or 100 % is shown as `<` or `>`.
+    """Format a share (0 to 1) in percent: `< 0.1 %` for less than that, and `> 99.9 %` instead of a rounded 100 %.
 
     Examples:
         >>> percent(0.979), percent(0.431), percent(0.0001), percent(0.0), percent(1.0), percent(None)
@@ -98,7 +98,7 @@ def percent(share: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Format the exact number with groups of three digits, for a tooltip.
+    """Format a number with all its digits in groups of three, for a tooltip; from 1e30, with 21 significant digits.
 
     Examples:
         >>> exact(84212000)
@@ -112,7 +112,7 @@ def exact(value: float | None) -> str:
 
 
 def three_figures(value: float) -> str:
-    """Format a number from 0 to 1000 with three significant digits.
+    """Format a number from 1 to 1000 with three significant digits, and a smaller one with two decimals.
 
     Examples:
         >>> three_figures(84.212), three_figures(310.0), three_figures(2.1)
@@ -124,7 +124,12 @@ def three_figures(value: float) -> str:
 
 
 def titled(title: str, *, own: bool, has_groups: bool = True) -> str:
-    """Return the title of a cost, with the convention for blocks that contain others.
+    """Return the title of a cost, which states if the number of a block includes the blocks inside it.
+
+    Args:
+        title: The title without this statement.
+        own: Whether the number of a block leaves out the blocks inside it.
+        has_groups: Whether any block contains others; if none does, the title is unchanged.
 
     Examples:
         >>> titled("FLOPs", own=False), titled("FLOPs", own=True), titled("FLOPs", own=True, has_groups=False)

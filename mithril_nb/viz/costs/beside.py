@@ -1,4 +1,4 @@
-"""Two costs side by side: the cost of each block before and after; and the effect of changed settings on costs."""
+"""Draw the cost of each block before and after a change, side by side."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import three_figures
 
 Pair = Mapping[str, Any]
-"""Two costs as data. `before` and `after` are their labels; `field` is the field compared; `blocks` has one entry with
-`block`, `before` and `after` each; `total` has `before` and `after`; `program`, `notes` and `hues` are optional. Sides
-listed in `bounds` are lower bounds, so the change is unknown."""
+"""Two costs as data.
+
+`before` and `after` are their labels, and `field` is the field compared. `blocks` is a list with `block`, `before` and
+`after` for each block; `total` has `before` and `after`. `program`, `notes` and `hues` are optional. An entry of
+`blocks`, or `total`, may have `bounds`: a list of the sides that are lower bounds. Its change is then unknown.
+"""
 
 _MOST_ROWS = 20
 _NARROW = 560
@@ -28,7 +31,16 @@ _BAR_H = 8
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of a block, or of several equal blocks together, before and after; `None` is unknown."""
+    """The cost of a block, or of several blocks together, before and after; `None` means unknown.
+
+    Attributes:
+        path: Path of the block, or of the first of several equal blocks; `""` for unattributed costs, `None` for a sum
+            over different blocks.
+        name: Name of the row.
+        before: Cost before the change.
+        after: Cost after the change.
+        bounds: The sides (`"before"`, `"after"`) that are lower bounds.
+    """
 
     path: str | None
     name: str
@@ -38,23 +50,23 @@ class Row:
 
     @property
     def change(self) -> str:
-        """The change as text."""
+        """The change as text; `"unknown"` if a side is unknown or a lower bound."""
         return "unknown" if self.bounds else change_text(self.before, self.after)
 
     def format_sides(self, written: Callable[[float | None], str]) -> tuple[str, str]:
-        """Format both sides, marked as lower bounds where they are."""
+        """Format both sides with `written`; lower bounds start with `"≥"`."""
         return (
             at_least(written(self.before), "before" in self.bounds),
             at_least(written(self.after), "after" in self.bounds),
         )
 
     def cells(self, field: Field) -> tuple[str, str, str, str]:
-        """Return its name, both sides and the change as text."""
+        """Return the name, both sides and the change as text."""
         return (self.name, *self.format_sides(field.short), self.change)
 
     @property
     def most(self) -> float:
-        """The larger of the two."""
+        """The larger of both sides; an unknown side counts as 0."""
         return max(self.before or 0, self.after or 0)
 
 
@@ -119,7 +131,11 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
 
 
 def rows_of(pair: Pair) -> list[Row]:
-    """Return the rows, largest first; equal blocks of a stack share a row, and small blocks share the last one."""
+    """Return the rows, largest first.
+
+    Equal blocks of a stack share a row, and all rows after the 20th are summed up in one. Blocks that cost 0 on both
+    sides have no row.
+    """
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for one in pair["blocks"]:
         if one["before"] == one["after"] == 0:
@@ -139,7 +155,7 @@ def rows_of(pair: Pair) -> list[Row]:
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """Format the change in percent, or as a factor from ×10 on.
+    """Format a change in percent, or as a factor if it is at least 10.
 
     Examples:
         >>> [change_text(*two) for two in ((4, 1), (4, 5), (4, 4), (0, 4), (4, 0), (1, 30), (None, 4))]
@@ -163,13 +179,13 @@ def _name(path: str) -> str:
 
 
 def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
-    """Return the sums of both sides; `None` if a part is unknown."""
+    """Return the sum of each side; `None` for a side with an unknown part."""
     before, after = ([one[side] for one in ones] for side in ("before", "after"))
     return (None if None in before else sum(before)), (None if None in after else sum(after))
 
 
 def _bounds(ones: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the sides on which the sum is a lower bound."""
+    """Return the sides (`"before"`, `"after"`) on which a part, and so the sum, is a lower bound."""
     return frozenset(side for one in ones for side in one.get("bounds") or ())
 
 
@@ -223,7 +239,7 @@ def _legend(page: Page, first: str, second: str) -> None:
 
 
 def _bar(sheet: SvgCanvas, rect: Rect, hue: int, *, solid: bool) -> None:
-    """Draw a bar: pale with an edge for before, filled for after."""
+    """Draw a bar: pale with an edge for the side before, `solid` for the side after."""
     if solid:
         sheet.rect(rect.x, rect.y, rect.w, rect.h, f"hue{hue}")
     elif rect.w >= 1:
@@ -255,7 +271,7 @@ def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, h
 
 
 class _Numbers:
-    """The columns of numbers on the right: before, after, change."""
+    """The columns of numbers at the right edge of the picture: before, after, change."""
 
     def __init__(self, rows: Sequence[Row], kind: Field):
         self._kind = kind
@@ -264,7 +280,7 @@ class _Numbers:
         self.width = sum(self._widths) + 2 * 14
 
     def draw(self, sheet: SvgCanvas, right: float, y: float, row: Row, *, bold: bool = False) -> None:
-        """Write the numbers of a row, right-aligned."""
+        """Write the numbers of a row, aligned to the right."""
         _, before, after, change = row.cells(self._kind)
         last, middle = self._widths[2], self._widths[1]
         sheet.text(right, y, change, "muted" if change in ("same", "unknown") else "ink", anchor="end", bold=bold)
@@ -280,16 +296,18 @@ def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
 
 
 Changed = Mapping[str, Any]
-"""A change as data: `CostComparison.to_dict()` with `settings`, `way`, `peak_bytes` and `notes`."""
+"""A change of settings as data: the result of `Change.to_dict()`."""
 _COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
 _TABLE = (*_COUNTED, "peak_bytes", "time_s")
 
 
 def change(changed: Changed) -> Drawing:
-    r"""Draw the effect of changed settings on costs: the FLOPs of blocks; the text lists all totals first.
+    r"""Draw the FLOPs of each block before and after a change of settings.
+
+    The text of the drawing first lists the totals of all costs.
 
     Args:
-        changed: The change.
+        changed: The change of settings.
 
     Examples:
         >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
@@ -310,7 +328,7 @@ def change(changed: Changed) -> Drawing:
 
 
 def _unchanged(changed: Changed) -> tuple[str, ...]:
-    """Return a note if nothing changes, with the reason if it is known. Unknown costs might change, so no note."""
+    """Return a note if no cost changes, with the reason if it is known; no note if a cost is unknown: it may change."""
     figures = (changed["total"], changed["unattributed"], *changed["by_block"].values())
     peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
     is_same = all(one["before"] == one["after"] for one in (*figures, peaks))
@@ -338,7 +356,7 @@ def _total_row(changed: Changed, field: Field) -> Row:
 
 
 def _of_peak(changed: Changed) -> tuple[str, ...]:
-    """Return a note if the peak is an estimate, and the reason if it is unknown."""
+    """Return a note if the peak memory is an estimate, or the reasons why it is unknown."""
     sides = (changed.get("peak_bytes") or {}).values()
     if any(side.get("source") == "analytic" for side in sides):
         return ("peak_bytes: estimated from the equations; change.compiled shows XLA's own value",)
@@ -347,7 +365,7 @@ def _of_peak(changed: Changed) -> tuple[str, ...]:
 
 
 def _has_row(changed: Changed, name: str) -> bool:
-    """Return whether a field gets a row: if it has a value, or if it is counted but unknown."""
+    """Return whether a field gets a row: a side has a value, or the field is counted by operation but unknown."""
     is_counted = name in _COUNTED and name in changed["total"]["before"]
     return is_counted or any(value is not None for value in _pair(changed, name))
 

@@ -1,4 +1,4 @@
-"""Costs by block as a tree that merges the equal blocks of a repeated stack."""
+"""Costs by block as a tree, in which the equal blocks of a repeated stack are merged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
 @dataclass(frozen=True)
 class Branch:
-    """A block with the blocks inside it, or several equal blocks with their total cost.
+    """A block with the blocks inside it, or several equal blocks with the sums of their costs.
 
     Attributes:
-        path: Its path; for several blocks the path of the first; `""` for the program.
-        label: Its own name, or a common name of several blocks.
-        own: Its cost without the blocks inside; `None` if unknown.
+        path: Path of the block, or of the first of several; `""` for the program.
+        label: Name of the block, or a common name of several blocks, such as `"block_0–1"`.
+        own: Cost without the blocks inside; `None` if unknown.
         inside: The blocks inside.
-        repeat: Number of equal blocks that it represents.
-        paths: Paths of all blocks that it represents.
-        is_bound: True if part of its own cost is unknown.
-        alike: Key that equal blocks share.
+        repeat: Number of equal blocks that the branch represents.
+        paths: Paths of all blocks that the branch represents.
+        is_bound: True if part of `own` is unknown.
+        alike: Key that is the same for equal blocks.
     """
 
     path: str
@@ -44,16 +44,16 @@ class Branch:
 
     @cached_property
     def value(self) -> float:
-        """Its known cost, with all blocks inside."""
+        """The known cost, with all blocks inside."""
         return (self.own or 0) + sum(one.value for one in self.inside)
 
     @cached_property
     def is_least(self) -> bool:
-        """True if `value` is a lower bound."""
+        """True if `value` is above 0 and a lower bound."""
         return bool(self.value) and any(one.is_bound or one.own is None for one in self.walk())
 
     def walk(self) -> Iterator[Branch]:
-        """Yield this block and all blocks inside, outer blocks first."""
+        """Yield this branch and all branches inside it, outer ones first."""
         yield self
         for one in self.inside:
             yield from one.walk()
@@ -68,9 +68,10 @@ def tree_of(
     Args:
         data: The costs.
         name: Name of the field.
-        alike: Function from a path to the key that equal blocks share; by default their cost in the field.
-        apart: Largest relative difference between merged blocks and the first of them. Only blocks that contain
-            others are then merged. By default `alike` alone decides.
+        alike: Function from the path of a block to a key that is the same for equal blocks. By default the key is the
+            block's own cost in the field.
+        apart: Largest relative difference in cost between the first of the merged blocks and the others. Only blocks
+            that contain others are then merged. By default `alike` alone decides.
 
     Examples:
         >>> one = {"flops": 5}
@@ -100,7 +101,7 @@ def tree_of(
 
 
 def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
-    """Merge each branch with the following ones if they are numbered consecutively and their parts are alike."""
+    """Merge neighbouring branches that are numbered consecutively and have equal `alike`, also in their parts."""
     rows: list[list[Branch]] = []
     for one in branches:
         if rows and _follows(rows[-1][-1], one) and (apart is None or _is_near(rows[-1][0], one, apart)):
@@ -111,7 +112,7 @@ def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
 
 
 def _together(row: Sequence[Branch], label: str) -> Branch:
-    """Merge branches with the same parts into one with their sums."""
+    """Merge branches with the same parts into one, with the sums of their costs."""
     first = row[0]
     if len(row) == 1:
         return first
@@ -143,7 +144,7 @@ def _split_number(label: str) -> tuple[str, int | None]:
 
 
 def label_of(path: str) -> str:
-    """Return a block's own name for display; names in parentheses, such as `(loss)`, are not blocks of the model.
+    """Return the last name of a path for display; `(loss)` and other paths that are no blocks lose the parentheses.
 
     Examples:
         >>> label_of("mlp_0/linear_1"), label_of("(loss)")
@@ -154,7 +155,7 @@ def label_of(path: str) -> str:
 
 
 def path_text(path: str) -> str:
-    """Return a block's path for display.
+    """Return the path of a block for display; `(loss)` and other paths that are no blocks lose the parentheses.
 
     Examples:
         >>> path_text("mlp_0/linear_1"), path_text("(loss)")
@@ -164,7 +165,9 @@ def path_text(path: str) -> str:
 
 
 def strip_numbers(path: str) -> str:
-    """Return a path without the numbers of its outer blocks, so that equal parts of a stack get the same path.
+    """Return a path with `#` for the numbers of its outer blocks, or of a top-level block.
+
+    Equal parts of the blocks of a stack then have the same path.
 
     Examples:
         >>> strip_numbers("block_11/norm_1"), strip_numbers("linear_0")
@@ -175,9 +178,9 @@ def strip_numbers(path: str) -> str:
 
 
 def hues_of(data: Data) -> dict[str, int]:
-    """Return the hue of each block by path, 0 to 7: the hues in the data, else new ones.
+    """Return the hues of blocks by path, 0 to 7: those in the data, or else new ones.
 
-    The costs of a program contain hues so that a block has the same colour in all pictures of the program.
+    The data contain hues so that a block has the same colour in all pictures of the program.
     """
     if "hues" in data:
         return dict(data["hues"])
@@ -185,6 +188,6 @@ def hues_of(data: Data) -> dict[str, int]:
 
 
 def hue_or_grey(path: str, hues: Mapping[str, int]) -> int:
-    """Return the hue of a block; grey for outer blocks without a hue, and for costs of no block."""
+    """Return the hue of a block; `NO_HUE` (grey) if neither the block nor a block around it has one."""
     found = hue_of(path, hues)
     return NO_HUE if found is None else found

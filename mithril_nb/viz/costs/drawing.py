@@ -1,4 +1,4 @@
-"""A finished picture with its text and its numbers, and checks of the options and data of pictures."""
+"""The result of drawing costs (picture, text and tables), and checks of the options and data of pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.viz.html_parts import html_table, image_html, output_html
 from mithril_nb.viz.text import escaped, one_line
 
 _WIDEST = 10_000
-"""About five screens in px; a larger width is a mistake."""
+"""Largest width of a picture in px, about five screens; a larger one is probably a mistake."""
 
 
 def validate_width(given: object, least: int, called: str) -> int:
@@ -23,11 +23,11 @@ def validate_width(given: object, least: int, called: str) -> int:
 
     Args:
         given: The width given by the user.
-        least: Smallest width of the picture; smaller values are raised to it.
-        called: The function called by the user.
+        least: Smallest width of the picture in px; it replaces a smaller `given`.
+        called: Name of the function called by the user, for the error.
 
     Raises:
-        UnknownOptionError: The width is not valid.
+        UnknownOptionError: `given` is not a number above 0 and at most 10,000.
 
     Examples:
         >>> validate_width(720, 240, "cost.treemap"), validate_width(100.5, 240, "cost.treemap")
@@ -44,9 +44,9 @@ def option_error(called: str, option: str, given: object, needs: str, example: s
     """Return the error for an invalid option.
 
     Args:
-        called: The function called by the user.
+        called: Name of the function called by the user.
         option: Name of the option.
-        given: The value given.
+        given: The invalid value.
         needs: Description of valid values.
         example: Code of the advice.
 
@@ -65,7 +65,7 @@ _NOT_DRAWN = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
 
 
 def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the data with undrawable numbers replaced by unknown, and a note if there were any.
+    """Return the data with `None` (unknown) for each number that cannot be drawn, and a note if there are any.
 
     Examples:
         >>> replace_undrawable({"flops": 3}) == {"flops": 3}
@@ -105,14 +105,14 @@ class Numbers:
 
     @property
     def text(self) -> str:
-        """The rows as aligned columns, numbers on the right."""
+        """The rows as text in columns, aligned to the right except the names of rows; names that are numbers, too."""
         _, *rows = self.rows
         names = 0 if all(row[0].isdecimal() for row in rows) else 1
         return columns([*self.rows], right=range(names, len(self.rows[0])))
 
     @property
     def html(self) -> str:
-        """The rows as a collapsible table."""
+        """The rows as an HTML table that can be collapsed."""
         head, *rows = self.rows
         return (
             f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
@@ -122,15 +122,15 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Drawing(Shown):
-    """A self-contained picture for light and dark themes, with the same content as text.
+    """A picture for light and dark themes, and a text with the same content.
 
     A notebook shows the picture; `print` and `str` give the text.
 
     Attributes:
         svg: The picture, as self-contained SVG.
-        text: Its content, for terminals and screen readers.
-        tables: The numbers of the text, shown below the picture in a cell.
-        notes: Notes of the text for which the picture has no room.
+        text: The content as text, for terminals and screen readers.
+        tables: Tables of the numbers in `text`; a notebook shows them below the picture.
+        notes: Notes in `text` for which the picture has no room; a notebook shows them below the tables.
 
     Examples:
         >>> print(Drawing("<svg/>", "block  FLOPs"))
@@ -144,7 +144,7 @@ class Drawing(Shown):
 
     @property
     def html(self) -> str:
-        """The picture as HTML that follows the page's theme, with its tables and notes below."""
+        """The picture as HTML that follows the theme of the page, with `tables` and `notes` below it."""
         picture = image_html(self.svg, self.text.partition("\n")[0])
         if not (self.tables or self.notes):
             return picture
@@ -153,13 +153,13 @@ class Drawing(Shown):
         return output_html(f"{picture}{tables}{notes}", "cost", "numbers")
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to a file; a file that ends in `.txt` gets the text.
+        """Write the picture to a file as SVG; if the name ends in `.txt`, write the text instead.
 
         Returns:
             The path of the file.
 
         Raises:
-            UnknownOptionError: `path` is not a file name.
+            UnknownOptionError: `path` is neither a string nor a `Path`, or contains a null character.
             ModelFileError: The file cannot be written.
         """
         if not isinstance(path, str | Path) or "\0" in str(path):

@@ -1,4 +1,4 @@
-"""The fields of costs: their titles and number formats."""
+"""The fields of costs, such as FLOPs: their titles and number formats."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mithril_nb.viz import units
 from mithril_nb.viz.text import one_line
 
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
-"""Note of pictures whose areas or tones are lower bounds."""
+"""Note of pictures that show lower bounds."""
 CALLS = "unknown_transcendentals"
-"""Key of the number of rows with unknown transcendentals; left out if it equals `"unknown"`."""
+"""Key of the number of rows whose transcendentals are unknown. Data lack it if it equals the number at `"unknown"`."""
 _COUNTS = {
     "flops": "unknown",
     "transcendentals": CALLS,
@@ -23,20 +23,20 @@ _COUNTS = {
     "payload_bytes": "unknown_communication",
     "wire_bytes": "unknown_communication",
 }
-"""Key of the number of unknown rows, by field."""
+"""For each field, the key of the number of rows in which this field is unknown."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A cost that is counted.
+    """A field of costs.
 
     Attributes:
-        name: Its name in the data.
-        title: Its title in pictures.
-        short: Format with three digits and the unit.
-        exact: Format with all digits and the unit.
+        name: Name in the data.
+        title: Title in pictures.
+        short: Function that formats a number with three digits and the unit.
+        exact: Function that formats a number with all digits and the unit.
     """
 
     name: str
@@ -71,7 +71,7 @@ _UNITS = {"flops": "FLOP", "bytes_accessed": "B", "time_s": "s", "payload_bytes"
 
 
 def unit_of(field: Field) -> str:
-    """Return the unit of a field; `""` for counts."""
+    """Return the unit of a field; `""` for counts, such as parameters."""
     return _UNITS.get(field.name, "")
 
 
@@ -81,10 +81,10 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
     Args:
         name: The name.
         allowed: Names of the fields that are available here.
-        call: Code of the advice, with `{}` for a name.
+        call: Code of the advice, with `{}` for the name of a field.
 
     Raises:
-        UnknownOptionError: The field does not exist.
+        UnknownOptionError: `allowed` does not contain the name.
 
     Examples:
         >>> field_of("flops").short(84_212_000), field_of("bytes_accessed").exact(1024)
@@ -100,7 +100,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
 
 
 def notes_of(data: Data, field: str) -> tuple[str, ...]:
-    """Return the notes about a field: notes that name it before their first colon.
+    """Return the notes about a field: those that contain its name before their first colon.
 
     Examples:
         >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
@@ -110,7 +110,11 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
 
 
 def unknown_in(figures: Mapping[str, Any], key: str) -> int:
-    """Return the number of unknown rows; data of older versions have no separate count for transcendentals.
+    """Return the number of rows in which a field is unknown.
+
+    Args:
+        figures: Costs of a block or program.
+        key: Key of the number. Without an entry at `CALLS`, the number is that at `"unknown"`.
 
     Examples:
         >>> figures = {"unknown": 2, "unknown_transcendentals": 0}
@@ -121,12 +125,15 @@ def unknown_in(figures: Mapping[str, Any], key: str) -> int:
 
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
-    """Return whether a number is a lower bound because some rows are unknown; beside formulas it is exact."""
+    """Return whether the number of a field is a lower bound: above 0, while the field is unknown in some rows.
+
+    Numbers in data with formulas are exact.
+    """
     return bool(figures.get(field) and unknown_in(figures, _COUNTS.get(field, "")) and "formulas" not in figures)
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Mark a formatted number as a lower bound if it is one.
+    """Return a formatted number with the sign of a lower bound, if `is_least`.
 
     Examples:
         >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False), at_least("< 0.1 %", True)
@@ -136,7 +143,7 @@ def at_least(text: str, is_least: bool) -> str:
 
 
 def whole_text(data: Data, field: Field) -> str:
-    """Format the total of a field over the whole program; `"≥"` marks a lower bound.
+    """Format the total of a field over the whole program; a lower bound starts with `"≥"`.
 
     Examples:
         >>> whole_text({"total": {"flops": 2000, "unknown": 1}}, FIELDS["flops"])
@@ -147,7 +154,7 @@ def whole_text(data: Data, field: Field) -> str:
 
 
 def reason_of(data: Data, field: Field) -> str:
-    """Return the reason why there is nothing to draw for a field, as a sentence."""
+    """Return sentences that explain why there is nothing to draw for a field."""
     if data["total"].get(field.name) is None:
         reason = " ".join(notes_of(data, field.name) or _general(data)).removeprefix(f"{field.name}: ")
         return f"{field.title}: unknown. {reason or 'The source of these costs does not report it.'}"
@@ -155,7 +162,7 @@ def reason_of(data: Data, field: Field) -> str:
 
 
 def _general(data: Data) -> tuple[str, ...]:
-    """Return the notes that are not about a particular field."""
+    """Return the notes that are about no particular field."""
     named = {note for name in FIELDS for note in notes_of(data, name)}
     return tuple(note for note in _notes(data) if note not in named)
 

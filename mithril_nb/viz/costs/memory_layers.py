@@ -1,4 +1,4 @@
-"""Memory over time as layers, one for each top-level block or part of an opened block, and as text."""
+"""Memory over time as layers, one for each top-level block or block inside an opened one; and as text."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Data = Mapping[str, Any]
 UNFILLED = "unfilled"
 _MOST_LAYERS = 16
 _SMALL = 0.004
-"""Layers that never hold more than this share of the peak are merged."""
+"""Layers that always hold less than this share of the peak are merged."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The memory of a block and its content.
+    """The memory of a block with all blocks inside it, unattributed memory, or unused memory.
 
     Attributes:
-        name: Its name.
-        hue: Index of its hue; `None` for unused memory.
-        tint: Index of the tint of its hue.
-        block: Path of its block; `""` for no block, `None` for several.
-        bytes: Bytes held at each drawn position.
+        name: Name of the layer.
+        hue: Index of the hue; `None` for unused memory.
+        tint: Index of the tint of the hue.
+        block: Path of the block; `""` for unattributed memory, `None` for several blocks and for unused memory.
+        bytes: Bytes held at each drawn position of the timeline.
         at_peak: Bytes held at the peak.
     """
 
@@ -45,7 +45,9 @@ class Layer:
 
 
 def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
-    """Return the blocks that get a layer each, with their tints: top-level blocks, or the parts of opened blocks.
+    """Return the paths of the blocks that get a layer, with the index of their tint.
+
+    These are the blocks that `hues_of_blocks` returns; instead of an opened one, the blocks directly inside it.
 
     Args:
         blocks: Paths of the program's blocks, in program order.
@@ -81,8 +83,8 @@ def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list
 
     Args:
         data: Memory use with a timeline.
-        most: Largest number of positions. Each group of positions is represented by its maximum, so the peak is kept.
-        opened: Paths of blocks that are shown by their parts.
+        most: Largest number of positions, as for `thin`.
+        opened: Paths of opened blocks, as for `assign_layers`.
     """
     timeline = [moment["bytes"] for moment in data["timeline"]]
     places = thin(timeline, most)
@@ -134,7 +136,9 @@ def _key(
 
 
 def thin(values: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` positions of the values: all of them, or the first maximum of each group.
+    """Return at most `most` indices of the values: all, or the first maximum in each of `most` intervals.
+
+    The largest value is always among them.
 
     Examples:
         >>> thin([1, 5, 2, 2, 9, 1], 3), thin([4, 3], 3)
@@ -150,7 +154,7 @@ KINDS = {
     "arguments": "arguments", "outputs": "outputs", "temporaries": "temporaries", "constants": "constants",
     "unfilled": "reserved but unfilled",
 }  # fmt: skip
-"""Display names of the kinds of memory."""
+"""Names of the kinds of memory, as displayed."""
 _LARGEST = 10
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDE = 60
@@ -192,7 +196,7 @@ def memory_text(data: Data) -> str:
 
 
 def peak_text(data: Data) -> str:
-    """Return the peak, its position and its kinds of memory in one line."""
+    """Return one line with the peak, its position, and the bytes of each kind of memory at the peak."""
     if data["peak_bytes"] is None:
         return f"peak {UNKNOWN}"
     kinds = ", ".join(f"{KINDS[kind]} {nbytes(size)}" for kind, size in data["kinds"].items() if size)
@@ -206,7 +210,7 @@ def peak_text(data: Data) -> str:
 
 
 def _step(data: Data) -> str:
-    """Return the name of a step of the timeline: an estimate numbers its equations by position, not by id."""
+    """Return the name of a step of the timeline. In an estimate, the number of a step is not the id of its equation."""
     return "position" if data["source"] == "analytic" else "instruction"
 
 

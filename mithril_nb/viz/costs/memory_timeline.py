@@ -1,7 +1,4 @@
-"""Picture of memory use over time, stacked by block.
-
-Memory held throughout is flat; temporary memory is a hill on it. The peak is marked.
-"""
+"""Picture of memory use over time: layers of blocks on top of each other, with a mark at the peak."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ _AXIS_H = 30
 _TOP = 22
 """Room above the layers for the label of the peak."""
 _COLUMN = 2.5
-"""Smallest width of a step in px; of closer steps, the largest is drawn."""
+"""Smallest width of a drawn position of the timeline, in px; of closer positions only the largest is drawn."""
 
 
 def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) -> Drawing:
@@ -30,7 +27,7 @@ def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) 
     Args:
         data: Memory use, as returned by `MemoryUse.to_dict()`.
         width: Width in px, at least 320.
-        opened: Paths of blocks that are drawn by their parts; every other block is one layer.
+        opened: Paths of opened blocks, as for `assign_layers`: each block inside them has its own layer.
 
     Examples:
         >>> life = {"id": "x", "kind": "arguments", "block": "net", "size_bytes": 8, "first": 0, "last": 1}
@@ -102,7 +99,7 @@ def _axes(page: Page, plot: Rect, ticks: Sequence[float], places: int) -> None:
 
 
 def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: Sequence[int], peak: int) -> None:
-    """Draw each layer down to the axis, top layers first, so that lower layers cover their lower part."""
+    """Draw each layer from its upper edge down to the axis. The layer below it is drawn later and covers the rest."""
     sums = [[0] * len(places)]
     for layer in layers:
         sums.append([below + own for below, own in zip(sums[-1], layer.bytes, strict=True)])
@@ -138,9 +135,9 @@ def _outline(plot: Rect, heights: Sequence[float], column: float) -> str:
 
 
 def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int], column: float, peak: int) -> None:
-    """Write the name of a layer into it, if a rectangle within all of its steps has room for it.
+    """Write the name of a layer into it, if the layer is thick enough over the width of the name.
 
-    A position that does not cover the line of the peak is preferred.
+    A position beside the line of the peak is preferred to one that covers the line.
     """
     wide = text_width(layer.name, SMALL)
     span = int(-(-(wide + 8) // column))
@@ -159,7 +156,10 @@ def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int
 def _roomiest(
     plot: Rect, top: float, layer: Layer, below: Sequence[int], span: int, starts: Iterable[int]
 ) -> tuple[int, float] | None:
-    """Return the start where a layer is thickest over `span` steps and the height of its middle; `None` if too thin."""
+    """Return the start in `starts` where a layer is thickest over `span` positions, and the height of its middle.
+
+    `None` if the layer is too thin for a text at each start.
+    """
     best: tuple[float, int, float] | None = None
     for start in starts:
         low = max(below[start : start + span])
@@ -184,7 +184,7 @@ def _peak(page: Page, plot: Rect, top: float, data: Data, at: float) -> None:
 
 
 def _ticks(value: float) -> list[float]:
-    """Return four to eight round numbers from 0 to the first that is not less than `value`.
+    """Return at most eight round numbers, from 0 to the first that is not less than `value`.
 
     Examples:
         >>> _ticks(5.9e9)[-1], _ticks(3584), _ticks(8)

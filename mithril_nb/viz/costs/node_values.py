@@ -1,4 +1,4 @@
-"""Values of the nodes of a graph: costs, memory, roles, dtypes, shardings, and the user's own."""
+"""The values that overlays show on the nodes of a graph: costs, memory, roles, dtypes, shardings, the user's own."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 Node = Box | SceneNode
 TOGETHER = "Σ: cost of all calls of a function together, not of a single call"
 _ROWS_OF = {("analytic", "jaxpr"), ("lowered", "hlo_before"), ("compiled", "hlo"), ("measured", "hlo")}
-"""Sources of costs with a row for each equation or instruction of a stage."""
+"""Pairs (source of costs, stage): these costs have a row for each equation or instruction of this stage."""
 
 
 def has_groups(data: Data) -> bool:
-    """Return whether a block of the costs contains others, so that the two conventions differ."""
+    """Return whether a block of the costs contains others, so that costs with and without inner blocks differ."""
     return any("/" in path for path in data["by_block"])
 
 
 def inclusive(data: Data, field: str) -> dict[str, float | None]:
-    """Return the cost of each block with the blocks inside it; `None` if all of it is unknown.
+    """Return the known cost of each block with the blocks inside it; `None` if no part of it is known.
 
     Examples:
         >>> inclusive({"by_block": {"a/b": {"flops": 2}, "a/c": {"flops": 3}, "d": {"flops": None}}}, "flops")
@@ -49,13 +49,13 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
 
 
 def _figure(figures: Mapping[str, Any], field: str) -> float | None:
-    """Return a figure; figures of communication are left out if they are 0."""
+    """Return a cost, or `None` if it is unknown or cannot be drawn. Data leave out a communication of 0 bytes."""
     return known_number(figures.get(field, 0 if field in ("payload_bytes", "wire_bytes") else None))
 
 
 @dataclass
 class _Sum:
-    """A sum of numbers; `None` in between makes it a lower bound."""
+    """A sum of costs. Adding `None` (unknown) makes it a lower bound; `total` is `None` without any known cost."""
 
     total: float | None = None
     is_bound: bool = False
@@ -71,12 +71,12 @@ class _Sum:
 def cost_values(
     data: Data, nodes: Iterable[Node], kind: Field, *, own: bool = False, graph: StageGraph | None = None
 ) -> Overlay:
-    """Return the cost of each node.
+    """Return the overlay that shows a cost on each node.
 
     Args:
-        data: The costs, as returned by `Cost.to_dict()`; with rows, loops and instructions have costs too.
-        nodes: The nodes of a model, or of a stage's graph.
-        kind: The cost.
+        data: The costs, as returned by `Cost.to_dict()`. If they have rows, loops and instructions get costs, too.
+        nodes: The nodes of the graph of a model or of a stage.
+        kind: The field to show.
         own: Whether the number of a block leaves out the blocks inside it.
         graph: The graph of the stage; `None` for a model.
     """
@@ -121,14 +121,14 @@ def _is_least(figures: Mapping[str, Any], field: str) -> bool:
 
 
 def _formula(figures: Mapping[str, Any] | None, kind: Field) -> str:
-    """Return the formula of a cost that depends on symbolic sizes; `""` if it has none."""
+    """Return the formula of a cost that depends on symbolic sizes; `""` if the cost has no formula."""
     formula = ((figures or {}).get("formulas") or {}).get(kind.name, "")
     return one_line(f"{formula} {unit_of(kind)}".strip()) if formula else ""
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """The costs of equations or instructions by id, and the blocks of each."""
+    """The cost of each equation or instruction by id, and the paths of its blocks."""
 
     values: Mapping[str, float | None]
     blocks: Mapping[str, frozenset[str]]
@@ -140,14 +140,14 @@ class _Rows:
         """Return the rows that belong to the instructions of a stage; `None` if the costs have none."""
         if graph is None or "rows" not in data or (data.get("source"), graph.stage) not in _ROWS_OF:
             return None
-        if field == "params":  # they belong to blocks, not to equations
+        if field == "params":  # parameters belong to blocks, not to equations
             return None
         values = {row["id"]: _figure(row, field) for row in data["rows"]}
         blocks = {row["id"]: frozenset(row["blocks"]) for row in data["rows"]}
         return cls(values, blocks, graph.stage == "jaxpr", field == "time_s")
 
     def sum_in(self, graph: StageGraph, node: Node, *, own: bool) -> _Sum:
-        """Return the sum over the instructions in a node; `own` leaves out those of blocks inside."""
+        """Return the sum over the instructions in a node; `own` leaves out those that belong to other blocks, too."""
         ids: Iterable[str] = graph.instructions_of(node.key)
         if self.by_equation:
             ids = dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))
@@ -167,7 +167,7 @@ def _is_end(node: Node) -> bool:
 def memory_values(
     at_peak: Mapping[str, int], nodes: Iterable[Node], source: str, *, own: bool, graph: StageGraph | None = None
 ) -> Overlay:
-    """Return the bytes that each block holds at the peak of the program's memory; other nodes are unknown.
+    """Return the overlay that shows the bytes of each block at the memory peak; other nodes are unknown.
 
     Args:
         at_peak: Bytes by path of the block, as in `MemoryUse`.
@@ -184,7 +184,10 @@ def memory_values(
 
 
 def role_values(nodes: Iterable[Node], roles: Sequence[str]) -> Overlay:
-    """Return the roles of the instructions in each node, such as `"forward + backward"`; unknown without a role."""
+    """Return the overlay that shows the roles of the instructions in each node, such as `"forward + backward"`.
+
+    A node in which no instruction has a role is unknown.
+    """
     found: dict[str, Value] = {}
     for node in nodes:
         if node.counts and node.kind != "input":
@@ -194,7 +197,12 @@ def role_values(nodes: Iterable[Node], roles: Sequence[str]) -> Overlay:
 
 
 def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
-    """Return the dtype of the result of each node, from dtypes by key."""
+    """Return the overlay that shows the dtype of the result of each node.
+
+    Args:
+        nodes: The nodes of a graph.
+        dtypes: Dtypes by key of the node. A node that represents several blocks may have the dtype of the last block.
+    """
     found: dict[str, Value] = {}
     for node in nodes:
         dtype = dtypes.get(node.key) or next((dtypes[path] for path in node.blocks[-1:] if path in dtypes), None)
@@ -219,12 +227,14 @@ def dtypes_of_model(specs: Mapping[str, BlockSpecs]) -> dict[str, str]:
 
 
 def sharding_values(nodes: Iterable[Node], graph: StageGraph, shardings: Mapping[str, str]) -> Overlay:
-    """Return the sharding of the results in each node: one, `"several"`, or unknown.
+    """Return the overlay that shows the sharding of the results in each node.
+
+    A node is `"several"` if its results differ in their sharding, and unknown if no sharding is stated.
 
     Args:
         nodes: The nodes.
         graph: The graph of a stage.
-        shardings: Sharding by id of the instruction, where a stage states it.
+        shardings: Shardings by id of the instruction, where the program states them.
     """
     found: dict[str, Value] = {}
     for node in nodes:
@@ -234,18 +244,21 @@ def sharding_values(nodes: Iterable[Node], graph: StageGraph, shardings: Mapping
 
 
 def user_values(values: Mapping[Any, Any], nodes: Sequence[Node], title: str, call: str) -> Overlay:
-    """Return the user's own values of blocks, by path of the block or key of the node.
+    """Return the overlay that shows the user's own values.
 
-    A node that represents several blocks has their common value, else the text `"3 to 5"`.
+    A node that represents several blocks has their common value if all have it. If their numbers differ, its text is
+    the range, such as `"3 to 5"`.
 
     Args:
-        values: Numbers or texts by path; `None`, NaN and infinities are unknown.
+        values: Numbers or texts, by path of a block or key of a node. `None`, NaN and infinities are unknown; a bool is
+            the text `"yes"` or `"no"`.
         nodes: The nodes of the graph.
         title: Title of the values, with their unit.
         call: Code of the advice, with `{}` for a path.
 
     Raises:
-        UnknownOptionError: A path is not in the graph, or the values are neither all numbers nor all texts.
+        UnknownOptionError: The graph has no node at a path; a value is neither a number nor a text; or some values are
+            numbers and others are texts.
 
     Examples:
         >>> nodes = [Box("a", "a", "Relu", 9, 9, path="a"), Box("b", "b", "Relu", 9, 9, path="b")]

@@ -37,17 +37,17 @@ _MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
-"""Positions for the label of the slanted roof, and a sufficient distance from the next point in px."""
+"""Positions for the label of the slanted roof, as shares of its width, and a sufficient distance in px to a point."""
 
 
 def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
-    """Draw the roofline of a machine with each block below it.
+    """Draw the roofline of a machine, and each block as a point.
 
     Args:
         data: The costs, as returned by `Cost.to_dict()`. Blocks with `time_s` are drawn at their measured rate, others
             at the attainable one.
-        peaks: Peak rates of the machine: `flops_per_s` (a number, or one by dtype), `bytes_per_s` and `source`; or a
-            `Machine`. Default: the data's `machine`. Without peaks, only the FLOPs per byte are drawn.
+        peaks: Peak rates of the machine: a mapping with `flops_per_s` (a number, or a number by dtype), `bytes_per_s`
+            and `source`; or a `Machine`. Default: `machine` in the data. Without peaks, only FLOPs per byte are drawn.
         width: Width in px, at least 320.
 
     Raises:
@@ -101,7 +101,7 @@ def _nothing(missing: Sequence[str]) -> str:
 
 
 def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
-    """Draw axes, the roof and the points; return their height."""
+    """Draw the axes, the roof and the points; return the height of the plot."""
     sheet, height = page.sheet, round(min(380, max(260, page.width * 0.5)))
     area = Rect(_LEFT, HEAD_H + 14, page.width - _LEFT - MARGIN - 6, height - _BOTTOM - 14)
     ridge = [roof.flops_per_s / roof.bytes_per_s] if roof.flops_per_s and roof.bytes_per_s else []
@@ -179,7 +179,7 @@ def _roof_labels(
         text = si(roof.bytes_per_s, "B/s")
         if math.hypot(x1 - x0, y1 - y0) > text_width(text, NORMAL) + 30:
             turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
-            # The label goes where the fewest points are, whose names need the room.
+            # The label goes where it is far from points, because the names of points need room.
             spare = {part: min((abs(px - x0 - part * (x1 - x0)) for px, _ in points), default=0) for part in _PARTS}
             part = max(_PARTS, key=lambda one: min(spare[one], _SPARE))
             mx, my = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
@@ -212,7 +212,7 @@ def _tooltip(spot: Spot, roof: Peaks) -> str:
 
 
 def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
-    """Draw a row for each point at its FLOPs per byte; return their height."""
+    """Draw a row for each point, with a mark at its FLOPs per byte; return the height of all rows."""
     shown, hues, sheet = spots[:_MOST_ROWS], hues_of(data), page.sheet
     every, most = Names(spot.names for spot in spots), page.width * 0.34
     labels = [_fitting(every.brief(spot.names), spot, most) for spot in shown]
@@ -241,7 +241,7 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
 
 
 def _fitting(ways: Sequence[str], spot: Spot, room: float) -> str:
-    """Return the first way to write a block that fits, or the last way."""
+    """Return the first name of a point that fits into `room`, or the last name."""
     written = [times(way, spot.repeat) for way in ways]
     return next((one for one in written if text_width(one, NORMAL, bold=not spot.path) <= room), written[-1])
 

@@ -1,4 +1,4 @@
-"""The roof and the points of a roofline: peak rates, and blocks with their FLOPs per byte and attained FLOP/s."""
+"""The roof and the points of a roofline: the peak rates of a machine, and the blocks with their rates."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _EXAMPLE = {"flops_per_s": 1e12, "bytes_per_s": 1e11}
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peak rates of a machine; `None` if unknown.
+    """Peak rates of a machine. A rate is `None` if it is unknown.
 
     Attributes:
         flops_per_s: FLOP/s of the fastest dtype.
-        bytes_per_s: Bytes/s of memory.
-        slower: FLOP/s of the other dtypes.
-        source: Origin of the rates.
+        bytes_per_s: Bytes/s of the memory.
+        slower: Pairs of dtype and FLOP/s for the other dtypes, fastest first.
+        source: Origin of the rates, such as `"measured"`.
         dtype: The fastest dtype; `""` if unknown.
     """
 
@@ -39,7 +39,7 @@ class Peaks:
 
     @classmethod
     def of(cls, peaks: Mapping[str, Any]) -> Peaks | None:
-        """Return the peaks in the data; `None` if there are none."""
+        """Return the peaks from a mapping; `None` if it contains no rate."""
         rate = peaks.get("flops_per_s")
         rates = dict(rate) if isinstance(rate, Mapping) else {"": rate}
         known = sorted(((value, name) for name, value in rates.items() if value), reverse=True)
@@ -49,12 +49,12 @@ class Peaks:
         return found if found.flops_per_s or found.bytes_per_s else None
 
     def at(self, intensity: float) -> float:
-        """Return the attainable FLOP/s at an intensity in FLOPs per byte."""
+        """Return the attainable FLOP/s at an intensity, given in FLOPs per byte."""
         memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
         return min(memory, math.inf if self.flops_per_s is None else self.flops_per_s)
 
     def limit(self, intensity: float) -> str:
-        """Return the limit at an intensity: `"memory"` or `"arithmetic"`."""
+        """Return what limits the FLOP/s at an intensity: `"memory"` or `"arithmetic"`."""
         memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
         return "memory" if memory < (math.inf if self.flops_per_s is None else self.flops_per_s) else "arithmetic"
 
@@ -63,11 +63,11 @@ def validate_peaks(given: Any) -> Mapping[str, Any]:
     """Validate the peak rates of a machine given by the user and return them as data.
 
     Args:
-        given: A mapping, or a `Machine`, whose `to_dict` returns one.
+        given: A mapping, or a `Machine`, whose `to_dict` returns a mapping.
 
     Raises:
-        UnknownOptionError: `given` is neither of these; a rate is not a number above 0; or a name is unknown while a
-            rate is missing.
+        UnknownOptionError: `given` is neither a mapping nor a `Machine`; a rate is not a finite number above 0; or the
+            mapping lacks a rate and has an unknown name.
 
     Examples:
         >>> validate_peaks({"flops_per_s": {"float32": 1e12}})
@@ -90,7 +90,7 @@ def validate_peaks(given: Any) -> Mapping[str, Any]:
 
 
 def _is_rate(value: Any, name: str) -> bool:
-    """Return whether a value is a rate; the rate of FLOPs may be a mapping from dtype to rate."""
+    """Return whether a value is a rate, or for `name` `"flops_per_s"` a mapping from dtype to rate."""
     if isinstance(value, Mapping):
         rates: Mapping[Any, Any] = value
         return name == "flops_per_s" and all(_is_rate(one, "") for one in rates.values())
@@ -98,7 +98,7 @@ def _is_rate(value: Any, name: str) -> bool:
 
 
 def _example(given: Any, known: Mapping[str, Any]) -> str:
-    """Return the code of the advice, with the given rates under the nearest valid names."""
+    """Return the code of the advice. Valid rates that the user gave stay, under the nearest valid names."""
     if callable(given):
         return "cost.roofline(ml.machine())"
     named = {nearest(name, _EXAMPLE) or name: value for name, value in known.items()} | dict(known)
@@ -115,7 +115,7 @@ def _written(rate: Any) -> str:
 
 
 _ABOVE = 1.0005
-"""Shares from here on are displayed as more than 100 %."""
+"""Smallest share that is displayed as more than 100 %."""
 MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so the point lies further right or left; ≈: either way"
 WHOLE = "whole program"
 
@@ -126,12 +126,13 @@ class Spot:
 
     Attributes:
         path: Path of the block, or of the first of several; `""` for the whole program.
-        repeat: Number of blocks that it represents.
+        repeat: Number of blocks that the point represents.
         flops: FLOPs of one block.
         intensity: FLOPs per byte.
         rate: Attained FLOP/s; `None` if not measured.
-        reached: Share of the attainable rate, if the data has it: it takes dtypes into account, the roof does not.
-        unknown: Those of `flops` and `bytes_accessed` that omit unknown costs.
+        reached: Attained share of the roof as a profile measured it, which depends on the dtypes of the block; `None`
+            if the data do not have it.
+        unknown: Names of the costs (`"flops"`, `"bytes_accessed"`) that are lower bounds.
     """
 
     path: str
@@ -144,21 +145,21 @@ class Spot:
 
     @property
     def bound(self) -> str:
-        """Prefix of its FLOPs per byte: the direction, or `≈` for both, in which unknown costs may move it."""
+        """Prefix of the FLOPs per byte: `≥` or `≤` if unknown costs can only raise or only lower them, `≈` if both."""
         return {"flops": AT_LEAST, "bytes_accessed": "≤ "}.get("".join(self.unknown), "≈ " if self.unknown else "")
 
     @property
     def name(self) -> str:
-        """Its name, with its repeat count."""
+        """The name of the point, with its repeat count."""
         return times(WHOLE if not self.path else path_text(self.path), self.repeat)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the blocks around it and its own name."""
+        """The names of the blocks around the block, and then its own name."""
         return tuple(path_text(self.path).split(" / ")) if self.path else (WHOLE,)
 
     def of_roof(self, peaks: Peaks) -> float | None:
-        """Return the attained share of the roof; `None` if not measured."""
+        """Return the attained share of the roof; `None` if the rate is not measured."""
         if self.rate is None or self.reached is not None:
             return self.reached
         return self.rate / peaks.at(self.intensity)
@@ -169,27 +170,28 @@ class Spot:
         return f"{'' if is_flat else self.bound}{si(peaks.at(self.intensity), 'FLOP/s')}"
 
     def limit(self, peaks: Peaks) -> str:
-        """Return its limit, or `"unknown"` if unknown costs could change it."""
+        """Return what limits the FLOP/s: `"memory"` or `"arithmetic"`, or `"unknown"` if unknown costs decide."""
         found = peaks.limit(self.intensity)
         return found if self.bound in ("", {"memory": "≤ ", "arithmetic": AT_LEAST}[found]) else "unknown"
 
     def achieved(self, peaks: Peaks | None) -> tuple[str, str]:
-        """Format the attained FLOP/s and their share of the roof; unknown costs can only raise both."""
+        """Format the attained FLOP/s and their share of the roof. Both are lower bounds if costs are unknown."""
         if self.rate is None:
             return "not measured", ""
         share = "" if peaks is None else at_least(percent(self.of_roof(peaks)), bool(self.unknown))
         return at_least(si(self.rate, "FLOP/s"), "flops" in self.unknown), share
 
     def height(self, peaks: Peaks) -> float:
-        """Return the attained FLOP/s, or the attainable ones if not measured."""
+        """Return the FLOP/s at which the point is drawn: the attained ones, or the attainable ones if not measured."""
         return peaks.at(self.intensity) if self.rate is None else self.rate
 
 
 def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
-    """Return the reasons why blocks exceed the roof, if any do.
+    """Return sentences that explain why blocks exceed the roof; `()` if none does.
 
     Args:
-        shares: Share of the roof of each block, and its limit: `"memory"`, or arithmetic by any name.
+        shares: For each block, its attained share of the roof and its limit: `"memory"`, or any other text for
+            arithmetic.
 
     Examples:
         >>> explain_above([(0.5, "memory"), (1.0, "compute")])
@@ -205,7 +207,7 @@ def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[st
 
 
 def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
-    """Return the points, whole program first, then by FLOPs; and the reasons why other blocks have none."""
+    """Return the points, first the whole program and then blocks by FLOPs; and notes, such as on blocks not drawn."""
     rates = data.get("rates") or {}
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():

@@ -1,4 +1,4 @@
-"""Costs over one or two settings: a panel for each field, a line for each value of the second setting."""
+"""Draw costs over one or two settings: a panel for each field, with a line for each value of the second setting."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from mithril_nb.viz.text import elide, listed, one_line, text_width
 from mithril_nb.viz.units import seconds
 
 Swept = Mapping[str, Any]
-"""A sweep as data. `settings` maps one or two names to their values; `fields` lists names. Each of `points` has its
-`settings`, a number or `None` per field, and `reasons` for `None` by field. Optional: `program`, `source`, `notes`."""
+"""A sweep as data.
+
+`settings` maps the names of one or two settings to lists of values, and `fields` is a list of names of fields. Each
+entry of `points` has its `settings` (a value by name) and the cost in each field; `None` is unknown. An entry may have
+`reasons` for unknown costs, by field, and `at_least`, a list of the fields whose cost is a lower bound. `program`,
+`source` and `notes` are optional.
+"""
 
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
 _PANEL_H = 218
 _NARROW = 560
 _LONG = 100_000
 _BEYOND = 20.0
-"""How far the label of a value may extend beyond the end of its axis, in px."""
+"""Largest extent of the label of a value beyond the end of its axis, in px."""
 _MINUTE_S = 59
 _LEFT, _TOP, _BOTTOM = 66, 24, 40
 
 
 @dataclass(frozen=True)
 class Line:
-    """One value of the second setting.
+    """A line of a panel: costs over the first setting, at one value of the second setting.
 
     Attributes:
-        label: The value; `""` without a second setting.
-        points: Index of the first setting's value, and the number there; `None` is unknown.
-        least: Indices whose numbers are lower bounds.
+        label: The value of the second setting; `""` without a second setting.
+        points: Pairs of an index into the values of the first setting, and the cost there; `None` is unknown.
+        least: Indices at which the cost is a lower bound.
     """
 
     label: str
@@ -45,10 +50,10 @@ class Line:
 
 
 def sweep(swept: Swept, width: int = 720) -> Drawing:
-    """Draw costs over settings as small panels.
+    """Draw costs over settings, in a small panel for each field.
 
     Args:
-        swept: The sweep.
+        swept: The sweep, as data.
         width: Width in px, at least 320.
 
     Raises:
@@ -81,7 +86,7 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
     """Return the lines of a panel, one for each value of the second setting."""
     names = list(swept["settings"])
     first = list(swept["settings"][names[0]])
-    # Lines run from left to right, whatever the order of the given values.
+    # Lines run from left to right, in whatever order the values are given.
     rank = {place: at for at, place in enumerate(_order(first))}
     others = list(swept["settings"][names[1]]) if len(names) > 1 else [None]
     found: list[Line] = []
@@ -99,7 +104,7 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
 
 
 def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return a note for each reason of unknown numbers, with the fields and settings."""
+    """Return a note for each reason why costs are unknown, with the fields and the settings."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point in swept["points"]:
         reasons: dict[str, list[str]] = {}
@@ -119,7 +124,7 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
 
 
 def _bounds_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return a note on the fields with lower bounds."""
+    """Return a note that names the fields with lower bounds; empty if there are none."""
     at_least = {name for point in swept["points"] for name in point.get("at_least") or ()}
     titles = [kind.title for kind in fields if kind.name in at_least]
     return [f"{', '.join(titles)}: lower bounds, as some costs of the program are unknown"] if titles else []
@@ -187,7 +192,7 @@ def _tick(kind: Field, value: float) -> str:
 
 
 def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
-    """Draw the axis of the first setting; return the positions of its values."""
+    """Draw the axis of the first setting; return the position of each of its values in px."""
     sheet, foot = page.sheet, area.y + area.h
     sheet.line([(area.x, foot), (area.x + area.w, foot)], "line")
     inset = 10.0
@@ -245,7 +250,7 @@ def _line(
 
 
 def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Scale, area: Rect, right: float) -> None:
-    """Write the labels of lines beside their ends, moved apart where they overlap."""
+    """Write the label of each line beside its end; labels that would overlap are moved apart."""
     ends: list[tuple[float, int]] = []
     for at in range(len(labels)):
         known = [(place, value) for place, value in lines[at].points if value is not None]

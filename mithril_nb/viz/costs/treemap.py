@@ -1,6 +1,6 @@
-"""Treemap of costs: each block is an area, and contains the areas of the blocks inside it.
+"""Treemap of costs: each block is an area, which contains the areas of the blocks inside it.
 
-Areas are exactly proportional to costs. A name without room is in the tooltip; the text lists all of them.
+Areas are proportional to costs. If an area has no room for the name of its block, only the tooltip has the name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mithril_nb.viz.text import listed, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 _SMALLEST = 24.0
-"""Parts of a block with less area than this, in px², are merged."""
+"""Smallest area in px²; smaller parts of a block are merged."""
 _LEAST_LISTED = 0.001
 _OWN, _PROGRAM = " (self)", "program"
 _PAD = 6
@@ -41,7 +41,7 @@ _TINTS = 4
 
 @dataclass(frozen=True)
 class Label:
-    """A line of text in a cell; `y` is its base line."""
+    """A line of text in a cell, which starts at `x` on the base line `y`."""
 
     x: float
     y: float
@@ -51,25 +51,26 @@ class Label:
 
     @property
     def width(self) -> float:
-        """Its width in a wide font."""
+        """Width in px in a wide font."""
         return text_width(self.text, self.size, bold=self.bold)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The area of a block, of a block's own cost, or of several small blocks.
+    """The area of a block, of a block's own cost, of several small blocks, or of unattributed costs.
 
     Attributes:
-        rect: Its position and size.
-        path: Path of the block; `None` for unattributed costs.
-        names: Its names, from the block that determines its hue.
-        value: Its cost.
-        repeat: Number of equal blocks that it represents.
-        hue: Index of its hue.
-        tint: Index of the tint of its hue.
-        tooltip: Its name in the tooltip.
-        is_least: True if its cost is a lower bound.
-        labels: Its labels.
+        rect: Position and size.
+        path: Path of the block, or of the block around several small ones (`""` at the top); `None` for unattributed
+            costs.
+        names: Name of the block after the names of outer blocks, from the one that determines the hue.
+        value: Cost.
+        repeat: Number of equal blocks that the cell represents.
+        hue: Index of the hue.
+        tint: Index of the tint of the hue.
+        tooltip: Name in the tooltip.
+        is_least: True if `value` is a lower bound.
+        labels: Lines of text in the cell.
     """
 
     rect: Rect
@@ -85,12 +86,12 @@ class Cell:
 
     @property
     def tone(self) -> str:
-        """The tone of its area."""
+        """Tone of the area."""
         return f"tint{self.hue}.{self.tint}" if self.path is not None else "ground"
 
     @property
     def block(self) -> str | None:
-        """Path of its block for links in a page; `""` for unattributed costs, `None` for several top-level blocks."""
+        """Path for links in a page: `path`, but `""` for unattributed costs and `None` for small top-level blocks."""
         return "" if self.path is None else self.path or None
 
 
@@ -177,7 +178,7 @@ def _divide(
 
 
 def _names(above: tuple[str, ...], branch: Branch, hues: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the names of a block: its own, and those of outer blocks up to the block that determines its hue."""
+    """Return the names of a cell: those of the outer blocks from the one that determines the hue, then its own."""
     within_hue = hue_or_grey(branch.path.rpartition("/")[0], hues) != NO_HUE
     return (*above, branch.label) if within_hue else (branch.label,)
 
@@ -190,13 +191,13 @@ def _cell(
 
 
 def _lost(data: Data, kind: Field) -> Branch:
-    """Return the unattributed costs."""
+    """Return the unattributed costs as a branch."""
     figures = data["unattributed"]
     return Branch("", UNATTRIBUTED_LABEL, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
 
 
 def _rounded(cell: Cell) -> Cell:
-    """Return the cell with edges at tenths of px, so that neighbours share edges."""
+    """Return the cell with its edges rounded to 0.1 px, so that neighbours share edges."""
     left, top = round(cell.rect.x, 1), round(cell.rect.y, 1)
     right, bottom = round(cell.rect.x + cell.rect.w, 1), round(cell.rect.y + cell.rect.h, 1)
     rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
@@ -272,7 +273,7 @@ def _draw(sheet: SvgCanvas, cell: Cell, kind: Field, total: float, pattern: int)
 
 
 def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, Cell, float]]:
-    """Return name, largest cell and value of each block with its own hue, and of the rest; largest first."""
+    """Return the name, the largest cell and the cost of each entry of the legend; the most expensive first."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
         found.setdefault(_group(cell, hues), []).append(cell)
@@ -281,7 +282,7 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, C
 
 
 def _group(cell: Cell, hues: Mapping[str, int]) -> str:
-    """Return the name in the legend of the block or blocks of a cell."""
+    """Return the name of the legend entry to which a cell belongs."""
     own = cell.path
     while own and own not in hues:
         own = own.rpartition("/")[0]
@@ -340,10 +341,10 @@ def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
 
 
 def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
-    """Return a rectangle for each value, with an area proportional to it; together they fill `within`.
+    """Return a rectangle for each value, with an area proportional to the value; together they fill `within`.
 
-    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000): it lays rows along the shorter
-    side, and extends each row while that improves the worst ratio of sides in it.
+    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000). It places rows of rectangles
+    along the shorter side, and extends a row while this improves the worst ratio of sides in the row.
 
     Args:
         values: Numbers above 0, the largest first.
@@ -369,7 +370,7 @@ def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
 
 
 def _worst(row: Sequence[float], scale: float, side: float) -> float:
-    """Return the worst ratio of sides among the parts of a row."""
+    """Return the worst ratio of the longer to the shorter side among the parts of a row."""
     total = sum(row) * scale
     if not total or not side:
         return float("inf")
@@ -377,9 +378,9 @@ def _worst(row: Sequence[float], scale: float, side: float) -> float:
 
 
 def _cells_of_row(row: Sequence[float], within: Rect, share: float) -> tuple[list[Rect], Rect]:
-    """Lay a row along the shorter side of a rectangle; the row takes `share` of the area.
+    """Place a row along the shorter side of a rectangle; return its parts and the remaining rectangle.
 
-    Return its cells and the remaining rectangle.
+    The row takes `share` of the area.
     """
     upright = within.w >= within.h
     side, length = (within.h, within.w) if upright else (within.w, within.h)

@@ -1,7 +1,8 @@
 """Layout of a nested graph. The boxes of each level are placed in rows, from left to right and top to bottom like text.
 
-Each level is laid out separately, from the inside out. An open group is one large box on the level around it, so that
-opening a group moves other boxes only as far as it needs room. The front end does the same (its folder layout).
+Each level is laid out separately, from the inside out. An open group is one large box on the level around it, so
+opening a group moves other boxes only as far as the group needs room. The folder `layout` of the front end contains
+the same algorithm.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ MARGIN = 12
 PAD = 10
 TITLE_H = 28
 _EMPTY = {":": Part(24, 16, {}, {})}
-"""Room in a group without boxes, where wires lead from its inputs to its outputs."""
+"""Takes the place of boxes in a group without boxes, whose wires lead from its inputs to its outputs."""
 _WIDE = 208
-"""Boxes up to this width are drawn equally wide on a level, so that rows of boxes form columns."""
+"""Boxes up to this width in px are drawn equally wide on a level, so that rows of boxes form columns."""
 FIRST_VIEW = (900, 520)
-"""Room for the first picture in px."""
+"""Width and height in px of the room for the first picture."""
 
 
 def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str, Point] | None = None) -> Scene:
@@ -32,8 +33,8 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
     Args:
         graph: The graph.
         opened: Keys of the groups that are drawn open.
-        moved: Top left corners of boxes that the user has moved, by key, relative to the frame of their
-            group, so that they move along with it.
+        moved: Top left corners of the boxes that the user has moved, by key. They are relative to the frame of the
+            group, so that boxes move along with the group.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
@@ -54,14 +55,14 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
 
 
 def fits_first_view(graph: NestedGraph, opened: Collection[str], scale: float = 1) -> bool:
-    """Return whether a picture with some groups open has room in the first picture at a scale."""
+    """Return whether the graph with some groups open, drawn at a scale, fits into `FIRST_VIEW`."""
     scene = layout(graph, opened)
     return scene.width * scale <= FIRST_VIEW[0] and scene.height * scale <= FIRST_VIEW[1]
 
 
 @dataclass(frozen=True)
 class _Item:
-    """A box to place on a level, and its inner level if it is open."""
+    """A box to place on a level, and the level inside it if the box is open."""
 
     node: SceneNode
     part: Part
@@ -77,7 +78,7 @@ class _Plan:
     moved: Mapping[str, Point]
 
     def level(self, key: str) -> Level:
-        """Lay out one level."""
+        """Lay out the level inside the group with a key."""
         boxes = self.graph.children.get(key, [])
         closed = [box.w for box in boxes if box.key not in self.shown and box.w <= _WIDE and not _is_pill(box)]
         usual = max(closed, default=0)
@@ -119,7 +120,7 @@ class _Plan:
         return level
 
     def _move(self, corners: dict[str, Point], key: str) -> set[str]:
-        """Apply the positions that the user chose, and return the keys of the boxes that have one."""
+        """Write the positions that the user chose into `corners`, and return the keys of the moved boxes."""
         moved = {name for name in corners if name in self.moved}
         dx, dy = (PAD, TITLE_H) if key else (MARGIN, MARGIN)
         for name in moved:
@@ -184,7 +185,7 @@ def _is_pill(box: Box) -> bool:
 
 
 def _frame(node: SceneNode, inner: Level, title_w: float) -> _Item:
-    """Return an open group: a frame that fits its title and content, with ports where the content has them."""
+    """Return an open group: a frame around its title and content, with ports at the heights of the content's pins."""
     w = max(inner.w + 2 * PAD, title_w)
     h = inner.h + TITLE_H + PAD
     ins, outs = ({name: y + TITLE_H for name, y in ends.items()} for ends in (inner.ins, inner.outs))
@@ -202,7 +203,7 @@ def _frame(node: SceneNode, inner: Level, title_w: float) -> _Item:
 
 
 def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
-    """Return a curve that leaves `start` to the right and reaches `end` from the left.
+    """Return the points of a cubic Bézier curve that leaves `start` to the right and reaches `end` from the left.
 
     Examples:
         >>> curve((0, 0), (60, 50))

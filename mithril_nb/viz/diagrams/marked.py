@@ -1,4 +1,4 @@
-"""A graph with the marks of a comparison, as a scene: the one place that lays out compared graphs."""
+"""Lay out the graphs of a comparison, with a mark on each node that differs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
 
     Args:
         graph: The graph of a model or of a stage.
-        marks: `"added"`, `"removed"` or `"changed"` by key of a node; in a model, the path of a block.
-        hues: Hue of each top-level block of a stage, by path.
+        marks: `"added"`, `"removed"` or `"changed"`, by key of a node in a stage and by path of a block in a model.
+        hues: Hues of the blocks of a stage, by path; not read for a model.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -38,7 +38,7 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
 
 
 def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
-    """Return marks by path, with the mark `"changed"` on each block around a marked one.
+    """Return marks by path, and the mark `"changed"` for each block around a marked one that has no mark itself.
 
     Examples:
         >>> with_outer_blocks({"net/mlp": "added"})
@@ -52,7 +52,7 @@ def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return the marks of the boxes around repeated parts: that of all their blocks, or `"changed"` if some differ."""
+    """Return marks for the boxes around repeated parts: the mark that all blocks inside have, or else `"changed"`."""
     found: dict[str, str] = {}
     for run in repeated_runs(graph.nodes):
         paths = [join_path(prefix, node.name) for node in graph.nodes[run.start : run.end]]
@@ -66,7 +66,7 @@ def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str
 
 
 def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]:
-    """Return the nodes of a stage to open: those around a difference, outer ones first."""
+    """Return the keys of the nodes to open in a stage: those around a difference, outer ones first, as many as fit."""
     opened: set[str] = set()
     level = list(graph.level())
     count = len(level)

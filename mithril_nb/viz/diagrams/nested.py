@@ -1,7 +1,7 @@
-"""A graph in levels as data: boxes with their sizes, and the data that flows between them; not laid out yet.
+"""A graph in levels as data: boxes with their sizes, and the data that flows between them, but without positions.
 
-Models and stages become such graphs. `layout` turns one into a scene. The front end does the same in its folder layout,
-so that groups open without a kernel. A test compares the two.
+The graphs of models and stages are converted to this form, and `layout` computes a scene from it. The folder `layout`
+of the front end contains the same algorithm, so that groups open without a kernel; a test compares both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mithril_nb.viz.diagrams.scene import NEXT_ROUND
 
 ROOT = ""
 GRADIENT = 3
-"""In `Flow.roles`: a gradient that sums pass on, which is not drawn by itself."""
+"""In `Flow.roles`: a gradient that sums pass on. It has no wire of its own."""
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,26 @@ class Box:
 
     Attributes:
         key: Unique in the graph: the path of a block, or the key of a node in the graph of a stage.
-        name: Its name.
+        name: Name.
         kind: Kind of the block, such as `"Linear"`; kind of the node, such as `"loop"`; `"input"` or `"output"`.
-        w: Width in px while it is closed.
-        h: Height in px while it is closed.
-        title_w: Least width in px while it is open.
-        parent: Key of the box that contains it; `""` at the top.
-        is_group: True if it can be opened.
-        hue: Index of its hue.
-        path: Path of its block; `""` if it has none.
-        label: Its most important option, or a note, such as `"10 rounds"`.
-        shape: Shape of its output.
-        repeat: Number of equal nodes that it represents.
-        share: Its share of the cost, 0 to 1, or `None` if unknown.
-        problem: Index into the list of problems, or `None`.
-        counts: Number of instructions inside it by role, then those without a role; `()` in a model.
-        blocks: Paths of the blocks that it represents, if it is more than the block at `path`.
-        equations: Ids of its equations, for links; empty if its blocks identify them all.
-        inputs: Names of its input ports.
-        outputs: Names of its output ports.
+        w: Width in px while the box is closed.
+        h: Height in px while the box is closed.
+        title_w: Least width in px while the box is open.
+        parent: Key of the box that contains this one; `""` at the top.
+        is_group: True if the box can be opened.
+        hue: Index of the hue.
+        path: Path of the block; `""` for a node that is no block.
+        label: Most important options, or a note, such as `"10 rounds"`.
+        shape: Shape of the output.
+        repeat: Number of equal nodes that this one represents.
+        share: Share of the cost, 0 to 1; `None` if unknown.
+        problem: Index into the list of problems; `None` without a problem.
+        counts: Numbers of instructions inside: one for each role, then that of instructions without a role; `()` in a
+            model.
+        blocks: Paths of the blocks that the box represents; `()` if it represents only the block at `path`.
+        equations: Ids of the equations inside, for links; `()` for a block, whose path links it.
+        inputs: Names of the input ports.
+        outputs: Names of the output ports.
     """
 
     key: str
@@ -74,14 +75,15 @@ class Flow:
     """Data that flows from one box to another; or all flows between the same two visible boxes, drawn as one wire.
 
     Attributes:
-        source: Key of the box that produces it. If it is a group around `target`, the data enters through its border.
-        target: Key of the box that uses it. If it is a group around `source`, the data leaves through its border.
-        out: Output port of the source; `""` if its boxes have no ports.
-        into: Input port of the target; `""` if its boxes have no ports.
-        roles: Roles of its users, as indices into `NestedGraph.roles`, or `GRADIENT`; ascending.
-        shapes: Shapes of the data, as indices into `NestedGraph.shapes`, ascending.
-        problem: Index into the list of problems, or `None`.
-        loop: Key of the loop if the data is for its next round, else `""`.
+        source: Key of the box that produces the data; a group around `target` if the data enters through its border.
+        target: Key of the box that uses the data; a group around `source` if the data leaves through its border.
+        out: Output port of `source`; `""` in a graph without ports.
+        into: Input port of `target`; `""` in a graph without ports.
+        roles: Roles of the instructions that use the data, as indices into `NestedGraph.roles`, or `GRADIENT`;
+            ascending.
+        shapes: Shapes of the data, as indices into `NestedGraph.shapes`; ascending.
+        problem: Index into the list of problems; `None` without a problem.
+        loop: Key of the loop if its next round uses the data, else `""`.
     """
 
     source: str
@@ -96,14 +98,14 @@ class Flow:
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a bundle of flows on one level.
+    """The piece of a wire on one level.
 
     Attributes:
-        tail: Key of the box where it starts; `""` is the border of the level.
-        source: Name of its data at the tail: a port, or the source of the data.
-        head: Key of the box where it ends; `""` is the border.
-        port: Name of its data at the head.
-        bundle: The flows that the wire shows.
+        tail: Key of the box where the piece starts; `""` is the border of the level.
+        source: Name of the data at the start: a port, or the source of the data.
+        head: Key of the box where the piece ends; `""` is the border of the level.
+        port: Name of the data at the end: a port, or the source of the data.
+        bundle: The flows that the wire shows, as one flow.
     """
 
     tail: str
@@ -118,14 +120,14 @@ class NestedGraph:
     """A graph in levels.
 
     Attributes:
-        title: Its accessible name.
-        boxes: Boxes in reading order, a group before its content.
-        flows: Data flow between them.
-        shapes: Texts of shapes, smaller ones first.
-        is_model: True for the blocks of a model, with ports; false for the graph of a stage.
+        title: Accessible name.
+        boxes: Boxes in reading order; a group comes before its content.
+        flows: Data flow between the boxes.
+        shapes: Texts of the shapes to which flows refer; in the graph of a stage, small shapes first.
+        is_model: True for the graph of a model, whose blocks have ports; false for the graph of a stage.
         roles: Names of the roles.
-        idle: Output ports of groups that nothing feeds, as `(group, port)`.
-        rounds: Data that flows between the rounds of equal parts. It is not drawn, because one part represents all.
+        idle: Output ports of groups to which no data flows, as `(key of the group, port)`.
+        rounds: Data flow between the rounds of equal parts. It is not drawn, because one part represents all rounds.
     """
 
     title: str
@@ -144,7 +146,7 @@ class NestedGraph:
 
     @cached_property
     def children(self) -> dict[str, list[Box]]:
-        """The boxes directly inside each box that contains any."""
+        """The boxes directly inside each group, by key of the group; `ROOT` is the key of the top level."""
         found: dict[str, list[Box]] = {}
         for box in self.boxes:
             found.setdefault(box.parent, []).append(box)
@@ -152,14 +154,14 @@ class NestedGraph:
 
     @cached_property
     def idle_ports(self) -> dict[str, list[str]]:
-        """The output ports that nothing feeds, by group."""
+        """The output ports to which no data flows, by key of the group."""
         found: dict[str, list[str]] = {}
         for group, port in self.idle:
             found.setdefault(group, []).append(port)
         return found
 
     def shown_groups(self, opened: Collection[str]) -> frozenset[str]:
-        """Return the keys of the groups that are drawn open if the boxes of some keys are open."""
+        """Return the groups in `opened` whose outer groups are in `opened`, too: those that are drawn open."""
         found: set[str] = set()
         for box in self.boxes:  # a group comes before its content
             if box.is_group and box.key in opened and (not box.parent or box.parent in found):
@@ -167,7 +169,7 @@ class NestedGraph:
         return frozenset(found)
 
     def with_shares(self, shares: Mapping[str, float]) -> NestedGraph:
-        """Return the graph with new shares of the cost, by path of the block."""
+        """Return the graph with other shares of the cost, given by path of the block."""
 
         def share(box: Box) -> float | None:
             known = [shares[path] for path in box.blocks or (box.path,) if path in shares]
@@ -176,7 +178,7 @@ class NestedGraph:
         return replace(self, boxes=tuple(replace(box, share=share(box)) for box in self.boxes))
 
     def above(self, key: str) -> list[str]:
-        """Return a key and the keys of the boxes around it, ending with the root."""
+        """Return the key of a box and the keys of the boxes around it, from the inside out; the last one is `ROOT`."""
         found = [key]
         while key:
             key = self.by_key[key].parent
@@ -184,7 +186,10 @@ class NestedGraph:
         return found
 
     def bundles(self, shown: Collection[str]) -> tuple[Flow, ...]:
-        """Return the wires between visible boxes, where `shown` are the groups drawn open."""
+        """Return the wires between visible boxes if the groups in `shown` are drawn open.
+
+        All flows between the same ends are one wire.
+        """
         visible = {ROOT: ROOT}
         for box in self.boxes:
             around = visible[box.parent]
@@ -196,7 +201,7 @@ class NestedGraph:
             if tail == head and not is_through and flow.loop not in shown:
                 continue
             if not self.is_model and (head in shown or self._is_around(tail, head)):
-                continue  # data for an open node flows on to the nodes inside it, which have separate flows
+                continue  # the nodes inside an open node have separate flows
             out, into = flow.out if tail == flow.source else "", flow.into if head == flow.target else ""
             found.setdefault((tail, head, out, into, flow.loop), []).append(flow)
         return tuple(
@@ -221,13 +226,13 @@ class NestedGraph:
         return False
 
     def pieces(self, bundles: Iterable[Flow]) -> dict[str, list[Piece]]:
-        """Return the pieces of wires on each level, by key of the group."""
+        """Return the pieces of the wires that are drawn, by key of the group on whose level they are."""
         levels: dict[str, list[Piece]] = {}
         for bundle in bundles:
             if not self._is_drawn(bundle):
                 continue
             tails, heads = self.above(bundle.source), self.above(bundle.target)
-            if bundle.loop:  # also from a box to itself, around it
+            if bundle.loop:  # a carried wire may lead from a box to itself, around the box
                 common = next(key for key in tails[1:] if key in heads[1:])
             else:
                 common = next(key for key in tails if key in heads)
@@ -245,13 +250,17 @@ class NestedGraph:
         return levels
 
     def returned(self, bundles: Iterable[Flow]) -> frozenset[tuple[str, str, bool]]:
-        """Return the wires along which a gradient flows back: source, target, and whether it goes to the next round."""
+        """Return the wires along which a gradient flows back: source, target, and if it is for a loop's next round."""
         return frozenset(
             (one.target, one.source, bool(one.loop)) for one in bundles if 1 in one.roles or GRADIENT in one.roles
         )
 
     def _is_drawn(self, bundle: Flow) -> bool:
-        """Return whether a bundle is drawn as a wire, as forward ones are; cells in the boxes show other roles."""
+        """Return whether a wire is drawn. In a model, all are.
+
+        In a stage, a wire is drawn if the forward pass uses the data, or if an end has no forward instruction; but not
+        if only the update uses the data, or if it is a gradient that sums pass on.
+        """
         if self.is_model or not bundle.roles or 0 in bundle.roles:
             return True
         if bundle.roles == (GRADIENT,):
@@ -260,13 +269,13 @@ class NestedGraph:
         return bundle.roles != (2,) and any(not end.counts[0] and end.kind != "input" for end in ends)
 
     def shape_text(self, shapes: tuple[int, ...]) -> str:
-        """Return the largest of some shapes, and the number of others."""
+        """Return the text of the last of some shapes, given as indices, and the number of the others."""
         if not shapes:
             return ""
         return self.shapes[shapes[-1]] + (f" +{len(shapes) - 1}" if len(shapes) > 1 else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the graph as JSON-able columns for the front end; columns of default values are omitted."""
+        """Return the graph as JSON-able columns for the front end; columns with only default values are left out."""
         return dict(self._packed)
 
     @cached_property
@@ -299,7 +308,7 @@ def _columns(items: tuple[Any, ...], kind: type, changed: Mapping[str, Any]) -> 
 
 
 def end_id(key: str, port: str) -> str:
-    """Return one end of a wire as text: `"relu_0.output"`; the name alone for an input or output of the model.
+    """Return one end of a wire as text: `"relu_0.output"`, or the escaped name of an input or output of the model.
 
     Examples:
         >>> end_id("mlp/relu_0", "a.b"), end_id("input:a.b", "a.b"), end_id("block_0", "")

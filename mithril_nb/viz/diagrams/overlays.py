@@ -1,4 +1,4 @@
-"""Values on the nodes of a graph: numbers as bars, categories as colours, each with its text; unknown is never 0."""
+"""Values on the nodes of a graph: numbers are bars, categories are colours, and each has a text."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Value = float | str | None
 UNKNOWN = "?"
 """Text of an unknown value."""
 OTHER = "other"
-"""Category of the values that have no hue, because there are more categories than hues."""
+"""Category of all values without a hue of their own, if there are more categories than hues."""
 TINT = 0.18
-"""Opacity of the colour behind a node's text; more would make the text hard to read."""
+"""Largest opacity of the colour behind the text of a node; more would make the text hard to read."""
 _BAR, _ROW, _LONGEST = 44, 18, 180
-"""Length of a bar in the legend, height of a row, and most room for a text, in px."""
+"""In the legend: length of a bar, height of a row, and largest width of a text, in px."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class NodeValue:
     """The value of one node as it is drawn.
 
     Attributes:
-        text: The number with its unit, the category, or `"?"`.
-        level: Length of its bar, 0 to 1; `None` if it is unknown or a category.
-        hue: Hue of its category; `None` for a number.
+        text: The number with its unit, the category, a formula, or `"?"` for an unknown value.
+        level: Length of the bar, 0 to 1; `None` for an unknown value and for a category.
+        hue: Hue of the category; `None` for a number and for an unknown value.
     """
 
     text: str
@@ -53,14 +53,14 @@ class Overlay:
     """Values on the nodes of a graph, all numbers or all categories.
 
     Attributes:
-        name: Its name, such as `"flops"`.
-        title: Its title, with the convention of its numbers: `"FLOPs, with inner blocks"`.
+        name: Name, such as `"flops"`.
+        title: Title, such as `"FLOPs, with inner blocks"`.
         values: Values by key of the node. Nodes without an entry, such as inputs, are drawn as without an overlay.
         unit: Unit of the numbers: `"FLOP"`, `"B"`, `"s"` or any other.
-        bounds: Keys of the nodes whose number leaves out an unknown part.
-        texts: Texts of nodes that have a text instead of a number, such as a formula.
-        total: Sum over the whole program, for the share of each node; `None` if the numbers do not add up, or if it is
-            unknown.
+        bounds: Keys of the nodes whose number is a lower bound.
+        texts: By key of the node, a text that is shown instead of the number, such as a formula.
+        total: Sum over the whole program, of which each node has a share; `None` if it is unknown or if the numbers do
+            not add up.
         notes: Notes on the values.
 
     Examples:
@@ -82,14 +82,14 @@ class Overlay:
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        """Its categories, the most frequent first, then by name; `()` for numbers."""
+        """The categories, most frequent first and then by name; `()` for numbers. The last may be `OTHER`."""
         found = Counter(value for value in self.values.values() if isinstance(value, str))
         named = tuple(sorted(found, key=lambda one: (-found[one], one)))
         return named if len(named) <= HUES else (*named[: HUES - 1], OTHER)
 
     @cached_property
     def ends(self) -> tuple[float, float]:
-        """The least and the largest known number; `(0, 0)` if none is known."""
+        """The smallest and the largest known number; `(0, 0)` if none is known."""
         known = [value for value in self.values.values() if isinstance(value, int | float)]
         return (min(known), max(known)) if known else (0, 0)
 
@@ -100,7 +100,7 @@ class Overlay:
 
     @property
     def heading(self) -> str:
-        """Its title, and the sum over the program if there is one."""
+        """The title, and the sum over the program if it is known."""
         whole = "" if self.total is None else f": {self.format(self.total)} in total"
         return f"{one_line(self.title)}{whole}"
 
@@ -119,7 +119,7 @@ class Overlay:
         return NodeValue(text or f"{bound}{self.format(value)}", self._level(value))
 
     def description(self, key: str) -> str:
-        """Return the title and the exact value of a node for its tooltip, with its share; `""` without an entry.
+        """Return the title, the exact value of a node and its share, for a tooltip; `""` without an entry.
 
         Examples:
             >>> Overlay("flops", "own FLOPs", {"a": 1024}, "FLOP", total=2048).description("a")
@@ -149,18 +149,18 @@ class Overlay:
         return (value - low) / (high - low) if high > low else 0.0
 
     def _text(self, key: str) -> str:
-        """Return the text of a node if it is neither its number nor the name of its category in the legend."""
+        """Return the text of a node; `""` if it follows from the number or from the category in the legend."""
         value = self.values.get(key)
         return one_line(value) if isinstance(value, str) and value not in self.categories else self.texts.get(key, "")
 
     def of(self, keys: Iterable[str]) -> Overlay:
-        """Return the overlay with only the nodes of some keys, whose numbers are then the ends of its scale."""
+        """Return the overlay with the values of some nodes only, by key. The ends of the scale are then theirs."""
         return replace(self, values={key: self.values[key] for key in keys if key in self.values})
 
     def to_dict(self, keys: Iterable[str]) -> dict[str, Any]:
-        """Return it as JSON-able data for the front end, with values in the order of `keys`.
+        """Return the overlay as JSON-able data for the front end, with values in the order of `keys`.
 
-        A value is a number, the index of a category, `"?"` if unknown, or `null` without an entry.
+        A value is a number, the index of a category, `"?"` if it is unknown, or `None` for a node without an entry.
         """
         listed = list(keys)
         places = {one: at for at, one in enumerate(self.categories)}
@@ -186,7 +186,7 @@ class Overlay:
 
 
 def known_number(value: float | None) -> float | None:
-    """Return a number that can be drawn, else `None`: NaN and infinities are unknown.
+    """Return a number if it can be drawn, else `None` (unknown): NaN, infinities, and numbers from 1e150.
 
     Examples:
         >>> known_number(2.5), known_number(float("nan")), known_number(None)
@@ -198,7 +198,7 @@ def known_number(value: float | None) -> float | None:
 
 
 def draw_value(x: float, y: float, width: float, shown: NodeValue) -> Iterator[str]:
-    """Draw the bar of a value, 4 px high: as long as the number, full for a category, hatched if unknown."""
+    """Draw a bar, 4 px high: its length is the number; it is full for a category and hatched for an unknown value."""
     yield element("rect", class_="track", x=x, y=y, width=width, height=4, rx=2, fill=LIGHT.track)
     if shown.hue is not None:
         hue = shown.hue % HUES
@@ -212,7 +212,7 @@ def draw_value(x: float, y: float, width: float, shown: NodeValue) -> Iterator[s
 
 
 def draw_tint(x: float, y: float, w: float, h: float, shown: NodeValue) -> Iterator[str]:
-    """Draw the colour of a value behind a node's text; an unknown value has none."""
+    """Draw the colour of a value behind the text of a node; nothing for an unknown value or 0."""
     look = {"x": x, "y": y, "width": w, "height": h, "rx": 4}
     if shown.hue is not None:
         hue = shown.hue % HUES
@@ -229,7 +229,7 @@ def _hatch(x: float, y: float, w: float, h: float) -> str:
 
 
 def draw_legend(overlay: Overlay, x: float, y: float, width: float) -> Iterator[str]:
-    """Draw the title of an overlay, its scale or its categories, and the sign of unknown values."""
+    """Draw the legend: the title of the overlay, the ends of its scale or its categories, and the unknown bar."""
     yield _text(x, y + 12, elide(overlay.heading, SMALL_SIZE, width, bold=True), bold=True)
     for left, row, shown, text in _placed(overlay, width):
         top = y + 22 + row * _ROW
@@ -238,7 +238,7 @@ def draw_legend(overlay: Overlay, x: float, y: float, width: float) -> Iterator[
 
 
 def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
-    """Return the width and height of the legend in px, in at most the given width."""
+    """Return the width and height of the legend in px; `width` is the largest width."""
     placed = _placed(overlay, width)
     ends = [left + _BAR + 6 + text_width(text, SMALL_SIZE) for left, _, _, text in placed]
     rows = placed[-1][1] if placed else 0
@@ -246,7 +246,7 @@ def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
 
 
 def _placed(overlay: Overlay, width: float) -> list[tuple[float, int, NodeValue, str]]:
-    """Return the left edge, the row, the value and the text of each part of the legend, in rows of a width."""
+    """Return the left edge, the row, the value and the text of each entry of a legend with rows of at most `width`."""
     found: list[tuple[float, int, NodeValue, str]] = []
     left, row = 0.0, 0
     for shown in legend_values(overlay):
@@ -260,7 +260,7 @@ def _placed(overlay: Overlay, width: float) -> list[tuple[float, int, NodeValue,
 
 
 def legend_values(overlay: Overlay) -> list[NodeValue]:
-    """Return the values that the legend explains: the ends of the scale or the categories, and unknown.
+    """Return the entries of the legend: the ends of the scale or the categories, and `unknown` if a value is.
 
     Examples:
         >>> [one.text for one in legend_values(Overlay("x", "x", {"a": 3, "b": 12, "c": None}, "B"))]

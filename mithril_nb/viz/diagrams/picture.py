@@ -1,4 +1,4 @@
-"""One diagram from a graph, its inferred shapes and its costs; and graphs and blocks as text."""
+"""The picture of a logical graph with inferred shapes and costs; and graphs and blocks as text."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Picture:
 
     Attributes:
         graph: The graph.
-        diagram: Its layout.
-        annotations: The labels of its boxes and wires.
-        problems: Problems found by shape inference; `problem` indices in the diagram point into them.
+        diagram: The layout of the graph.
+        annotations: The labels of boxes and wires.
+        problems: Problems found by shape inference. `problem` of a node or edge in `diagram` is an index into them.
     """
 
     graph: LogicalGraph
@@ -44,18 +44,18 @@ def picture(
     fold: bool = True,
     marks: Mapping[str, str] | None = None,
 ) -> Picture:
-    """Infer a graph's shapes and lay it out.
+    """Infer the shapes of a graph and lay it out.
 
     Args:
         graph: The graph.
-        inputs: Specs of its inputs; missing specs are inferred where possible.
-        shares: Share of the cost of blocks, by path.
+        inputs: Specs of the inputs of the graph; missing specs are inferred where possible.
+        shares: Shares of the cost, 0 to 1, by path of the block.
         expanded: Paths of the groups that are drawn open; default: `first_view`.
         fold: Whether the rounds of a repeated part are drawn as one box with ×N, unless a block inside it is expanded.
-        marks: Differences from another graph, by key, for `first_view`.
+        marks: Marks of the differences from another graph, by key of the box, for `first_view`.
 
     Returns:
-        The picture. If nothing can be inferred from a broken graph, the reason is among its problems.
+        The picture. If shape inference fails because the graph is broken, `problems` contains the reason.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model
@@ -81,7 +81,7 @@ def picture(
 
 
 def _with_repeats(graph: NestedGraph, expanded: Collection[str]) -> set[str]:
-    """Return the groups to open, with the repeated parts around them."""
+    """Return the keys of the groups to open: the expanded ones, and the boxes of repeated parts around them."""
     known = [key for key in expanded if key in graph.by_key]
     return {key for one in known for key in graph.above(one) if key == one or (key and not graph.by_key[key].path)}
 
@@ -91,7 +91,12 @@ def graph_text(
     annotations: Mapping[str, NodeAnnotation] | None = None,
     edge_shapes: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a graph as an indented list of blocks with their sources and their output shapes.
+    """Return a graph as an indented list of its inputs, blocks and outputs, with sources and shapes.
+
+    Args:
+        graph: The graph.
+        annotations: Labels of blocks, by path.
+        edge_shapes: Shapes of the inputs of the graph, by name.
 
     Examples:
         >>> print(graph_text(LogicalGraph()))

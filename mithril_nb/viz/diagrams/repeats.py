@@ -1,4 +1,4 @@
-"""Find the repeated parts of a model, which pictures fold into one box with ×N: by structure, not by name."""
+"""Find the repeated parts of a model, which pictures fold into one box with ×N. Structure counts, not names."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mithril_nb.graph.records import Block, Node
 from mithril_nb.stages.graph.folds import rounds
 
 MOST_ON_A_LEVEL = 24
-"""A level with more blocks is folded until it has at most this many, if it repeats."""
+"""On a level with more blocks, rounds of several blocks and of single ops are runs, too, until this many remain."""
 _FEWEST_ROUNDS = 3
 _MOST_RUNS = 8
 
 
 @dataclass(frozen=True)
 class Run:
-    """A part of a level that repeats.
+    """Equal rounds of blocks in a row on one level.
 
     Attributes:
-        start: Index of its first block.
+        start: Index of the first block of the first round.
         period: Number of blocks in one round.
         count: Number of rounds.
     """
@@ -30,15 +30,15 @@ class Run:
 
     @property
     def end(self) -> int:
-        """Index after its last block."""
+        """Index after the last block of the last round."""
         return self.start + self.period * self.count
 
 
 def repeated_runs(nodes: Sequence[Node]) -> tuple[Run, ...]:
     """Return the runs of equal rounds on a level, in order.
 
-    Equal composite blocks in a row are always a run. Blocks that only together are a round, such as a layer and its
-    activation, are one only on a large level, as are single ops.
+    Three or more equal composite blocks in a row are a run. Rounds of several blocks, such as a layer and its
+    activation, and rounds of a single op are runs only on a level with more than `MOST_ON_A_LEVEL` blocks.
 
     Examples:
         >>> from mithril_nb.models import MLP, Linear, Model, Relu
@@ -64,7 +64,7 @@ def repeated_runs(nodes: Sequence[Node]) -> tuple[Run, ...]:
 
 
 def _tokens(nodes: Sequence[Node]) -> list[int]:
-    """Return a number for each block, shared by blocks of the same structure."""
+    """Return a number for each block; blocks of the same structure have the same number."""
     known: dict[Block, int] = {}
     by_id: dict[int, int] = {}  # hashing a composite block visits all blocks inside it
     for node in nodes:

@@ -1,7 +1,7 @@
-"""Place parts in rows, read like text, and route nets through the lanes and channels between them.
+"""Place parts in rows, which are read like text, and route wires through the lanes and channels between them.
 
 Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire leaves
-its part into the channel on its right and reaches its target from the channel on the left. It never crosses a part.
+its part into the channel on the right and reaches its target from the channel on the left. It never crosses a part.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ ROW_GAP = 18
 TRACK = 8
 CHANNEL, LANE = 36, 22
 SCREEN = (820, 480)
-"""Width and height of a level that can be seen at once."""
+"""Width and height in px of a level that can be seen at once."""
 _FEW_LOOSE = 3
 
 Interval = tuple[float, float]
 End = tuple[str, str]
 """A part and its input port; the part `""` is the border around all parts."""
 Way = tuple[str, str, End]
-"""A wire: the part and the source of its data, and where it ends."""
+"""A wire: the part where it starts, the output of that part, and the part and input port where it ends."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A box to place: its size, and the heights of its ports: inputs by name, outputs by the source of the data.
+    """A box to place: its size, and the heights of its ports, `ins` by name and `outs` by source of the data.
 
     A port without an entry is in the middle of its side.
     """
@@ -44,7 +44,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Net:
-    """The output `source` of the part `tail`, and the input ports that read it; `""` is the border around all parts."""
+    """All wires from the output `source` of the part `tail`. `""` is the border around all parts."""
 
     tail: str
     source: str
@@ -53,7 +53,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Placed:
-    """Top left corners of the parts in reading order, the routes of the wires, and the pins by source and by port."""
+    """Corners of parts in reading order, routes of wires, and heights of pins, where wires cross the border."""
 
     w: float
     h: float
@@ -78,7 +78,7 @@ class _Tracks:
         self.intervals[net] = low, high
 
     def settle(self) -> int:
-        """Assign a track to each net; return the number of tracks."""
+        """Assign a track to each net, and return the number of tracks."""
         busy: list[tuple[float, int]] = []
         free: list[int] = []
         for net, (low, high) in sorted(self.intervals.items(), key=lambda item: item[1]):
@@ -94,9 +94,9 @@ class _Tracks:
 
 @dataclass
 class _Pins:
-    """The heights of the pins of one side, at least `TRACK` apart.
+    """The heights of the pins on one side of the border, at least `TRACK` apart.
 
-    No pin fits between two whose distance is below two tracks. `lows` and `highs` are the ends of such runs of pins.
+    `lows` and `highs` are the ends of runs of pins. No pin fits into a run: its gaps are below two tracks.
     """
 
     end: float
@@ -105,7 +105,7 @@ class _Pins:
     highs: list[float] = field(default_factory=list)
 
     def add(self, name: str, wanted: float) -> None:
-        """Place a pin at the free height nearest below the wanted one, or above it if the row ends."""
+        """Place a pin at the wanted height if it is free; else below the run of pins there, or above it at the end."""
         at = bisect_right(self.highs, wanted - TRACK)
         if at < len(self.lows) and self.lows[at] < wanted + TRACK:
             below = self.highs[at] + TRACK
@@ -123,8 +123,8 @@ def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence
 
     Args:
         parts: The parts, in reading order.
-        nets: The data flow between them. A net from the border without heads is an input that nothing reads.
-        idle: Ports of the border that nothing feeds.
+        nets: The wires. A net from the border without heads is an input that no part reads.
+        idle: Output ports on the border to which no wire leads.
 
     Returns:
         Positions in px from `(0, 0)`. No route crosses a part other than its ends.
@@ -144,7 +144,7 @@ class _Lines:
         self._channels = [[_Tracks() for _ in range(len(line) + 1)] for line in self._lines]
         self._margin = _Tracks()
         self._line_h = [_line_height(line, parts) for line in self._lines]
-        # Pins stay within the heights of the first and last row: below them they would overlap other parts.
+        # Pins stay within the heights of the first and the last row: elsewhere they would overlap other parts.
         for row, pins in (
             (0, {net.source for net in nets if not net.tail}),
             (-1, {*idle, *(port for net in nets for key, port in net.heads if not key)}),
@@ -178,7 +178,7 @@ class _Lines:
         return (0, 0) if is_tail else (len(self._lines) - 1, len(self._lines[-1]))
 
     def _way(self, net: Net, head: End) -> tuple[int, ...]:
-        """Return the lanes that a wire uses: none, one, or two connected through the margin."""
+        """Return the indices of the lanes that a wire uses: none, one, or two that the margin connects."""
         (row, at), (to_row, to_at) = self._end(net.tail, is_tail=True), self._end(head[0], is_tail=False)
         if row == to_row and at == to_at:
             return ()
@@ -205,7 +205,7 @@ class _Lines:
             self._lane_h.append((count + 1) * TRACK if count else 6 if is_edge else LANE)
 
     def _row_tops(self) -> list[float]:
-        """Return the top of each row, and the bottom of the last."""
+        """Return the top of each row, and then the bottom of the last row."""
         tops, y = [], 0.0
         for row, height in enumerate(self._line_h):
             y += self._lane_h[row]
@@ -320,7 +320,7 @@ class _Lines:
 
 
 def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
-    """Return the parts by rank: each part right of its producers, and sources close to their consumers."""
+    """Return the columns of parts: each part is right of its producers; without producers, just left of a consumer."""
     place = {key: at for at, key in enumerate(parts)}
     before: dict[str, set[str]] = {key: set() for key in parts}
     after: dict[str, set[str]] = {key: set() for key in parts}
@@ -358,12 +358,12 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Cut the columns into rows: as few as fit on a screen, or else in the proportions of a screen."""
+    """Divide the columns into rows: as few as fit on a screen, or else so that all have the proportions of a screen."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 
     def cut(limit: float) -> tuple[float, float, list[list[list[str]]]]:
-        """Return the size of rows of at most this width, and the rows."""
+        """Return the width and height of all rows, and the rows, if a row is at most `limit` wide."""
         lines: list[list[list[str]]] = []
         sizes: list[tuple[float, float]] = []
         for column, width, height in zip(columns, widths, heights, strict=True):

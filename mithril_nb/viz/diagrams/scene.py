@@ -1,4 +1,4 @@
-"""A laid-out graph as data, the same for every kind of graph: nodes, groups and edges in px; `y` grows downward."""
+"""A laid-out graph as data, for models and stages alike: nodes and edges with positions in px; `y` grows downward."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ _NODE_DATA = (
     "group", "expanded", "repeat",
 )  # fmt: skip
 """Attributes of a node that the front end reads, besides its ports."""
-
-
 NEXT_ROUND = " (next round)"
 """Ending of the names of data that a loop passes to its next round."""
 
@@ -34,32 +32,33 @@ class ScenePort:
 
 @dataclass(frozen=True)
 class SceneNode:
-    """A box in the picture: a block, an instruction, a group's frame, or an input or output.
+    """A box in the picture: a block, an instruction, the frame of a group, or an input or output.
 
     Attributes:
         key: Unique in the scene: the path of a block, or the key of a node in the graph of a stage.
-        name: Its name.
+        name: Name.
         kind: Kind of the block, such as `"Linear"`; kind of the node, such as `"loop"`; `"input"` or `"output"`.
         x: Left edge.
         y: Top edge.
         w: Width.
         h: Height.
-        hue: Index of its hue.
-        path: Path of its block; `""` if it has none.
-        parent: Key of the group that contains it; `""` at the top.
-        group: True if it contains nodes.
-        expanded: True if these are drawn; the box is then a frame.
-        label: Its most important option, or a note, such as `"10 rounds"`.
-        shape: Shape of its output.
-        repeat: Number of equal nodes that it represents.
-        share: Its share of the cost, 0 to 1, or `None` if unknown.
-        problem: Index into the list of problems, or `None`.
-        counts: Number of instructions inside it by role, then those without a role; `()` in a model.
-        blocks: Paths of the blocks that it represents, if it is more than the block at `path`.
-        equations: Ids of its equations, for links; empty if its blocks identify them all.
-        inputs: Its input ports.
-        outputs: Its output ports.
-        mark: `"added"`, `"removed"` or `"changed"` if it differs from another graph, else `""`.
+        hue: Index of the hue.
+        path: Path of the block; `""` for a node that is no block.
+        parent: Key of the group that contains the node; `""` at the top.
+        group: True if the node contains other nodes.
+        expanded: True if the nodes inside are drawn; the box is then a frame.
+        label: Most important options, or a note, such as `"10 rounds"`.
+        shape: Shape of the output.
+        repeat: Number of equal nodes that this one represents.
+        share: Share of the cost, 0 to 1; `None` if unknown.
+        problem: Index into the list of problems; `None` without a problem.
+        counts: Numbers of instructions inside: one for each role, then that of instructions without a role; `()` in a
+            model.
+        blocks: Paths of the blocks that the node represents; `()` if it represents only the block at `path`.
+        equations: Ids of the equations inside, for links; `()` for a block, whose path links it.
+        inputs: Input ports.
+        outputs: Output ports.
+        mark: `"added"`, `"removed"` or `"changed"` if the node differs from another graph, else `""`.
     """
 
     key: str
@@ -94,20 +93,20 @@ class SceneNode:
 
 @dataclass(frozen=True)
 class SceneEdge:
-    """Data flow from one node to another, or the piece of it up to a frame in between.
+    """Data flow from one node to another, or a piece of this flow that starts or ends at a frame.
 
     Attributes:
-        source: The key of its source. In a model, its port as `"path.port"`, escaped as in `graph.paths`; the port of
-            a model input is its name alone.
-        target: Its target, in the same form.
-        points: Corners of the line; or, if `is_curve`, the control points of a cubic Bézier curve: the start, then
-            three for each piece.
-        is_curve: True if it is a curve.
+        source: In a stage, the key of the node that produces the data. In a model, its port, `"path.port"`, escaped as
+            in `graph.paths`, or the name of a model input.
+        target: The node or port that uses the data, in the same form; the key of a frame if several nodes inside the
+            frame use the data.
+        points: Corners of the line. Of a curve, the points of `curve_path`.
+        is_curve: True for a cubic Bézier curve.
         shape: Shape of the data.
-        problem: Index into the list of problems.
-        is_backward: True if only the backward pass reads it.
+        problem: Index into the list of problems; `None` without a problem.
+        is_backward: True if only the backward pass uses the data.
         returns: True if a gradient flows back along the same line.
-        is_end: True if it ends at the consumer, not at a frame around it.
+        is_end: True if the line ends at the node that uses the data, not at a frame around it.
         is_carried: True if the next round of a loop uses the data.
     """
 
@@ -124,12 +123,12 @@ class SceneEdge:
 
     @property
     def id(self) -> str:
-        """Its ends, `"source -> target"`, and whether it is carried."""
+        """Both ends as `"source -> target"`; the text of a carried edge ends with `NEXT_ROUND`."""
         return f"{self.source} -> {self.target}{NEXT_ROUND if self.is_carried else ''}"
 
     @property
     def label(self) -> str:
-        """Its ends, as its tooltip shows them. The end of a repeated part is named after its first block."""
+        """Both ends, as the tooltip shows them. A repeated part is named after its first block."""
         ends = f"{self.source.removeprefix('repeat:')} → {self.target.removeprefix('repeat:')}"
         return ends + (NEXT_ROUND if self.is_carried else "")
 
@@ -139,12 +138,12 @@ class Scene(Shown):
     """A laid-out picture of a graph.
 
     Attributes:
-        title: Its accessible name.
+        title: Accessible name.
         width: Width in px.
         height: Height in px.
         nodes: Boxes in reading order; a frame comes before its content.
-        edges: Data flow.
-        is_model: True for the blocks of a model, with ports; false for the graph of a stage.
+        edges: Data flow between the boxes.
+        is_model: True for the graph of a model, whose blocks have ports; false for the graph of a stage.
         roles: Names of the roles that `SceneNode.counts` counts.
     """
 
@@ -158,7 +157,7 @@ class Scene(Shown):
 
     @property
     def counted(self) -> str:
-        """The number of its nodes as text; inputs and outputs of a model do not count."""
+        """The number of nodes as text; inputs and outputs of a model do not count."""
         count = sum(not node.is_pill for node in self.nodes) if self.is_model else len(self.nodes)
         return f"{count} {'block' if self.is_model else 'node'}{'' if count == 1 else 's'}"
 
@@ -187,22 +186,22 @@ class Scene(Shown):
         }
 
     def with_marks(self, marks: Mapping[str, str]) -> Scene:
-        """Return the scene with the marks of a comparison, by key of the node."""
+        """Return the scene with a mark on each node that has an entry in `marks`, by key."""
         return replace(self, nodes=tuple(replace(node, mark=marks.get(node.key, "")) for node in self.nodes))
 
 
 @dataclass
 class Level:
-    """One level of a graph while it is laid out, from `(0, 0)`.
+    """One level of a graph while it is laid out, with its top left corner at `(0, 0)`.
 
     Attributes:
         w: Width.
         h: Height.
-        nodes: Its nodes, and those of the levels inside.
-        edges: Its edges, and those of the levels inside.
-        ins: Positions of the data that enters it, along its border.
-        outs: Positions of the data that leaves it, along its border.
-        borders: Whether each of its own edges, the first of `edges`, starts at its border and ends at it.
+        nodes: The nodes of the level and of the levels inside it.
+        edges: The edges of the level, and then those of the levels inside it.
+        ins: Heights at which data enters through the left side, by name of the data.
+        outs: Heights at which data leaves through the right side, by name of the data.
+        borders: For each edge of the level itself: whether it starts at the border, and whether it ends there.
     """
 
     w: float
@@ -214,21 +213,21 @@ class Level:
     borders: list[tuple[bool, bool]] = field(default_factory=list)
 
     def shifted_nodes(self, dx: float, dy: float) -> list[SceneNode]:
-        """Return its nodes, moved right and down."""
+        """Return the nodes, moved right by `dx` and down by `dy`."""
         return [replace(node, x=node.x + dx, y=node.y + dy) for node in self.nodes]
 
     def shifted_edges(self, dx: float, dy: float) -> list[SceneEdge]:
-        """Return its edges, moved right and down."""
+        """Return the edges, moved right by `dx` and down by `dy`."""
         return [replace(edge, points=shifted(edge.points, dx, dy)) for edge in self.edges]
 
 
 def shifted(points: Sequence[Point], dx: float, dy: float) -> tuple[Point, ...]:
-    """Return points moved right and down."""
+    """Return points moved right by `dx` and down by `dy`."""
     return tuple((x + dx, y + dy) for x, y in points)
 
 
 def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str]:
-    """Return the title of the frame of a stage's node: its name, and its note and shape.
+    """Return the title of an open node of a stage as two texts: name and repeat count; note and shape.
 
     Examples:
         >>> frame_texts("layer_0", 12, "10 rounds", "4×8")
@@ -238,7 +237,7 @@ def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str
 
 
 def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
-    """Return the numbers of instructions in a node by role; `""` for an instruction or an input.
+    """Return the numbers of instructions in a node by role, as text; `""` for a node that is an instruction or input.
 
     Examples:
         >>> count_text("block", (3, 0, 1, 2), ("forward", "backward", "update"))
@@ -251,7 +250,7 @@ def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
 
 
 def end_text(end: Endpoint, prefix: str = "") -> str:
-    """Return an end of an edge in the group at `prefix` as text; without a prefix it equals `str` of the end.
+    """Return the end of an edge on the level of the group at `prefix` as text; `""` is the level of the model.
 
     Examples:
         >>> end_text(Endpoint("relu_0", "input"), "mlp"), end_text(Endpoint("", "input"), "mlp")
@@ -262,7 +261,7 @@ def end_text(end: Endpoint, prefix: str = "") -> str:
 
 
 def port_text(path: str, port: str) -> str:
-    """Return the port of the block at `path` as text; a port of the model itself is its name alone.
+    """Return the port of the block at `path` as text; for a port of the model itself, the text is the escaped name.
 
     Examples:
         >>> port_text("relu_0", "a.b"), port_text("", "a.b")

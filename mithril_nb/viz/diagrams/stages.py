@@ -1,4 +1,4 @@
-"""The graph of a stage as a nested graph, with the sizes of its boxes; and as text."""
+"""The graph of a stage as a nested graph with sizes of boxes, as a laid-out picture, and as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEIGHTS = {"instruction": 46, "input": 34}
 _BOX_H = 64
 _NARROW, _WIDE, _GRID = 112, 208, 16
 _SHARE_W = 52
-"""Room for a share and its margin, for any number of digits; blocks have it even while their cost is unknown."""
+"""Room in px for a share and its margin. Blocks have this room even while their cost is unknown."""
 
 
 def stage_layout(
@@ -31,13 +31,13 @@ def stage_layout(
     shares: Mapping[str, float] | None = None,
     hues: Mapping[str, int] | None = None,
 ) -> Scene:
-    """Lay out a stage's graph.
+    """Lay out the graph of a stage.
 
     Args:
         graph: The graph.
         opened: Keys of the nodes that are drawn open; default: `opened_at_first`.
-        shares: Share of the cost by block path.
-        hues: Index of the hue by block; default: in program order.
+        shares: Shares of the cost, 0 to 1, by path of the block.
+        hues: Hues by path of the block; default: `hues_of_blocks`.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
@@ -49,12 +49,13 @@ def stage_layout(
 def opened_at_first(
     graph: StageGraph, nested: NestedGraph | None = None, shares: Mapping[str, float] | None = None
 ) -> frozenset[str]:
-    """Return the nodes to open in the first picture, so that every label can be read without zooming.
+    """Return the keys of the nodes to open in the first picture, which must be readable without zooming.
 
     Args:
         graph: The graph.
-        nested: Its boxes, if they are known.
-        shares: Share of the cost by block path; by default the numbers of instructions decide what to open.
+        nested: The result of `nested_stage`, if it is known.
+        shares: Shares of the cost, 0 to 1, by path of the block. The most expensive nodes are opened first; without
+            shares, those with the most instructions.
     """
     return graph.first_view(shares=shares, fits=partial(fits_first_view, nested or nested_stage(graph)))
 
@@ -62,7 +63,7 @@ def opened_at_first(
 def nested_stage(
     graph: StageGraph, shares: Mapping[str, float] | None = None, hues: Mapping[str, int] | None = None
 ) -> NestedGraph:
-    """Return a stage's graph as a nested graph. The arguments are those of `stage_layout`."""
+    """Return the graph of a stage as a nested graph. The arguments are those of `stage_layout`."""
     if hues is None:
         hues = hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
     boxes = tuple(_box(graph, node, shares or {}, hues) for node in graph.visible(graph.nodes))
@@ -125,12 +126,12 @@ def _linked(graph: StageGraph, node: GraphNode) -> tuple[str, ...]:
 def stage_graph_text(
     graph: StageGraph, opened: Collection[str] | None = None, shares: Mapping[str, float] | None = None
 ) -> str:
-    """Return a stage's graph as an indented list with the content of the picture.
+    """Return the nodes of the graph of a stage as an indented list, with the texts of the picture.
 
     Args:
         graph: The graph.
         opened: Keys of the nodes whose content is listed; default: `opened_at_first`.
-        shares: Share of the cost by block path.
+        shares: Shares of the cost, 0 to 1, by path of the block.
     """
     shown = opened_at_first(graph, shares=shares) if opened is None else opened
     depth = {ROOT: -1}

@@ -1,7 +1,7 @@
 """A scene as one self-contained SVG: readable on white and on black, without scripts, links or ids.
 
-Light colours are attributes, for programs without style sheets; dark colours are in a media query. Hue is the block.
-In the graph of a stage, pattern is the role: forward is solid, backward hatched, update dotted.
+Light colours are attributes, for programs without style sheets; dark colours are in a media query. The hue of a box
+shows its block. In the graph of a stage, a pattern shows the role: forward is solid, backward hatched, update dotted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mithril_nb.viz.units import percent, titled
 _EDGE_SIZE = 10
 _LONGEST_LABEL = 180
 _MOST_PLACED = 300
-"""Larger scenes have no room for shapes beside their lines."""
+"""Scenes with more edges have no shapes beside the lines of edges."""
 _TITLE_ROW = 24
 _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
@@ -62,10 +62,10 @@ def scene_svg(
 
     Args:
         scene: The scene.
-        problems: The problems that the `problem` indices refer to, for tooltips.
+        problems: The problems into which `problem` of a node or edge is an index, for tooltips.
         title: Accessible name, read by screen readers; default: the title of the scene.
-        embedded: Whether it is part of one of our HTML pages. Then it uses the page's colours, and its nodes are
-            reachable by keyboard and linked to lines and rows.
+        embedded: Whether the picture is part of one of our HTML pages. It then uses the colours of the page, and its
+            nodes can be reached by keyboard and are linked to lines and rows.
         overlay: Values to show on the nodes, with a legend below the graph.
 
     Returns:
@@ -117,7 +117,7 @@ _PAGE = Theme(
 
 
 def _rules(*, embedded: bool, has_marks: bool) -> str:
-    """Return the CSS rules of the colours. Without a page, only dark ones: light ones are attributes."""
+    """Return the CSS rules of the colours. If not `embedded`, only the dark ones: light ones are attributes."""
     theme = _PAGE if embedded else DARK
     fills = {
         "ground": theme.ground, "box": theme.surface, "ink": theme.ink, "muted": theme.muted, "cost": theme.cost,
@@ -163,7 +163,7 @@ def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], valu
 
 
 def _share(node: SceneNode, scene: Scene) -> str:
-    """Return a node's share of the FLOPs, with the words of the front end; `""` if unknown."""
+    """Return a node's share of the FLOPs as text, in the words of the front end; `""` if it is unknown."""
     if node.share is None:
         return ""
     is_block = scene.is_model or node.kind == "block"
@@ -195,7 +195,7 @@ def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
 
 
 def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[str]:
-    """Draw an open group: its area, its rim and its title, with its share of the cost or its value."""
+    """Draw an open group: its area, its rim, its title, and its share of the cost or the value of an overlay."""
     share = value.text if value else "" if node.share is None else percent(node.share)
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     colour, bad = LIGHT.hues[hue], node.problem is not None
@@ -266,10 +266,10 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 
 
 def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
-    """Write shapes above or below the lines where they cover nothing; otherwise only the tooltip has them.
+    """Write the shape of each edge above or below its line, if it covers nothing there; the tooltip has it always.
 
-    As `placeLabels` in the front end: a shape is shown where it changes, not if the box of the source shows it, nor if
-    data of the same shape enters the source.
+    A shape is left out if the box of the source shows it, or if data of the same shape enters the source, as in
+    `placeLabels` of the front end.
     """
     if len(scene.edges) > _MOST_PLACED:
         return

@@ -2,7 +2,7 @@
 
 Both graphs are side by side, then the costs, then each stage with both texts in the same rows. Corresponding blocks and
 lines of the two sides have the same link, so the script of the listings highlights and pins them together. Without
-scripts, everything is readable, and unchanged lines unfold.
+scripts, everything is readable, and folded lines can be opened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _SIGNS = {**MARKS, "renamed": "→", "moved": "→"}
 _MOST_LISTED, _MOST_DETAILS = 200, 5
 _MOST_ROWS = 24
-"""Longer tables of costs sum up the blocks whose cost does not change."""
+"""Tables with more blocks sum up those whose cost does not change."""
 _SECTIONS = ("listing", "summary", "cost", "comparison")
 _PAGE_ROWS, _CELL_ROWS = 4000, 200
 
@@ -151,7 +151,7 @@ def _summary(found: Comparison, links: Links) -> str:
 
 
 def _look(mark: str) -> str:
-    """Return the CSS class of a mark: a renamed or moved block looks like a changed one."""
+    """Return the CSS class of a mark; renamed and moved blocks have the class of changed ones."""
     return mark if mark in MARKS else "changed"
 
 
@@ -182,7 +182,7 @@ def _graphs(found: Comparison, links: Links) -> str:
 
 
 def _scene(found: Comparison, links: Links, is_left: bool) -> Scene | None:
-    """Return the graph of one side, whose nodes have the links of both sides."""
+    """Return the laid-out graph of one side, with the links of `links`; `None` if there is no graph."""
     graph = (found.before if is_left else found.after).graph if found.has_models else None
     marks = {path: _look(one.mark) for one in found.blocks if (path := one.before if is_left else one.after)}
     if graph is not None:
@@ -215,7 +215,7 @@ def _stage_graph(found: Comparison, is_left: bool) -> StageGraph | None:
 
 
 def _marks_of_nodes(found: Comparison, graph: StageGraph, marks: Mapping[str, str], is_left: bool) -> dict[str, str]:
-    """Return the mark of each node: that of its block, or of the instructions inside it."""
+    """Return marks by key of the node: the mark of the node's block, or one for the instructions inside the node."""
     assert found.first_stage is not None
     stage = found.stage(found.first_stage)
     own = {one.id for one in (stage.removed if is_left else stage.added)}
@@ -259,7 +259,7 @@ def _cost_row(name: str, cells: Sequence[str], is_block: bool) -> Markup:
 
 
 def _cost_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
-    """Yield head, blocks and total; blocks without a change share a row if there are many."""
+    """Yield the titles, a row for each block, and the total. Of many blocks, the unchanged ones share a row."""
     from mithril_nb.cost.comparison import Change, change_cells
     from mithril_nb.cost.records import sum_of_figures
 

@@ -1,9 +1,9 @@
 """An inspection as a cell of a saved notebook, and as one self-contained HTML file.
 
-The cell compiles nothing, and needs no kernel and no scripts: a graph, the first lines of the first stages, and a table
-of all stages. The file needs no network and no other files. Its texts, links and pictures are compressed, so a program
-of 200,000 lines is still a file of a few MB. A script unpacks them and draws only the visible lines. Without scripts,
-the page still shows the picture, the first lines of each stage, the names of the passes and the costs.
+The cell shows a graph, the first lines of the first stages, and a table of all stages. Nothing is compiled for it, and
+it needs neither a kernel nor scripts. The file needs no network and no other files. Its texts, links and pictures are
+compressed, so a program of 200,000 lines is a file of a few MB. A script unpacks them and draws only the visible lines.
+Without scripts, the page shows the picture, the first lines of each stage, the names of the passes and the costs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = ("jaxpr", "stablehlo")
-"""Stages whose lines are shown; they need no compiler."""
+"""Stages whose lines a cell shows; they need no compiler."""
 _MOST_LINES = 150
 
 
@@ -62,7 +62,7 @@ def summary_text(inspection: Inspection) -> str:
 
 
 def summary_html(inspection: Inspection, *, scripts: bool = True) -> str:
-    """Return the summary as one self-contained HTML fragment.
+    """Return the graph, the first stages and a table of all stages as one self-contained HTML fragment.
 
     Args:
         inspection: The program.
@@ -82,12 +82,12 @@ def _shown(inspection: Inspection) -> Sequence[str]:
 
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
-    """Return the picture of the jaxpr's graph, linked to the lines of the panes; `""` without a graph."""
+    """Return the picture of the jaxpr's graph, linked to lines of the panes; `""` if the graph has no nodes."""
     return _graph(inspection, hues)[2]
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
-    """Return a table of the stages with their lengths, or the reason why one is missing.
+    """Return a table with the length of each stage, or a note why the length is missing.
 
     The table has no times, so that the output saved in a notebook is the same in every run.
     """
@@ -97,7 +97,7 @@ def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> s
 
 
 def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
-    """Return the numbers of lines and of instructions of a stage, and a note."""
+    """Return the number of lines and the number of instructions of a stage; if they are missing, the reason third."""
     if not inspection.has_stage(name):
         return "", "", "not computed yet"
     stage = inspection.stage(name)
@@ -111,7 +111,7 @@ def _lines(stage: Stage) -> int:
 
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
-"""Stages that are open at first."""
+"""Stages that a page shows at first."""
 PLAIN_LINES = 40
 _LEVEL = 6  # 9 takes three times as long for 1 % less
 _PLAIN = (
@@ -131,14 +131,15 @@ def inspection_page(
     Args:
         inspection: The program; missing stages are computed.
         path: Where to write the file.
-        stages: Names of the stages to include; by default all. Without a compiled stage, nothing is compiled.
-        overlay: Name of the overlay that the graph shows at first; or the user's own values, by title and path.
+        stages: Names of the stages to include; by default all. If none of them needs the compiler, nothing is compiled.
+        overlay: Name of the overlay that the graph shows at first; or the user's own values, by title, then by path.
 
     Returns:
         The text of the file.
 
     Raises:
         StageUnavailableError: A stage does not exist, or the front end is not built.
+        UnknownOptionError: The page has no overlay of this name, or the user's own values are not valid.
         ModelFileError: The file cannot be written.
     """
     page = _page(inspection, tuple(inspection.stages if stages is None else stages), overlay)
@@ -156,7 +157,7 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
     packed = _Packed()
     first = [*takewhile(lambda name: not needs_compile((name,)), names)] or [*names]
     stages = _add_stages(inspection, first, packed)
-    # Kernels have the same blocks as the HLO, so their thousands of lines add nothing to the order of blocks.
+    # Kernels have the same blocks as the HLO, so their thousands of lines need not be read for the order of blocks.
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     nested, opened, picture = _graph(inspection, hues, is_linked=False)
     counted = _counted(inspection)
@@ -197,10 +198,10 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
 
 
 class _Packed:
-    """The data of a page as JSON in gzip in base64; the stages come first.
+    """The data of a page as JSON, compressed with gzip, as base64; the stages come first.
 
     Attributes:
-        text: The whole, without a time, so that equal programs give equal pages.
+        text: All data, after `add_rest`. It contains no time, so that equal programs give equal pages.
     """
 
     def __init__(self) -> None:
@@ -228,7 +229,7 @@ def _json(data: Any) -> str:
 
 
 def _numbers_json(numbers: list[int]) -> str:
-    """Return whole numbers as JSON; runs of equal ones, as in kernels, are written at once."""
+    """Return whole numbers as JSON; faster than `_json` if there are long runs of equal numbers, as in kernels."""
     if 8 * sum(map(ne, numbers, numbers[1:])) > len(numbers):
         return _json(numbers)
     return f"[{''.join([f'{number},' * len(list(run)) for number, run in groupby(numbers)])[:-1]}]"
@@ -253,7 +254,10 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 
 
 def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, int]) -> dict[str, Any]:
-    """Return the data that link the stages: their equations, and the keys and hues of their blocks."""
+    """Return the data that link the stages: their equations, and the paths and hues of their blocks.
+
+    `paths` has the path of each block by key, if the key differs from the path.
+    """
     paths = blocks_of(stages)
     groups = {outer for path in paths for outer in outer_paths(path)}
     return {
@@ -266,9 +270,10 @@ def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, i
 def _graph(
     inspection: Inspection, hues: Mapping[str, int], *, is_linked: bool = True
 ) -> tuple[NestedGraph | None, list[str], str]:
-    """Return the graph, its open nodes, and its first picture; `None`, `[]` and `""` without a graph.
+    """Return the graph, its open nodes, and its first picture; `None`, `[]` and `""` if the graph has no nodes.
 
-    A picture that a script replaces is not linked: a node may have thousands of equations.
+    With `is_linked`, nodes have the ids of their equations, which may be thousands. A picture that a script replaces
+    does not need them.
     """
     from mithril_nb.viz.diagrams.layout import layout
     from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
@@ -291,7 +296,7 @@ def _overlays(
     counted: Mapping[str, Any] | None,
     overlay: str | Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the overlays of the graph, and the name of the first one."""
+    """Return the overlays of the graph, and the name of the one shown at first; `""` for none."""
     own = {} if isinstance(overlay, str) else overlay
     found = [] if counted is None else list(page_overlays(inspection, boxes, inspection.graph(), counted, own))
     first = overlay if isinstance(overlay, str) else found[0]["name"] if found else ""
@@ -331,7 +336,10 @@ def _signed(diff: str) -> str:
 
 
 def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
-    """Return the FLOPs by block and role for folded rows, and by line of Python; `None` if the program has no costs."""
+    """Return the FLOPs by block and role, and by line of Python; `None` if the program cannot be traced.
+
+    The page shows them beside folded rows.
+    """
     from mithril_nb import cost
 
     try:
@@ -353,7 +361,7 @@ def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
 
 
 def _counted(inspection: Inspection) -> dict[str, dict[str, Any]]:
-    """Return the costs that need no compiler as data, by source; those of the graph come first."""
+    """Return the costs that need no compiler as data, by source; the first are those that the graph shows."""
     from mithril_nb import cost
 
     found = {}
@@ -368,7 +376,7 @@ def _counted(inspection: Inspection) -> dict[str, dict[str, Any]]:
 def _costs(
     inspection: Inspection, names: Sequence[str], counted: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return all costs as data, given the costs that are counted already; `None` if the program has none."""
+    """Return all costs as data; `None` if the program has none. Sources in `counted` are not counted again."""
     from mithril_nb import cost
 
     try:

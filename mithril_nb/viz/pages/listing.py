@@ -3,9 +3,9 @@
 Without a kernel and without scripts, a line number links to the matching line of the next stage. With scripts, hovering
 or clicking highlights the linked lines of all stages.
 
-Stages also exist as data for the front end. Instructions are columns: the lines from one to the next, which compress to
-almost nothing, and for values that many of them share (equations, blocks, lines of Python) indices into tables.
-The widgets receive this data from the kernel, and saved pages contain it; `kernel/messages.ts` reads it.
+This module also returns stages as data for the front end, which `kernel/messages.ts` reads: the widgets receive it from
+the kernel, and saved pages contain it. Instructions are columns of whole numbers. Their lines are differences to the
+line before, which compress well. Values that many instructions share are indices into tables: equations, blocks, ...
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_CHARACTERS = 400
 _LATE = (1 << 60,)
 _MANY_INPUTS = 24
 ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kernel": "linked at kernel level"}
-"""Labels of the ways in which an instruction is attributed to its blocks, by origin."""
+"""Label of each origin: the way in which an instruction is attributed to its blocks."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Look:
-    """The look of a group of panes: `panes_html` documents the arguments."""
+    """The look of a group of panes; `panes_html` documents `hues`, `key` and `is_linked`."""
 
     hues: Mapping[str, int]
     key: str
@@ -59,7 +59,7 @@ class _Look:
     _stripes: dict[int, list[tuple[str, float]]] = field(default_factory=dict)
 
     def stripe(self, shares: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
-        """Return the bars of a stripe: CSS class and share of each hue. A fusion may have thousands of blocks."""
+        """Return the bars of a stripe, one for each hue: CSS class and share. There may be thousands of blocks."""
         if id(shares) not in self._stripes:  # the instructions keep their shares, so ids stay unique
             found: dict[str, float] = {}
             for block, share in shares:
@@ -79,8 +79,8 @@ def listing_html(
 
     Args:
         *stages: The stages.
-        hues: Hue of each top-level block, by path; by default in the order in which blocks appear.
-        most_lines: Lines shown of each stage; a note below counts the rest. `None` shows all.
+        hues: Hues of blocks, by path; default: `hues_seen`.
+        most_lines: Largest number of lines shown of each stage; a note below counts the rest. `None` shows all.
         scripts: Whether to add the script that highlights linked lines. Everything else works without it.
 
     Returns:
@@ -93,7 +93,7 @@ def listing_html(
 
 
 def key_of(stages: Sequence[Stage]) -> str:
-    """Return a key of the texts of stages, for ids that are unique on a page."""
+    """Return a key for a group of stages, computed from their texts, which makes ids unique on a page."""
     return hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
 
 
@@ -106,14 +106,14 @@ def panes_html(
     skip_inputs: bool = False,
     is_linked: bool = True,
 ) -> str:
-    """Return only the panes, without style and script.
+    """Return the panes of stages without style sheet and script.
 
     Args:
         stages: The stages.
         hues: Hues of blocks, by path.
         key: Prefix that makes the ids of this group of panes unique on a page.
-        most_lines: Lines shown of each stage. `None` shows all.
-        skip_inputs: Whether to start at the first equation if many lines only list the program's inputs.
+        most_lines: Largest number of lines shown of each stage. `None` shows all.
+        skip_inputs: Whether to start near the first equation if many lines before it only list the program's inputs.
         is_linked: Whether to add the data that `link_script` needs.
     """
     starts = [_first_equation(stage) if skip_inputs else 1 for stage in stages]
@@ -131,7 +131,7 @@ def panes_html(
 
 
 def listing_text(stage: Stage, most_lines: int | None = None) -> str:
-    r"""Return a stage as plain text.
+    r"""Return the text of a stage, at most `most_lines` lines; for an unavailable stage the reason, then its text.
 
     Examples:
         >>> from mithril_nb.stages.records import Stage
@@ -145,14 +145,13 @@ def listing_text(stage: Stage, most_lines: int | None = None) -> str:
 
 
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
-    """Return the hues of the blocks in the stages, in program order.
+    """Return hues of the blocks in stages, as `hues_of_blocks` does. Blocks are in the order of their first equation.
 
-    Program order is the order of equations, which all stages share. If blocks run one after another, it is the order
-    of the graph.
+    All stages share the ids of equations, so the hues are the same for each stage of a program.
     """
     first: dict[str, tuple[int, ...]] = {}
     for stage in stages:
-        # Each instruction with other equations or blocks: all lines of a kernel share thousands of them.
+        # All lines of a kernel share one tuple of thousands of equations, which is read once.
         for instr in {(id(one.equations), id(one.shares)): one for one in stage.instructions}.values():
             numbers = [_numbers(one) or _LATE for one in instr.equations] if len(instr.shares) == 1 else []
             for block, _ in instr.shares:
@@ -161,29 +160,30 @@ def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
 
 
 def blocks_of(stages: Iterable[Stage]) -> set[str]:
-    """Return the paths of the blocks that instructions of stages are attributed to."""
+    """Return the paths of the blocks to which the instructions of stages are attributed."""
     shares = distinct(one for stage in stages for one in _values_of(stage, "shares"))
     return {path for one in shares for path, _ in one}
 
 
 def distinct(values: Iterable[Value]) -> Iterable[Value]:
-    """Return each object once, by identity.
+    """Return each object once, compared by identity.
 
-    All lines of a kernel share one tuple, of thousands of blocks in a large program: comparing them takes minutes.
+    All lines of a kernel share one tuple, which has thousands of blocks in a large program. Comparing the tuples by
+    value would take minutes.
     """
     kept = list(values)
     return dict(zip(map(id, kept), kept, strict=True)).values()
 
 
 def _values_of(stage: Stage, name: str) -> list[Any]:
-    """Return an attribute of the instructions of a stage, once for each kernel."""
+    """Return the values of an attribute of the instructions of a stage; in machine code, one for each kernel."""
     shared = shared_by_kernel(stage.instructions, name)
     return column_of(stage.instructions, name) if shared is None else [value for value, _ in shared]
 
 
 @lru_cache(maxsize=1 << 16)
 def _numbers(equation: str) -> tuple[int, ...]:
-    """Return an equation's id as numbers that sort in program order; `()` if it is not the id of an equation."""
+    """Return the id of an equation as numbers that sort in program order; `()` for a text that is no such id."""
     parts = [part.lstrip("b") for part in equation.split(".")]
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
@@ -242,13 +242,13 @@ def _row(stage: str, line: _Line, look: _Look, links: Sequence[tuple[str, Mappin
 
 
 def hue_class(block: str, hues: Mapping[str, int]) -> str:
-    """Return the class of a block's stripe; the loss and the optimizer have no hue."""
+    """Return the CSS class for the hue of a block: `"hx"` for a block without a hue, such as the loss."""
     hue = hue_of(block, hues)
     return "hx" if hue is None else f"h{hue % HUES}"
 
 
 def _tooltip(stage: str, instr: Instruction) -> str:
-    """Return the tooltip of an instruction: blocks, op, role, origin, equations, help, transforms, Python lines."""
+    """Return the tooltip of an instruction: blocks, opcode, role, origin, equations, help, transforms, Python lines."""
     shares = sorted(instr.shares, key=lambda pair: -pair[1])[:6]
     blocks = [block if len(instr.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
     origin = ORIGINS.get(instr.origin or "", "")
@@ -264,13 +264,13 @@ def _tooltip(stage: str, instr: Instruction) -> str:
 
 
 def _first_equation(stage: Stage) -> int:
-    """Return the line shortly before a stage starts to compute; 1 if that is near the top."""
+    """Return the line two above the first equation; 1 if at most `_MANY_INPUTS` lines lead to it."""
     line = next((one.line for one in _shown(stage) if any(_numbers(id) for id in one.equations)), 0)
     return line - 2 if line > _MANY_INPUTS else 1
 
 
 def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
-    """Return the lines to show, each with its innermost instruction."""
+    """Return at most `most` lines from line `start` on, each with the innermost instruction around it."""
     end = -1 if most is None else start - 1 + most
     shown = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
     end = start + len(shown)
@@ -293,13 +293,13 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
 
 
 def _shown(stage: Stage) -> Iterable[Instruction]:
-    """Return the instructions of a stage; a listing does not show their operands, which kernels read on first use."""
+    """Return the instructions of a stage. Operands are not read: listings do not show them, and reading is slow."""
     plain = getattr(stage.instructions, "without_operands", None)
     return stage.instructions if plain is None else plain()
 
 
 def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
-    """Return the first line of each equation."""
+    """Return the number of the first line of each equation, by id."""
     first: dict[str, int] = {}
     seen: set[int] = set()
     for line in lines:
@@ -312,11 +312,11 @@ def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
 
 _COLUMNS = {name: name for name in ("opcode", "equations", "shares", "role", "origin", "transforms", "source")}
 _COLUMNS["library"] = "library_source"
-"""Attributes of instructions by column."""
+"""Attribute of an instruction, by column of the data."""
 
 
 def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
-    """Return a stage as JSON data, without the data of its equations; the first stage has what a query can match."""
+    """Return a stage as JSON-able data, with the ids of its equations; `equation_data` returns their data."""
     starts = column_of(stage.instructions, "line")
     columns: dict[str, list[int]] = {
         "step": list(map(sub, starts, [0, *starts])),
@@ -344,7 +344,7 @@ def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
 def _searched(
     inspection: Inspection, stage: Stage, columns: dict[str, list[int]], tables: dict[str, list[Any]]
 ) -> dict[str, Any]:
-    """Add the columns of dtypes and numbers for searches, and return the kinds of the blocks."""
+    """Add the columns that searches need, and return the kinds of the blocks; for other stages than the first, `{}`."""
     from mithril_nb.graph.query import NUMBERS
     from mithril_nb.inspection.finding import costs_of_stage, dtypes_of, numbers_of
     from mithril_nb.stages.program_stages import first_stage
@@ -360,7 +360,7 @@ def _searched(
 
 
 def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
-    """Return the data of the equations that stages of a program refer to; empty if it cannot be traced."""
+    """Return the equations that stages of a program refer to, as data; none if the program cannot be traced."""
     from mithril_nb.stages.program_stages import known_equations
 
     available = (stage for stage in stages if stage.unavailable is None)
@@ -378,7 +378,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
 
 
 def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
-    """Return the index of each value, and the distinct values."""
+    """Return the distinct values, preceded by the index of each value among them."""
     kept = values if isinstance(values, list) else list(values)
     ids = list(map(id, kept))
     distinct = dict(zip(ids, kept, strict=True))

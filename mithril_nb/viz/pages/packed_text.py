@@ -1,7 +1,7 @@
-"""Compact form of long texts of compilers: lines that differ only in their numbers share one template.
+"""A compact form of long compiler texts: lines that differ only in their numbers share one template.
 
 Machine code of a thousand blocks repeats the same lines with other registers and addresses, farther apart than the
-window of gzip. `page/packed-text.ts` reads the form.
+window of gzip. `page/packed-text.ts` reads this form.
 """
 
 from __future__ import annotations
@@ -13,23 +13,26 @@ from collections.abc import Sequence
 from typing import Any
 
 LEAST = 20_000
-"""Characters from which a text is packed; shorter texts are stored unchanged."""
-# Numbers that are written in one way only, so that their value is enough; others stay in the template.
+"""Fewest characters of a text that is packed; shorter texts are stored unchanged."""
+# Numbers whose value is enough to write them again, as `7` but not `007`; other numbers stay in the template.
 _NUMBER = re.compile(r"(0x[0-9a-f]{1,12}(?![0-9a-f])|(?<!\d)(?:0|[1-9]\d{0,14})(?!\d))", re.ASCII)
 DECIMAL, HEX, ADDRESS = "\1", "\2", "\3"
-"""Signs in a template: a decimal number, a hexadecimal one, and one with at least four digits."""
+"""Signs in a template: a decimal number, a hexadecimal number, and a hexadecimal number of at least four digits."""
 _SIGNS = re.compile(f"[{DECIMAL}{HEX}{ADDRESS}]")
 # An address at the start of a line.
 _LEADING = re.compile(r"(\s*)0x([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,11})(?![0-9a-f])", re.ASCII)
 _Line = tuple[int, Sequence[int], int | None]
-"""The template of a line, its numbers without the first address, and that address unless it starts the line."""
+"""The index of a line's template, the numbers of the line, and its first number if this is an address.
+
+An address at the start of the line is in neither.
+"""
 
 
 def packed_text(text: str) -> dict[str, Any]:
-    r"""Return a text as `{"text": ...}` or, if it is long and then shorter, as templates and columns of numbers.
+    r"""Return a long text as templates and columns of numbers, if that is shorter; else as `{"text": ...}`.
 
-    Each column has the numbers at one sign of one template, as differences to the number before. The first number of a
-    line is compared with that of the previous line if it is an address.
+    A column has the numbers at one sign of one template, each as the difference to the number before. Addresses that
+    are the first number of their line are in one column, `addresses`, whatever the template of the line is.
 
     Examples:
         >>> packed_text("a"), sorted(packed_text("".join(f"%{at} = add %{at - 1}\n" for at in range(1, 4000))))
@@ -42,10 +45,10 @@ def packed_text(text: str) -> dict[str, Any]:
 
 
 def in_columns(text: str) -> dict[str, Any]:
-    """Return a text without signs as templates and columns of numbers."""
+    """Return a text as templates and columns of numbers; the text must not contain the signs of templates."""
     templates: dict[str, int] = {}
-    seen: dict[str, _Line] = {}  # most lines are repeated, apart from their address
-    rows: list[list[Sequence[int]]] = []  # by template, the numbers of its lines, without the address
+    seen: dict[str, _Line] = {}  # most lines are repeated, except for the address at their start
+    rows: list[list[Sequence[int]]] = []  # for each template, the numbers of its lines, without first addresses
     keys: list[int] = []
     addresses: list[int] = []
     for whole in text.split("\n"):
@@ -72,7 +75,7 @@ def in_columns(text: str) -> dict[str, Any]:
 
 
 def _line(line: str, templates: dict[str, int]) -> _Line:
-    """Return the template of a line, added if it is new, and the numbers of the line."""
+    """Return the parts of a line; a new template is added to `templates`."""
     parts = _NUMBER.split(line)
     values: list[int] = []
     for at in range(1, len(parts), 2):
@@ -86,7 +89,7 @@ def _line(line: str, templates: dict[str, int]) -> _Line:
 
 
 def _read(number: str) -> tuple[int | None, str]:
-    """Return the value of a number and its sign; `None` and the text if the sign does not restore the text."""
+    """Return the value of a number and its sign; `None` and the text if value and sign do not restore the text."""
     if not number.startswith("0x"):
         return int(number), DECIMAL
     value = int(number, 16)

@@ -1,4 +1,4 @@
-"""A whole model in one HTML file: graph, stages, costs, curves and source, linked, without a kernel or a network."""
+"""A report on a model as one HTML file, which needs neither a kernel nor a network: graph, stages, costs, curves."""
 
 from __future__ import annotations
 
@@ -36,26 +36,27 @@ def report_html(
     most_lines: int | None = 5000,
     is_fragment: bool = False,
 ) -> str:
-    """Return one self-contained HTML file.
+    """Return a report on a model as one self-contained HTML file.
 
-    The page is readable without scripts. With scripts, hovering over a block, row or line highlights its counterparts.
+    The page is readable without scripts. With scripts, hovering over a block, a row or a line highlights what belongs
+    to the same block or equation in other parts of the page. Parts without data are left out.
 
     Args:
         title: Name of the model.
-        diagram: Its picture.
+        diagram: The laid-out graph of the model.
         stages: The stages of a program.
         cost: The cost of the program, as data (`Cost.to_dict()` or `Costs.to_dict()`).
         run: A training run, as data (`Run.snapshot()`).
         source: Python that builds the model.
-        problems: Its problems.
-        columns: Columns of the run's history.
-        most_lines: Lines shown of each stage.
+        problems: The problems of the model.
+        columns: Columns of the run's history, for the curves.
+        most_lines: Largest number of lines shown of each stage; `None` shows all.
         is_fragment: Whether to return a fragment for the output of a cell instead of a file.
 
     Returns:
-        The file's text; equal arguments give equal text.
+        The text of the file or fragment; equal arguments give equal text.
     """
-    # One report is on a page, so a short key is enough there; every line repeats it in its id and its link.
+    # A file contains one report, so a short key is unique in it. Every line repeats the key in its id and its link.
     key = key_of(stages) if is_fragment else "r"
     hues = hues_seen(stages)
     if diagram is not None:
@@ -80,7 +81,7 @@ def report_html(
 
 
 fragment_html = partial(report_html, most_lines=400, is_fragment=True)
-"""The same report as a fragment for a cell's output in a notebook."""
+"""`report_html` for the output of a cell: a fragment with at most 400 lines of each stage."""
 
 
 def _curves(run: Mapping[str, Any], columns: Columns | None) -> str:

@@ -12,16 +12,16 @@ from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)
-"""Columns that the report of a `with` block lacks: JAX reports no event for a cache hit."""
+"""Columns that the report of a `with` block does not have: JAX reports no event for a call or a cache hit."""
 _AGAIN = ("line", "call", "again", "time", "reason")
 _MOST = 20
-"""Most functions, and most retraces of each function, in a text."""
+"""Largest number of functions, and of retraces of each function, in a text."""
 
 Cells = tuple[str, ...]
 
 
 def retraces_text(report: Any) -> str:
-    """Return a report as text: a table of functions, then the retraces of each.
+    """Return a report as text: a table of functions, then a table of the retraces of each function.
 
     Args:
         report: A `FunctionReport`, or a `WatchReport` of several functions.
@@ -77,7 +77,7 @@ def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
 
 
 def _columns(report: Any, rows: list[Cells]) -> list[Cells]:
-    """Drop the columns that are unknown for all functions."""
+    """Return the rows without `_CALLS` for the report of a `with` block, else unchanged."""
     if not hasattr(report, "functions"):
         return rows
     return [(*row[: _CALLS.start], *row[_CALLS.stop :]) for row in rows]
@@ -93,7 +93,7 @@ def _cells(one: Any) -> Cells:
 
 
 def _times(found: Sequence[Any]) -> Iterator[str]:
-    """Yield the counts of traces, lowerings and compilations of the functions, with their times."""
+    """Yield the number of traces, of lowerings and of compilations of all functions, each with the total time."""
 
     def total(name: str) -> Any:
         return sum(getattr(one, name) for one in found)

@@ -1,4 +1,4 @@
-"""Two texts of a stage in the same rows, with a sign on each line that differs and folded unchanged lines."""
+"""Two texts of a stage side by side: a sign marks each line that differs, and runs of unchanged lines are folded."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 _AROUND = 2
 """Unchanged lines shown around a difference."""
 _MOST_FOLDED = 300
-"""A longer run of unchanged lines is counted, but not included."""
+"""Largest number of unchanged lines in a fold; of a longer run, only the number of lines is shown."""
 _SIGNS = {"same": ("", ""), "added": ("", "+"), "removed": ("−", ""), "changed": ("~", "~")}
 
 
 class Links:
-    """Links that both sides of a comparison share: of corresponding blocks and of corresponding equations.
+    """The links of a comparison. Corresponding blocks of both sides have the same link, and so have equations.
 
     Args:
         found: The comparison.
@@ -35,21 +35,21 @@ class Links:
         self._equations = found.stage("jaxpr").matches if "jaxpr" in found.stages else {}
 
     def block(self, one: BlockChange) -> str:
-        """Return the link of a block that differs."""
+        """Return the link of a block that differs between the sides."""
         return block_key(self.path(one.path, is_left=one.after is None))
 
     def path(self, path: str, is_left: bool) -> str:
-        """Return the path that links a block: its path on the right, if it has one."""
+        """Return the path that links a block: the path of the corresponding block on the right, if there is one."""
         if not is_left:
             return path
         return self._paths.get(path) or (f"{path} (removed)" if path in self._taken else path)
 
     def equation(self, id: str, is_left: bool) -> str:
-        """Return the link of an equation: its id on the right, if it has one."""
+        """Return the link of an equation: the id of the corresponding equation on the right, if there is one."""
         return self._equations.get(id, f"b{id}") if is_left else id
 
     def attributes(self, left: Instruction | None, right: Instruction | None) -> str:
-        """Return the attributes that link a row to others."""
+        """Return the HTML attributes that link a row with the instructions `left` and `right` to other parts."""
         equations: dict[str, None] = {}
         blocks: dict[str, None] = {}
         for one, is_left in ((left, True), (right, False)):
@@ -66,8 +66,8 @@ def stage_html(found: StageComparison, links: Links, most_rows: int, *, is_open:
     Args:
         found: The stage.
         links: The links of the comparison.
-        most_rows: Maximum number of rows.
-        is_open: Whether it is unfolded at first.
+        most_rows: About the largest number of rows.
+        is_open: Whether the stage is unfolded at first.
     """
     title = escaped(title_of(found.name))
     head = f'<summary><b>{title}</b> <span class="quiet">{escaped(found.summary)}</span></summary>'
@@ -89,7 +89,7 @@ class _Rows:
         self._texts = _coloured(found.before), _coloured(found.after)
 
     def html(self, most: int) -> Iterator[str]:
-        """Yield rows and folds, at most `most` rows."""
+        """Yield rows and folds, about `most` rows."""
         from mithril_nb.analysis.compare.stages import runs
 
         rows, left = self._found.rows, most
@@ -149,7 +149,7 @@ def _cell(number: int | None, texts: Sequence[str], sign: str, mark: str) -> str
 
 
 def _coloured(stage: Stage) -> list[str]:
-    """Return the lines as HTML; long lines are cut."""
+    """Return the lines of a stage as HTML; long lines are cut."""
     lines = stage.text.removesuffix("\n").split("\n")
     short = "\n".join(line[:MOST_CHARACTERS] for line in lines)
     found = [code_html(pieces) for pieces in highlighted(short, language_of(stage.name))]
@@ -160,7 +160,7 @@ def _coloured(stage: Stage) -> list[str]:
 
 
 def _owners(stage: Stage) -> dict[int, Instruction]:
-    """Return the innermost instruction around each line."""
+    """Return the innermost instruction around each line, by number of the line."""
     found: dict[int, Instruction] = {}
     for one in stage.instructions:
         found |= dict.fromkeys(range(one.line, one.line + one.lines), one)

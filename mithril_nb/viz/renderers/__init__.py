@@ -1,1 +1,1 @@
-"""The renderers of the values of the rooms below, registered by type. Each file is imported on demand."""
+"""The renderers of the values of other rooms, registered by type. Each file is imported on demand."""

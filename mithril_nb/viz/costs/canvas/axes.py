@@ -1,4 +1,4 @@
-"""Axes and marks of plots: scales, tick values and the shapes of points."""
+"""Axes and marks of plots: scales, numbers at the ticks, and the shapes of points."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Scale:
     """A linear or logarithmic axis.
 
     Attributes:
-        low: Smallest number.
-        high: Largest number.
-        start: Position of the smallest number in px.
-        end: Position of the largest number in px.
+        low: Smallest number on the axis.
+        high: Largest number on the axis.
+        start: Position of `low` in px.
+        end: Position of `high` in px.
         is_log: True if the axis is logarithmic.
     """
 
@@ -40,12 +40,14 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Return round numbers on the axis, about `most` or fewer; powers of ten if it is logarithmic."""
+        """Return at most `most` round numbers on the axis; powers of ten if the axis is logarithmic."""
         return _decades(self.low, self.high, most) if self.is_log else _steps(self.low, self.high, most)
 
 
 def decades(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return a logarithmic scale of whole decades that contains the values, all above 0.
+    """Return a logarithmic scale that contains the values and starts and ends at a power of ten.
+
+    All values must be above 0.
 
     Examples:
         >>> scale = decades([3, 250], 0, 300)
@@ -58,7 +60,9 @@ def decades(values: Iterable[float], start: float, end: float) -> Scale:
 
 
 def scale_of(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return a scale for the values: logarithmic if they span more than two decades, otherwise linear from 0.
+    """Return a scale for the values: logarithmic if all are above 0 and they span more than two decades, else linear.
+
+    A linear scale starts at 0, or below the smallest value if that is negative.
 
     Args:
         values: The numbers to show.
@@ -93,7 +97,7 @@ def _steps(low: float, high: float, most: int) -> list[float]:
 
 
 def _step(span: float, parts: int) -> float:
-    """Return the smallest of 1, 2, 2.5, 5 times a power of ten for which `parts` steps cover the span."""
+    """Return the smallest step for which `parts` steps cover the span: 1, 2, 2.5 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(span / parts))
     return next(size * power for size in (1, 2, 2.5, 5, 10) if size * power * parts >= span * (1 - 1e-9))
 
@@ -127,7 +131,10 @@ MARKS = (
 
 
 def mark(sheet: SvgCanvas, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
-    """Draw the mark of a point; a hollow mark means not measured."""
+    """Draw the mark of a point: `shape` is an index into `MARKS`, `r` its size in px, and `hollow` draws its edge only.
+
+    Hollow marks show values that are not measured.
+    """
     d = MARKS[shape % len(MARKS)](x, y, r)
     sheet.path(d, fill="ground" if hollow else tone, stroke=tone if hollow else "ground", width=1.8 if hollow else 1)
 

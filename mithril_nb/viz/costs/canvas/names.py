@@ -1,4 +1,4 @@
-"""Short, unambiguous names of blocks for small spaces, and their places beside the points of a plot."""
+"""Short, unambiguous names of blocks, and their positions beside the points of a plot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Path = tuple[str, ...]
 
 _NUMBER = re.compile(r"\d+$")
 _SHORTEST = 8
-"""Fewest characters kept of a name whose middle is cut out."""
+"""Fewest characters, with the `…`, of a name whose middle is cut out."""
 
 
 class Names:
@@ -40,7 +40,7 @@ class Names:
             self._by_last.setdefault(path[-1], set()).add(path)
 
     def ways(self, path: Path) -> list[str]:
-        """Return the ways to write a block, longest first; none of them matches another block.
+        """Return the ways to write the name of a block, longest first; no way is also a name of another block.
 
         Args:
             path: Path of the block.
@@ -61,7 +61,7 @@ class Names:
         return list(dict.fromkeys(found))
 
     def brief(self, path: Path) -> list[str]:
-        """Return the same ways for use in a list: ways with at most one outer block come first.
+        """Return the result of `ways` in the order for a list: first, names with at most one outer block and no `…`.
 
         Args:
             path: Path of the block.
@@ -70,12 +70,15 @@ class Names:
         return sorted(ways, key=lambda way: way.count(" / ") > 1 or "…" in way)
 
     def fitting(self, path: Path, repeat: int, size: float, room: float) -> str:
-        """Return the longest way that fits, cut in the middle if none does; `""` without enough room.
+        """Return the longest name of a block that fits into `room`.
+
+        If none fits, the middle of the shortest one is cut out. The result is `""` if too little would remain, or if
+        another block has the same last name: the rest of the name could then mean either block.
 
         Args:
             path: Path of the block.
-            repeat: Number of equal blocks that it represents.
-            size: Size of the bold font.
+            repeat: Number of equal blocks that share the name.
+            size: Size of the bold font in px.
             room: Available width in px.
         """
         ways = self.ways(path)
@@ -83,13 +86,16 @@ class Names:
             if text_width(name, size, bold=True) <= room:
                 return name
         if len(self._by_last.get(path[-1], ())) > 1:
-            return ""  # the part that distinguishes it does not fit
+            return ""
         cut = elide(ways[-1], size, room - text_width(times("", repeat), size, bold=True), bold=True)
         return times(cut, repeat) if len(cut) >= _SHORTEST else ""
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
-    """Return the index of a name that differs from all others at that place; `None` if there is none."""
+    """Return the first index of an outer block whose name differs from the outer blocks of `others` at this index.
+
+    `None` if no index has this property.
+    """
     for place, name in enumerate(path[:-1]):
         if not any(place < len(other) - 1 and other[place] == name for other in others):
             return place
@@ -98,28 +104,28 @@ def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
 
 Line = Sequence[Point]
 _WIDEST, _APART = 0.22, 3
-"""Largest share of the plot's width for a name, and its distance from other items in px."""
+"""Largest share of the plot's width for a name, and least distance in px between a name and other items."""
 _HIGH, _MARK = 14, 5
 """Height of a name, and distance from the middle of a mark to its edge, in px."""
 _FAR = (26, 42, 58, 76)
-"""Distances in px of a name with a line from its point."""
+"""Distances in px between a point and a name that a line connects to the point."""
 _WAYS_OFF = (
     (0.6, 0.8), (-0.6, -0.8), (0.0, 1.0), (0.0, -1.0), (0.95, 0.3), (-0.95, -0.3), (0.3, 0.95), (-0.3, -0.95),
     (0.6, -0.8), (-0.6, 0.8), (0.95, -0.3), (-0.95, 0.3), (0.3, -0.95), (-0.3, 0.95),
 )  # fmt: skip
-"""Directions of these names: first below and above a rising line."""
+"""Directions from a point to such a name, as (right, down): first those below and above a rising line."""
 
 
 @dataclass
 class PointNames:
-    """The names written so far, and the items that they must not cover.
+    """Writes names beside the points of a plot, where they cover nothing.
 
     Attributes:
         sheet: The sheet to draw on.
-        area: Area that names must stay in.
+        area: Area that contains all names.
         points: Positions of the points.
-        taken: Areas of other texts.
-        lines: Lines that no name may cover and no line to a name may cross.
+        taken: Areas of the texts drawn so far, names included.
+        lines: Lines that no name covers and no line to a name crosses.
     """
 
     sheet: SvgCanvas
@@ -134,11 +140,12 @@ class PointNames:
         return [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
 
     def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
-        """Write the name of a point where it covers nothing; if it does not fit, write nothing.
+        """Write the name of a point beside it, where the name covers nothing; write nothing if there is no room.
 
         Args:
             at: Position of the point.
-            ways: Ways to write the name, best first.
+            ways: Ways to write the name, best first. Those that are too wide for the plot are skipped; if all are, the
+                last one is tried.
             repeat: Number of equal blocks that the point represents.
             bold: Whether the name is bold.
 
@@ -176,7 +183,7 @@ class PointNames:
             return False
         if not line:
             return True
-        # If points overlap, a line to one of them crosses the others, too.
+        # A line to a point may cross the marks that overlap the mark of this point.
         others = [mark for mark, point in zip(self.marks, self.points, strict=True) if math.dist(point, at) > 2 * _MARK]
         return not any(_crossed(one, line) for one in (*self.taken, *others)) and not any(
             _cross(line, one) for one in self.lines
@@ -184,7 +191,7 @@ class PointNames:
 
 
 def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield positions beside a point as left, top and an empty line."""
+    """Yield positions of a name beside its point, as left edge, top edge and an empty line."""
     x, y = at
     for left, top in (
         (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
@@ -194,7 +201,7 @@ def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield positions further away as left, top and the line to the point."""
+    """Yield positions of a name further away from its point, as left edge, top edge and the line to the point."""
     x, y = at
     for far in _FAR:
         for dx, dy in _WAYS_OFF:
@@ -205,7 +212,7 @@ def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _crossed(rect: Rect, line: Line) -> bool:
-    """Return whether a line crosses a rectangle: an end is inside, or it crosses a diagonal."""
+    """Return whether a line crosses a rectangle: an end of the line is inside, or the line crosses a diagonal."""
     left, top, right, bottom = rect.x, rect.y, rect.x + rect.w, rect.y + rect.h
     if any(left <= x <= right and top <= y <= bottom for x, y in line):
         return True
@@ -213,7 +220,6 @@ def _crossed(rect: Rect, line: Line) -> bool:
 
 
 def _cross(line: Line, other: Line) -> bool:
-    """Return whether two lines intersect."""
     return any(
         _side(a, b, c) != _side(a, b, d) and _side(c, d, a) != _side(c, d, b)
         for a, b in pairwise(line)
@@ -222,5 +228,5 @@ def _cross(line: Line, other: Line) -> bool:
 
 
 def _side(a: Point, b: Point, c: Point) -> bool:
-    """Return on which side of the line through `a` and `b` the point `c` is."""
+    """Return on which side of the line through `a` and `b` the point `c` is, as a bool."""
     return (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])

@@ -28,7 +28,7 @@ _NO_SIZE = "size unknown"
 
 
 def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
-    """Yield, for each uncounted primitive or opcode, the reason, its name, and its count.
+    """Yield, for each primitive or opcode that is not counted, three texts: the reason, its name, and its count.
 
     Args:
         sources: The costs.
@@ -60,11 +60,11 @@ def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
 
 
 def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
-    """Yield the other notes. Notes on unknown FLOPs are left out: `unknowns` yields them by opcode.
+    """Yield the notes of the costs, except notes on unknown FLOPs, which `unknowns` yields.
 
     Args:
         sources: The costs.
-        unavailable: Reasons for missing costs, by source.
+        unavailable: Reasons why costs are missing, by source.
 
     Examples:
         >>> shared = "unattributed params: a"
@@ -86,16 +86,16 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
 
 
 def communicates(cost: Mapping[str, Any]) -> bool:
-    """Return whether a program sends data to other devices, or might."""
+    """Return whether a program sends data to other devices, or may do so because the amount is unknown."""
     return any(value_of(cost.get("total", {}), key) != 0 for key in COMMUNICATION)
 
 
 def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
-    """Yield a line for each source in which the program communicates: the total, then each role.
+    """Yield a line for each source in which the program communicates: the total, then each role if there are several.
 
     Args:
         sources: The costs.
-        is_exact: Whether numbers have all digits instead of three.
+        is_exact: Whether numbers have all digits, not only three.
 
     Examples:
         >>> total, update = {"payload_bytes": 1464, "wire_bytes": 2562}, {"payload_bytes": 1460, "wire_bytes": 2555}
@@ -115,7 +115,7 @@ def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
 
 
 def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
-    """Format payload and wire bytes: each a number, a formula, a lower bound, or unknown."""
+    """Format the payload bytes and the wire bytes: each is a number, a formula, a lower bound, or unknown."""
     cells: list[str] = []
     for value in (value_of(figures, key) for key in COMMUNICATION):
         if isinstance(value, str):
@@ -127,12 +127,12 @@ def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
 
 
 def has_params(cost: Mapping[str, Any]) -> bool:
-    """Return whether a program's parameters are known; otherwise their column is left out."""
+    """Return whether the number of the program's parameters is known; if not, tables have no column for it."""
     return value_of(cost.get("total", {}), "params") is not None
 
 
 def _prefix(names: Mapping[str, Any], sources: Sources) -> str:
-    """Return the sources of a note as a prefix; `""` if it comes from all sources."""
+    """Return the names of the sources of a note as a prefix; `""` if all sources have the note."""
     return "" if len(names) == len(sources) else f"{', '.join(names)}: "
 
 
@@ -144,13 +144,13 @@ MEMORY = ("argument", "output", "temp", "alias", "code")
 
 @dataclass(frozen=True)
 class Column:
-    """One column of figures.
+    """One column of costs.
 
     Attributes:
-        title: Its title.
-        key: Its key in the data.
-        format: Format of its numbers.
-        source: The source of its costs.
+        title: Title of the column.
+        key: Key of the cost in the data.
+        format: Function that formats a number of the column.
+        source: Name of the source of the costs, such as `"compiled"`.
     """
 
     title: str
@@ -159,7 +159,7 @@ class Column:
     source: str = ""
 
     def text(self, figures: Mapping[str, Any]) -> str:
-        """Format a cost. Beside unknown costs, 0 is exact: a sum without known values is `None`."""
+        """Format the cost of a row: a number, a lower bound, a formula, or `"unknown"`."""
         value = value_of(figures, self.key)
         if isinstance(value, str):
             return short_formula(value)
@@ -174,9 +174,9 @@ QUANTITIES = (
     Column("wire bytes", "wire_bytes", nbytes),
     Column("time", "time_s", seconds),
 )
-"""The columns of tables of costs."""
+"""The columns of tables of costs, except parameters."""
 _PARAMS = Column("params", "params", si)
-"""The last column; it has one source, because parameters are the same in all of them."""
+"""The last column. It is shown for one source only, because parameters are the same in all sources."""
 
 
 @dataclass(frozen=True)
@@ -193,17 +193,17 @@ class CostTable:
 
     @cached_property
     def main(self) -> Cost:
-        """The source whose blocks, shares and parameters are shown."""
+        """The costs from the first source, whose shares and parameters are shown."""
         return next(iter(self.sources.values()), {})
 
     @cached_property
     def blocks(self) -> list[str]:
-        """The blocks of all sources."""
+        """The paths of the blocks of all sources."""
         return list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
 
     @cached_property
     def columns(self) -> list[Column]:
-        """The columns of costs, those with the same title next to each other."""
+        """The columns of costs: for each title, one for each source that has these costs."""
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
@@ -227,28 +227,28 @@ class CostTable:
 
     @cached_property
     def is_deep(self) -> bool:
-        """True if the columns have two heads: title and source."""
+        """True if the head has two rows: titles and sources."""
         return any(len(group) > 1 or title == "time" for title, group in self.groups)
 
     @cached_property
     def is_timed(self) -> bool:
-        """True if shares are shares of time, because only times are known."""
+        """True if shares are shares of measured time, not of FLOPs."""
         return self.main.get("source") == "measured"
 
     @cached_property
     def has_numbers(self) -> bool:
-        """True if sums are numbers, not formulas."""
+        """True if the total FLOPs are a number, not a formula."""
         return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
 
     @cached_property
     def has_shares(self) -> bool:
-        """True if shares exist: a total that is a formula or 0 has none."""
+        """True if rows have shares: not if the total is a formula, or 0 and exact."""
         total = self.main.get("total", {})
         return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
 
     @cached_property
     def folded(self) -> list[Row]:
-        """The folded rows, few enough to read."""
+        """The rows of `folded_rows`, few enough to read."""
         return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
 
     def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
@@ -258,7 +258,7 @@ class CostTable:
         return sum_figures(parts, cost["total"]) if parts else None
 
     def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
-        """Return the share of a row, or of the unattributed cost, and its bound."""
+        """Return the share of a row and its bound, as `share_of` does; without `row`, of the unattributed cost."""
         if figures is None:
             return 0.0, ""
         if self.is_timed:
@@ -271,29 +271,32 @@ class CostTable:
         return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
 
     def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
-        """Return the share of each row, and its bound."""
+        """Return the share of each row and its bound, as `share_of` does."""
         name = next(iter(self.sources), "")
         return [self.share(self.figures(name, row), row) for row in rows]
 
 
 def column_text(column: Column, figures: Mapping[str, Any] | None) -> str:
-    """Format a cost for a text; `""` for a row that the source does not have, or that is not timed."""
+    """Format a cost for a text; `""` if the source does not have the row, or for a time that is not measured."""
     if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
         return ""
     return column.text(figures)
 
 
 def share_text(share: float | None, bound: str) -> str:
-    """Format a share with its bound, if unknown costs make it one."""
+    """Format a share, after its bound if it has one."""
     text = percent(share)
     return f"{bound} {text}" if bound else text
 
 
 def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield the whole program by source: our sums, our sums with loops counted once, and XLA's sums."""
+    """Yield the totals of the program, each as name, texts and values of the first three `QUANTITIES`.
+
+    Each source has its sums; if the data have them, also the sums with loops counted once, and XLA's sums.
+    """
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:
-            continue  # its counts are those of the compiled program
+            continue  # a profile has the counts of the compiled program
         columns = [replace(one, format=exact) if table.is_exact else one for one in QUANTITIES[:3]]
         rows = [(name, cost["total"])]
         for one in (cost.get("once"), cost.get("xla")):

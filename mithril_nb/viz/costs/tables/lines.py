@@ -1,4 +1,4 @@
-"""Costs by line of Python: the source of each contributing function, with the costs beside its lines."""
+"""Costs by line of Python: the source of the functions that cause costs, with the costs beside each line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Data = Mapping[str, Any]
 
 
 def lines_text(data: Data) -> str:
-    """Return costs by line as plain text: the source with the costs on the left.
+    """Return costs by line as plain text: the source, with the costs on its left.
 
     Args:
         data: The costs by line.
@@ -55,7 +55,7 @@ def lines_html(data: Data) -> str:
 
 
 _MOST_HEAT = 35
-"""Percentage of the cost colour behind the most expensive line; more would make its text hard to read."""
+"""Percentage of the cost colour behind the line with the largest share; more would make its text hard to read."""
 
 
 def _table(data: Data) -> str:
@@ -91,7 +91,7 @@ def _notes(data: Data) -> Iterator[str]:
 
 
 def _shown(data: Data) -> tuple[Column, ...]:
-    """Return the columns that are not empty."""
+    """Return the columns to show: always FLOPs and bytes, and others unless their total is 0 or missing."""
     total = data["total"]
     communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
@@ -99,7 +99,7 @@ def _shown(data: Data) -> tuple[Column, ...]:
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
-    """Yield number, text, costs and kind of each row: lines of code, costs without a line, and the total."""
+    """Yield each row as number, text, costs and kind: heads of files, lines of code, unattributed costs, the total."""
     figures = {(one["file"], one["line"]): one for one in data["lines"]}
     for part in data["code"]:
         yield "", format_lines(part["file"], [part["line"]]), None, "file"
@@ -113,7 +113,7 @@ def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
 
 
 def _cells(figures: Data | None, shown: Sequence[Column]) -> list[str]:
-    """Return the formatted costs of a row, and its share."""
+    """Return the formatted costs and share of a row; empty texts for a row without costs."""
     if figures is None:
         return [""] * (len(shown) + 1)
     cells = [column_text(column, figures) for column in shown]

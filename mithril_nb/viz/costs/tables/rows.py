@@ -1,7 +1,7 @@
-"""Rows of a table of costs: equal blocks of a stack merged, groups with sums, small blocks merged.
+"""Rows of a table of costs. Equal blocks of a stack share a row, groups have sums, and small blocks share a row.
 
-The innermost rows and the unattributed costs always add up to the total. Costs that depend on symbolic sizes are
-formulas, with short forms for cells.
+The innermost rows and the unattributed costs add up to the total. Costs that depend on symbolic sizes are formulas,
+which are shortened for cells.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
 from mithril_nb.viz.text import times
 
 COMMUNICATION = ("payload_bytes", "wire_bytes")
-"""Figures left out of the data if they are 0: most programs send nothing to other devices."""
+"""Costs that data leave out if they are 0: most programs send nothing to other devices."""
 _WIDEST = 40
-"""Rough number of characters of a formula that a cell shows."""
+"""Number of characters from which a formula is shortened for a cell."""
 
 
 def value_of(figures: Mapping[str, Any], key: str) -> Any:
-    """Return a cost: its number, its formula if it depends on symbolic sizes, or `None`.
+    """Return a cost: its number, or its formula if it depends on symbolic sizes; `None` if it is unknown.
 
     Examples:
         >>> value_of({"flops": None, "formulas": {"flops": "2·B"}}, "flops"), value_of({"params": 3}, "params")
@@ -36,7 +36,7 @@ def value_of(figures: Mapping[str, Any], key: str) -> Any:
 
 
 def short_formula(formula: str) -> str:
-    """Return the first terms of a formula that fit into a cell; at least one.
+    """Return the first terms of a formula, as many as fit into a cell, but at least one.
 
     Examples:
         >>> short_formula("2·B·I·O + B·O"), short_formula("24·batch·time·width² + 4·batch·time²·width + 9·batch·time")
@@ -55,7 +55,8 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
     """Return the sum of formulas and numbers as a formula; `""` if no part is a formula.
 
     Args:
-        parts: Parts that start with `"≥ "` are lower bounds and `None` is unknown; the sum is then a lower bound.
+        parts: Formulas, numbers, and `None` for unknown parts. If a part is unknown or starts with `"≥ "`, the sum is
+            a lower bound and starts with `"≥ "`.
 
     Examples:
         >>> add_formulas(["2·B·I + B", 5, "B"]), add_formulas(["≥ B", "B"]), add_formulas([3, 4])
@@ -64,7 +65,7 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
     formulas = [part for part in parts if isinstance(part, str)]
     if not formulas:
         return ""
-    # `mithril_nb.cost` imports JAX. Data with formulas come from a process with JAX; the command line's help does not.
+    # `mithril_nb.cost` imports JAX, which this module must not need unless there are formulas.
     from mithril_nb.cost.formulas.parsing import parse
     from mithril_nb.cost.formulas.symbols import total
 
@@ -80,7 +81,7 @@ _FEWEST_OPENED = 3
 """Fewest rows for which a group is opened."""
 _MOST_NAMES = 8
 _APART = 0.25
-"""Largest relative difference in FLOPs between a layer and the first of its stack."""
+"""Largest relative difference in FLOPs between the first block of a stack and the blocks merged with it."""
 _OWN, _PROGRAM = "(self)", "program"
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
 _UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
@@ -88,16 +89,16 @@ _UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row: a block, a group of blocks, or the remaining ones.
+    """A row: a block, several equal blocks, a group of blocks, or the remaining blocks of a group.
 
     Attributes:
-        path: The block that determines its hue; `None` if it represents several blocks.
-        label: Its name below its outer row.
-        about: Its full name.
-        paths: The blocks whose costs it sums.
-        depth: Number of rows around it.
-        closed: Number of rows inside that are not shown.
-        inside: The rows inside.
+        path: Path of the block that determines the hue; `None` for remaining blocks.
+        label: Name without the names of outer rows.
+        about: Full name, or the names of remaining blocks.
+        paths: Paths of the blocks whose costs the row sums up.
+        depth: Number of rows around the row.
+        closed: Number of rows directly inside if they are not shown, else 0.
+        inside: The rows directly inside, if they are shown.
     """
 
     path: str | None
@@ -110,12 +111,12 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its label, with the number of rows inside that are not shown."""
+        """The label, with the number of rows inside if they are not shown."""
         return f"{self.label} ({self.closed} inside)" if self.closed else self.label
 
 
 def flat_rows(paths: Iterable[str]) -> list[Row]:
-    """Return one row per block, labelled by its path."""
+    """Return one row for each block, labelled with the path of the block."""
     return [Row(path, path_text(path), path, (path,)) for path in paths]
 
 
@@ -123,11 +124,11 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
     """Return the rows of a table, each before the rows inside it.
 
     Args:
-        sources: Cost of each block by itself, from one or several sources. The first source with a block decides
-            which blocks it equals, and its size.
+        sources: For each source of costs, the own cost of each block by path. The first source that has a block
+            decides if the block equals others, and if it is large.
         figure: Name of the cost by which blocks are large or small.
-        most: Largest number of rows. If there are more, layers of a stack are merged even if a compiler has made them
-            slightly different, and groups that would show only a few rows stay closed.
+        most: Largest number of rows. If there are more, blocks of a stack are merged even if a compiler has made them
+            slightly different, small blocks share a row, and some groups stay closed.
 
     Examples:
         >>> one, head = {"flops": 5}, {"flops": 3}
@@ -168,14 +169,14 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
 
 
 def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
-    """Return the total cost of several blocks.
+    """Return the sum of the costs of several blocks.
 
-    Known values are added up. A sum without known values is `None`, unless all of them are 0.
+    Unknown costs are left out of a sum, but the sum is `None` if no known cost is above 0 and some are unknown.
 
     Args:
         parts: Cost of each block.
-        total: Cost of the program. If one of its costs is `None`, because it depends on a symbolic size, the sum is
-            `None` if one of the parts is.
+        total: Cost of the program. A cost that is `None` here depends on a symbolic size; its sum is then `None` as
+            soon as a part is.
 
     Examples:
         >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
@@ -206,10 +207,12 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
 
 
 def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | None, str]:
-    """Return the share of some blocks in the FLOPs, and `""`, `"≤"` or `"≥"`, as `Cost.share_of` does.
+    """Return the share of some blocks in the FLOPs of a program, and its bound, as `Cost.share_of` does.
+
+    The bound is `"≥"` or `"≤"` if unknown costs make the share one, else `""`. The share is `None` if it is unknown.
 
     Args:
-        part: Their total cost.
+        part: Total cost of these blocks.
         rest: Costs of the other blocks, and the unattributed cost.
         total: Cost of the program.
     """
@@ -225,7 +228,13 @@ def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | Non
 
 
 def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1) -> Row:
-    """Return a branch as a row with all rows inside; a row with a single row inside is merged with it."""
+    """Return a branch as a row with all rows inside. A row is merged with the row inside it if that is the only one.
+
+    Args:
+        branch: The branch.
+        sources: Own costs of blocks by path, for each source.
+        around: Number of equal blocks that the outer row represents.
+    """
     own = tuple(path for path in branch.paths if any(path in known for known in sources))
     label = times(branch.label, branch.repeat // around)
     about = path_text(branch.path) + (f", and {branch.repeat - 1} like it" if branch.repeat > 1 else "")
@@ -245,20 +254,23 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
 
 
 def _has_cost(figures: Data) -> bool:
-    """Return whether a block has costs by itself; unknown parameters do not count."""
+    """Return whether own costs are not all 0. An unknown cost counts, except for parameters and time."""
     counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
     return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
 
 
 def _size(figures: Data, figure: str) -> tuple[bool, float, float]:
-    """Return a key to sort rows by size: unknown costs come first, as they may be the largest."""
+    """Return a key that sorts rows by size. Rows with unknown costs are the largest, because they may be."""
     value = figures.get(figure)
     is_unknown = figure != "time_s" and (value is None or bool(figures.get("unknown")))
     return is_unknown, value or 0, figures.get("bytes_accessed") or 0
 
 
 def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float]]) -> dict[Row, int]:
-    """Return the number of rows shown inside each row: outer rows first, and equally many for all of a stack."""
+    """Return the number of rows to show inside each opened row.
+
+    Outer rows are opened first. The rows of a stack are opened together, with equally many rows inside.
+    """
     opened = {tree: min(len(tree.inside), most)}
     left = most - len(tree.inside)
     level = list(tree.inside)
@@ -283,7 +295,7 @@ def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float
 def _shown(
     row: Row, depth: int, opened: Mapping[Row, int], size: Callable[[Row], tuple[bool, float, float]]
 ) -> Iterator[Row]:  # fmt: skip
-    """Yield the shown rows inside a row, recursively."""
+    """Yield the rows to show inside a row, each before the rows inside it."""
     count = opened[row]
     kept = set(row.inside)
     if count < len(row.inside):

@@ -1,4 +1,4 @@
-"""A table of costs as HTML, with sums, bars and explicit unknowns, and as plain text."""
+"""Costs as tables: in HTML with bars, and in plain text. Unknown costs are shown as unknown."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the mo
 _ROLES = ("forward", "backward", "update")
 _MOST_FORMULAS = 40
 MOST_PLAIN_ROWS = 100
-"""Most rows of a table that a page shows without a script."""
+"""Largest number of rows of a table in a page; a script shows more."""
 _DEEPEST = 8
-"""Most levels of indentation of a row, so that its name stays visible."""
+"""Largest indentation of a row, in levels, so that its name stays visible."""
 
 
 def cost_html(cost: Cost) -> str:
     """Return the cost of a program as one self-contained HTML fragment.
 
-    Its rows are the blocks as a tree. Equal blocks of a stack share a row with their sums, and so do the smallest of
-    many blocks. Groups have the sums of their rows.
+    The rows are the tree of blocks. Equal blocks of a stack share a row, and so do the smallest of many blocks; such a
+    row shows the sum of their costs. The row of a group shows the sum of the rows inside it.
 
     Args:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
@@ -49,7 +49,7 @@ def cost_html(cost: Cost) -> str:
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int]) -> str:
-    """Return only the tables, without a style sheet, with one row for each block, for use in a page with links."""
+    """Return the tables of costs without a style sheet, with one row for each block, for a page with links."""
     table = CostTable(cost)
     return _tables(table, flat_rows(table.blocks), hues)
 
@@ -62,7 +62,7 @@ def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
         hues: Hues of blocks, by path.
 
     Returns:
-        The tables, and the rows of all blocks if the table of blocks only has the largest; a script draws them.
+        The tables; and if blocks share rows in them, a row for each block, which a script draws, else `[]`.
     """
     table = CostTable(cost)
     rows = flat_rows(table.blocks)
@@ -116,12 +116,12 @@ def _rows(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> lis
 
 
 def _largest(table: CostTable, shares: Sequence[tuple[float | None, str]]) -> float:
-    """Return the share whose bar is full."""
+    """Return the largest share of a row or of the unattributed cost: its bar has the full length."""
     return max((share or 0.0 for share, _ in (*shares, table.share(table.main.get("unattributed")))), default=0.0)
 
 
 def row_head(row: Row, hues: Mapping[str, int]) -> str:
-    """Return the beginning of a row: its hue and its name, indented by its depth."""
+    """Return the start of a row as HTML: a dot in its hue, and its name, indented by its depth."""
     hue = None if row.path is None else hue_of(row.path, hues)
     dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
@@ -158,7 +158,7 @@ def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
 
 
 def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Markup:
-    """Return the cell of a cost; its tooltip has all digits, or the whole formula, which screen readers read too."""
+    """Return the cell of a cost. The tooltip has all digits, or the whole formula, which screen readers read, too."""
     if value is None:
         return cell("") if is_blank else cell(UNKNOWN, "unknown")
     if isinstance(value, str):
@@ -169,7 +169,7 @@ def _value_cell(text: str, value: float | str | None, is_blank: bool = False) ->
 
 
 def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
-    """Return the cell of a share: number and bar, with a full bar for the largest; empty in a table without shares."""
+    """Return the cell of a share: its number, and a bar that is full for the largest share; `""` without shares."""
     share, bound = of
     if not table.has_shares:
         return ""
@@ -218,7 +218,7 @@ def _memory(table: CostTable) -> str:
 
 
 def _formulas(table: CostTable) -> Iterator[str]:
-    """Yield a table of how rows are counted: there can be thousands of rows, but only tens of formulas."""
+    """Yield, for each source, a table of the formulas by which operations are counted: thousands of rows have few."""
     for name, cost in table.sources.items():
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in cost.get("rows", ()):
@@ -251,7 +251,7 @@ def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
 
 
 _WIDEST = 100
-"""Most characters per line of a table with several sources, unless names are too long."""
+"""Number of characters in a line from which a table with several sources is divided."""
 
 
 def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
@@ -259,7 +259,7 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
 
     Args:
         cost: The costs as data, as for `cost_html`.
-        is_exact: Whether numbers have all digits instead of three.
+        is_exact: Whether numbers have all digits, not only three.
 
     Examples:
         >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
@@ -289,7 +289,7 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
 
 
 def _block_tables(table: CostTable) -> list[str]:
-    """Return the costs by block as text: one table, or several if the columns of all sources are too wide."""
+    """Return the costs by block as text: one table, or several if the columns of several sources are too wide."""
     groups = [group for _, group in table.groups]
     whole = _block_table(table, groups, has_share=table.has_shares)
     if len(table.sources) < 2 or _width(whole) <= _WIDEST:
