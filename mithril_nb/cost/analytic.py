@@ -23,12 +23,17 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
 
 COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
-"""States of an equation in a branch: in the most expensive branch; in a cheaper one, which counts 0; undecided, because
-it depends on sizes or unknown costs; a collective in a cheaper branch that may communicate more."""
+"""States of an equation in a branch of a condition.
+
+- `COUNTS`: it is in the most expensive branch.
+- `IDLE`: it is in a cheaper branch, so it counts 0.
+- `UNDECIDED`: which branch is most expensive depends on symbolic sizes or unknown costs.
+- `SENDS`: it is a collective in a cheaper branch that may communicate more than the most expensive one.
+"""
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
-    """Return the cost of each equation except calls, whose inner equations are counted.
+    """Return a row for each equation that is not a call; the equations inside a call have their own rows.
 
     Only the most expensive branch of a condition counts, as in XLA.
 
@@ -45,15 +50,15 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
 
 
 def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    """Return the costs with only the most expensive branch of each condition counted; the others cost 0.
+    """Return the rows with only the most expensive branch of each condition counted; rows of cheaper branches cost 0.
 
-    The most expensive branch has the most FLOPs and transcendentals, with loops counted as often as they run. A branch
-    with an unknown cost may be more expensive, so its costs and repeats are unknown. If a cheaper branch may
-    communicate more than the most expensive one, payload and wire bytes of its collectives are unknown.
+    The most expensive branch has the largest sum of FLOPs and transcendentals, with loops counted as often as they run.
+    Another branch with an unknown cost may be more expensive, so its costs and repeats become unknown. If a cheaper
+    branch may communicate more than the most expensive one, payload and wire bytes of its collectives become unknown.
 
     Args:
         conditions: Ids of the conditions, outer ones first.
-        found: The costs of all equations.
+        found: The rows of all equations.
     """
     every = tuple(conditions)
     rows, places = list(found), _places_in_branches(every, found)
@@ -64,7 +69,13 @@ def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...
 
 
 def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
-    """Return the cost of one equation in any branch."""
+    """Return the row of one equation, as if its branch counted.
+
+    Args:
+        equation: The equation.
+        each: The cost of one run.
+        repeats: How often the equation runs; `None` if unknown.
+    """
     # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
     flops, transcendentals, once, moved, payload, wire = (
@@ -123,8 +134,13 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
 
 
 def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
-    """Set the rows of all cheaper branches of a condition to 0, or to unknown."""
-    # Only one branch has equations, so there is nothing to choose; the others are empty and cost 0.
+    """Set the rows of a condition's branches to 0 or unknown, except those of the most expensive branch.
+
+    Args:
+        places: Indices in `rows` by branch of the condition.
+        rows: All rows, changed in place.
+    """
+    # If only one branch has equations, it is the most expensive one.
     if len(places) < 2:
         return
     branches = {branch: [rows[place] for place in each] for branch, each in places.items()}
@@ -144,13 +160,18 @@ def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
 
 
 def _weight(row: CostRow) -> int:
-    """Return the cost of a row in all its runs; if that is unknown, with loops counted once."""
+    """Return the FLOPs plus transcendentals of a row in all its runs; with loops counted once if this is unknown."""
     known = row.once if is_unknown(row) else row
     return 0 if known is None else (known.flops or 0) + (known.transcendentals or 0)
 
 
 def _idle(row: CostRow, is_quiet: bool) -> CostRow:
-    """Return the row of a cheaper branch; `is_quiet` if the branch sends no more than the most expensive one."""
+    """Return a row of a cheaper branch, with costs of 0.
+
+    Args:
+        row: The row.
+        is_quiet: True if the branch sends no more than the most expensive one. Otherwise the bytes sent are unknown.
+    """
     payload, wire = (0 if is_quiet or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
     return replace(
         row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=payload,
@@ -159,7 +180,7 @@ def _idle(row: CostRow, is_quiet: bool) -> CostRow:
 
 
 def _maybe(row: CostRow) -> CostRow:
-    """Return the row of a branch that may be the most expensive one."""
+    """Return a row of a branch that may or may not be the most expensive one, with unknown costs."""
     flops, transcendentals, moved, payload, wire = (
         0 if value == 0 else None
         for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes)
@@ -178,13 +199,15 @@ def branch_states(
     weight: Callable[[int], Expression | None],
     sent: Callable[[int], Sent],
 ) -> dict[str, str]:
-    """Return the state of each equation in a branch, by id.
+    """Return the states of equations in branches, by id; an equation that is left out counts.
 
     Args:
         conditions: Ids of the conditions, outer ones first.
         members: The equations with the indices of their kinds.
-        weight: Returns the cost of an equation of a kind in all its runs; `None` if unknown.
-        sent: Returns its payload and wire bytes in all its runs.
+        weight: Takes the index of a kind, and returns the FLOPs plus transcendentals of an equation of this kind in all
+            its runs; `None` if unknown.
+        sent: Takes the index of a kind, and returns the payload and wire bytes of an equation of this kind in all its
+            runs.
     """
     every = tuple(members)
     found: dict[str, str] = {}
@@ -216,13 +239,16 @@ def branch_states(
 
 
 def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
-    """Return the payload and wire bytes of a branch; those of idle branches inside it are 0 or unknown."""
+    """Return the payload and wire bytes of a branch.
+
+    Equations that are idle in a condition inside the branch count 0; those in state `SENDS` are unknown.
+    """
     each = [UNKNOWN if found.get(id) == SENDS else sent(place) for id, place in body if found.get(id) != IDLE]
     return sum_of(*(payload for payload, _ in each)), sum_of(*(wire for _, wire in each))
 
 
 def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
-    """Return the most expensive branch for all sizes, the first of several; `None` if it depends on the sizes."""
+    """Return the branch that is most expensive for all sizes, the first of equal ones; `None` if sizes decide."""
     best = next(iter(branches))
     try:
         for name, cost in branches.items():
@@ -234,10 +260,10 @@ def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
 
 
 def _blocks_bytes(equation: Equation) -> Expression | None:
-    """Return the bytes of all block fetches, as a pipeline does them.
+    """Return the bytes of all blocks of the operands and results that a Pallas kernel moves, as a pipeline moves them.
 
-    A block is fetched each time its index changes, with the last axis of the grid fastest. If the index does not depend
-    on the last axes, the block stays in place while these advance.
+    The pipeline visits the grid with the last axis fastest, and moves a block each time the block's index changes. If
+    the index does not depend on the last axes, the block stays in place while these advance.
     """
     grid = _grid(equation)
     blocks: Any = equation.param.get(BLOCKS, ())
@@ -254,7 +280,7 @@ def _blocks_bytes(equation: Equation) -> Expression | None:
 def pallas_call(equation: Equation) -> Formula | str:
     """The equations of the kernel, for each step of the grid: `kernel·grid`. The most expensive branch counts.
 
-    Bytes are those of the blocks in the block specs. The author's `cost_estimate`, if there is one, is XLA's count, and
+    Bytes are those of the blocks in the block specs. If the author passed a `cost_estimate`, it is XLA's count, and
     replaces ours if the kernel has equations with unknown costs.
     """
     estimate: Any = equation.param.get(ESTIMATE)
@@ -269,7 +295,7 @@ def pallas_call(equation: Equation) -> Formula | str:
 
 @rule("call_hi_primitive", flops="kernel", transcendentals="calls", note="written out")
 def written_out(equation: Equation) -> Formula | str:
-    """The equations that JAX expands the primitive to in lowering, as for `SearchSorted` since JAX 0.12: `kernel`."""
+    """The equations to which JAX expands the primitive in lowering, as for `SearchSorted` since JAX 0.12: `kernel`."""
     letters = _inside(equation)
     if isinstance(letters, str):
         return letters
@@ -277,10 +303,10 @@ def written_out(equation: Equation) -> Formula | str:
 
 
 def _grid(equation: Equation) -> list[Expression]:
-    """Return the sizes of the grid of a kernel; dynamic sizes are its first operands.
+    """Return the size of each axis of a kernel's grid.
 
     Raises:
-        UndecidedError: The value of such an operand is unknown.
+        UndecidedError: A size is an operand whose value is unknown.
     """
     sizes: Any = equation.param[GRID]
     # A dynamic size is `None` in the grid; pallas_call takes these sizes as its first operands.
@@ -295,7 +321,7 @@ def _grid(equation: Equation) -> list[Expression]:
 
 
 def _inside(equation: Equation) -> Letters | str:
-    """Return the summed cost of the equations inside an equation, or text that lists those with unknown costs."""
+    """Return the summed cost of the equations in a kernel as letters, or a text that lists those of unknown cost."""
     rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
     unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
     if unknown:

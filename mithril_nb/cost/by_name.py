@@ -1,4 +1,4 @@
-"""Figures by block or role: dicts whose error for a missing key lists the known keys and suggests the nearest."""
+"""Dicts of costs by block or by role, whose error for a missing key lists the known keys and suggests the nearest."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _MOST_NAMED = 8
 
 
 class ByName(dict[str, Value]):
-    """A dict with a description of itself for error messages.
+    """A dict that stores two texts for error messages.
 
     Args:
         known: The items.
-        of: What the elements describe: `"costs of 'step'"`.
-        called: The expression that gives this dict: `"cost.by_block"`.
+        of: The subject of a message, in the plural: `"costs of 'step'"`.
+        called: Code that returns this dict: `"cost.by_block"`.
     """
 
     _usually_called: ClassVar[str] = "cost"
 
-    # `dataclasses.asdict` copies any dict from its pairs alone, so the other arguments have defaults.
+    # `dataclasses.asdict` copies a dict by calling its class with the pairs alone, so `of` and `called` have defaults.
     def __init__(
         self,
         known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
@@ -34,12 +34,12 @@ class ByName(dict[str, Value]):
 
 
 class ByBlock(ByName[Value]):
-    """Values by path of the block, in the order of the program.
+    """A dict of values by path of the block, in the order of the program.
 
     Args:
         known: The items.
-        of: What the elements describe, for errors: `"costs of 'step'"`.
-        called: The expression that gives this dict, for errors; by default `"cost.by_block"`.
+        of: The subject of error messages: `"costs of 'step'"`.
+        called: Code that returns this dict, for error messages; by default `"cost.by_block"`.
 
     Examples:
         >>> blocks = ByBlock({"net/linear": 1, "head": 2}, "costs of 'step'")
@@ -59,7 +59,7 @@ class ByBlock(ByName[Value]):
         if isinstance(path, str) and _is_around(path, known):
             raise UnknownBlockError(
                 f"{self._of} have no entry for block {path!r} itself, only for blocks inside it.",
-                (("blocks", _named(known)),),
+                (("blocks", first_names(known)),),
                 f'cost.subtree("{path}")  # adds them up',
             )
         call = f'{self._called}["{{}}"]' if nearest_path(path, known) in known else 'cost.subtree("{}")'
@@ -67,12 +67,12 @@ class ByBlock(ByName[Value]):
 
 
 class ByRole(ByName[Value]):
-    """Values by role of the part of a training step; `""` is the part without a role.
+    """A dict of values by role in a training step; `""` is the part without a role.
 
     Args:
         known: The items.
-        of: What the elements describe, for errors: `"costs of 'step'"`.
-        called: The expression that gives this dict, for errors; by default `"cost.by_role"`.
+        of: The subject of error messages: `"costs of 'step'"`.
+        called: Code that returns this dict, for error messages; by default `"cost.by_role"`.
 
     Examples:
         >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")
@@ -102,26 +102,29 @@ def no_block(of: str, path: object, known: list[str], call: str, otherwise: str)
 
     Args:
         of: The subject of the message: `"costs of 'step'"`.
-        path: The path.
+        path: The unknown path.
         known: Paths of the known blocks.
-        call: Code to suggest, with `{}` for a path.
-        otherwise: Code to suggest if no path is near.
+        call: Code to suggest, with `{}` in place of the nearest path.
+        otherwise: Code to suggest if no known path is similar.
     """
     near = nearest_path(path, known)
     return UnknownBlockError(
         f"{of} have no block {short_repr(path)}.",
-        (("blocks", _named(known)),),
+        (("blocks", first_names(known)),),
         call.format(near) if near else otherwise,
     )
 
 
-def _named(known: list[str]) -> str:
+def first_names(known: list[str]) -> str:
+    """Return the first names and the number of the others as text for an error message; `"none"` if there are none."""
     more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
     return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
 
 
 def nearest_path(path: object, known: list[str]) -> str | None:
-    """Return the nearest known path: with `/` for `.`, or spelled like it, or with its last name spelled like it.
+    """Return the known path that the user most likely meant; `None` if none is similar.
+
+    A path with `.` for `/` comes first, then a path with a similar spelling, then a path whose last name is similar.
 
     Examples:
         >>> nearest_path("linaer", ["net", "net/linear"]), nearest_path(3, ["net"])
@@ -143,7 +146,7 @@ def _is_around(path: str, known: Iterable[str]) -> bool:
 
 
 def with_outer(paths: Iterable[str]) -> list[str]:
-    """Return paths of blocks and of the blocks that contain them, outer ones first.
+    """Return paths together with the paths of the blocks around them: each once, outer ones first, without `""`.
 
     Examples:
         >>> with_outer(["net/mlp/up", "net/mlp/down", ""])

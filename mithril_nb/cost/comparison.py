@@ -1,4 +1,4 @@
-"""Comparison of two costs, before and after a change: by block, in total, and the savings of each fusion."""
+"""Comparison of the costs before and after a change: by block, in total, and the bytes that each fusion saves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNFUSED = ("analytic", "lowered")
 
 @dataclass(frozen=True)
 class Change:
-    """Figures before and after.
+    """The costs of a block or program before and after a change.
 
     Attributes:
         before: Figures before the change.
@@ -33,7 +33,7 @@ class Change:
 
     @property
     def delta(self) -> Figures:
-        """After minus before; `None` for costs that are partly unknown."""
+        """After minus before; a cost is `None` if it is partly unknown on either side."""
 
         def of(field: str, unknown: int) -> Any:
             before, after = getattr(self.before, field), getattr(self.after, field)
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def communicates(self) -> bool:
-        """True if one of them sends data to other devices, or this is unknown."""
+        """True if either side sends data to other devices, or if this is unknown."""
         return self.before.communicates or self.after.communicates
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,15 +66,16 @@ class Change:
 
 @dataclass(frozen=True)
 class CostComparison(Shown):
-    """Changes between two costs of a program, or of two programs.
+    """The changes between two costs of a program, or between the costs of two programs.
 
     Attributes:
-        before: Title of the left side: `"step: lowered"`.
-        after: Title of the right side.
+        before: Title of the costs before: `"step: lowered"`.
+        after: Title of the costs after.
         total: Change of the total.
-        by_block: Change of the own cost of each block, in the order of the left side.
+        by_block: Change of the cost of each block, without the blocks inside it. Blocks before the change come first,
+            in their order; then blocks that exist only after it.
         unattributed: Change of the cost not attributed to a block.
-        fusions: Savings of each fusion of the right side, largest first.
+        fusions: The fusions after the change, the one that saves the most bytes first.
         devices: Notes if one side counts all devices and the other only one.
     """
 
@@ -88,9 +89,9 @@ class CostComparison(Shown):
 
     @cached_property
     def saved_by_fusion(self) -> int | None:
-        """Bytes that fusion avoids reading and writing; `None` if the savings of a fusion are unknown.
+        """Bytes that the fusions after the change avoid reading and writing; `None` if unknown for one of them.
 
-        Counted over the instructions of the right side, without those that other passes removed.
+        Instructions that other passes removed are not counted.
         """
         known = [one.saved for one in self.fusions]
         return None if None in known else sum(one for one in known if one is not None)
@@ -108,7 +109,7 @@ class CostComparison(Shown):
         }
 
     def beside(self, field: str | None = None, width: int = 720) -> Any:
-        """Return a chart of both side by side, block by block: a `mithril_nb.viz.costs.drawing.Drawing`.
+        """Return a chart of the costs before and after, block by block: a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
             field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`; by default the time
@@ -116,7 +117,7 @@ class CostComparison(Shown):
             width: Width in px.
 
         Raises:
-            UnknownOptionError: Unknown field.
+            UnknownOptionError: Unknown field, or the width is not valid.
         """
         if field is None:
             field = "bytes_accessed" if self.total.delta.time_s is None else "time_s"
@@ -124,7 +125,7 @@ class CostComparison(Shown):
 
     @property
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
-        """The comparison as tables of text: rows by title of the table; the first row has the column titles."""
+        """A dict from the title of each table to its rows of text; the first row has the column titles."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
         table = [head, *((path, *change_cells(change)) for path, change in rows)]
@@ -155,12 +156,12 @@ class CostComparison(Shown):
 
     @property
     def _is_timed(self) -> bool:
-        """True if one of the two was measured."""
+        """True if at least one side was measured."""
         return self.total.before.time_s is not None or self.total.after.time_s is not None
 
     @property
     def _is_same(self) -> bool:
-        """True if all costs are the same, and known."""
+        """True if all costs are known and the same on both sides."""
         every = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
         unknown = total.unknown or total.unknown_bytes or total.unknown_communication
@@ -168,7 +169,7 @@ class CostComparison(Shown):
 
     @property
     def _overlap(self) -> tuple[str, ...]:
-        """Note on why fusion and the whole compilation do not save the same number of bytes."""
+        """A note with the bytes that fusion saves and those that the whole compilation saves, if they differ."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:
@@ -194,10 +195,10 @@ def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | N
     """Return the changes between two costs.
 
     Args:
-        before: One cost.
-        after: The other.
-        paths: Path after for each path before, for blocks that were renamed or moved; by default all keep their paths.
-            The comparison lists them by their path after. A path without a partner is only before or only after.
+        before: The cost before the change.
+        after: The cost after the change.
+        paths: A dict from the path of each block before to its path after; by default all blocks keep their paths.
+            The comparison lists blocks by their path after. A block that is not in the dict has costs on one side only.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -228,12 +229,12 @@ def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | N
 def _named(
     before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str] | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each row with its path before and after; `""` for a side without the block."""
+    """Yield the name of each row, its block's path before, and its path after; `""` for a side without the block."""
     partners = {path: path for path in before} if paths is None else paths
     sources = {to: path for path, to in partners.items()}
     for path in before:
         to = partners.get(path, "")
-        # Another block may have the path of a removed one. No path contains a parenthesis after a space.
+        # A new block may have the path of a removed one. No path contains " (", so the suffix makes the name unique.
         yield to or (f"{path} (removed)" if path in after else path), path, to
     for path in after:
         if sources.get(path) not in before:
@@ -241,7 +242,11 @@ def _named(
 
 
 def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
-    """Return a note if one of two costs counts one of several devices, and the other counts all of them."""
+    """Return a note if one of two costs counts one of several devices, and the other counts all of them.
+
+    Args:
+        *sides: Both costs, each with its name.
+    """
     return tuple(
         f"{name}: {note}; the other side counts all devices"
         for (name, cost), (_, other) in (sides, sides[::-1])
@@ -251,7 +256,7 @@ def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
 
 
 def change_cells(change: Change) -> tuple[str, ...]:
-    """Return FLOPs before, after and their change, then bytes, as text; an unknown change reads "unknown"."""
+    """Return six texts: the FLOPs before, after and their change, and the same for bytes."""
     before, after, delta = change.before, change.after, change.delta
     return (
         format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), format_change(delta.flops),

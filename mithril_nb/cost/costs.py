@@ -1,4 +1,4 @@
-"""Costs of a program by one way of counting. The rows add up exactly to blocks, to roles and to the total."""
+"""Costs of a program by one way of counting. The sum over all blocks or all roles is exactly the total."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Cost(CostTotals, Shown):
     """Costs of a program by one way of counting.
 
-    Sums leave out unknown costs and are then lower bounds; `notes` and `unknown` list these costs.
+    Sums leave out unknown costs, so they are lower bounds; `notes` and `unknown` list the costs left out. If sizes are
+    symbolic, a sum with an unknown cost is `None` instead: see `at` and `formula`.
 
     Attributes:
         program: Name of the program.
@@ -39,8 +40,8 @@ class Cost(CostTotals, Shown):
         xla: XLA's own figures for the program, loops counted once; `None` for `"analytic"`.
         once: The sum of the rows with loops counted once, for comparison with `xla`.
         fusions: The bytes that each fusion of a compiled program saves.
-        symbolic: The program, whose sizes may be symbolic; `None` if XLA counted.
-        order: Blocks in execution order, which XLA does not keep; by default the order of the rows.
+        symbolic: The equations that were counted, whose sizes may be symbolic; `None` if HLO instructions were counted.
+        order: Blocks in the order of the program, which XLA does not keep; by default the order of the rows.
         device: The `jax.Device` that the program is for; `None` for JAX's default.
         lines: The user's lines of Python that the rows come from.
 
@@ -77,7 +78,10 @@ class Cost(CostTotals, Shown):
         return of_equations(program.costs(), program, self.device, self.lines) if sizes else self
 
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
-        """Return the formula of the total cost of a block, in the names of sizes or in their numbers.
+        """Return a formula for the total cost of a block, such as `"2·B·I·O + B·O"`.
+
+        It contains the names of symbolic sizes, or numbers if all sizes are numbers. If equations have unknown costs,
+        it ends with `" + unknown"` and the reasons.
 
         Args:
             path: The block; `""` is the whole program.
@@ -85,7 +89,7 @@ class Cost(CostTotals, Shown):
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
-            UnknownOptionError: Unknown block, field or role; or the counts are XLA's, which have no formulas.
+            UnknownOptionError: The block, field or role is unknown, or instructions of HLO were counted.
 
         Examples:
             >>> import jax
@@ -116,24 +120,24 @@ class Cost(CostTotals, Shown):
 
     @cached_property
     def by_line(self) -> ByLine:
-        """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is the cost without a line.
+        """Costs by line of the user's Python, such as `"net.py:12"`; `""` is the cost without a line.
 
-        They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
-        `print` shows the source with the costs next to it.
+        They add up to `total`, without its `params`: parameters have no line. The cost of a row that comes from several
+        lines is split into equal parts. `print` shows the source with the costs next to it.
         """
         return figures_by_line(self)
 
     def difference(self, other: Cost | None = None, of: str = "flops") -> Difference:
-        """Return where this count and another differ, by primitive or opcode, with loops counted once in both.
+        """Return the differences between this count and another, by primitive or opcode, with loops counted once.
 
         Args:
-            other: Costs of another stage of the same program; only for `"analytic"` costs. By default XLA's own count
-                for this stage, which only `"lowered"` and `"compiled"` have.
+            other: Costs of another stage of the same program, if these costs are `"analytic"`. By default XLA's own
+                count for this stage, which exists for `"lowered"` and `"compiled"`.
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: `of` is unknown; XLA has no count for this source; `other` is not a `Cost`; or `other`
-                is given for costs of instructions.
+            UnknownOptionError: `of` is unknown. Or `other` is not a `Cost`, or these costs are not `"analytic"`. Or
+                `other` is `None`, and XLA has no count for this source.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -150,25 +154,25 @@ class Cost(CostTotals, Shown):
                 f'of="{nearest(of, known) or "flops"}"',
             )
         if other is not None:
-            other = _costs(other, f"the difference of {self.program!r} is to")
+            other = self._comparable(other)
             if self.source == "analytic":
                 return between(self, other, of)
             against = self.source if other.source == "analytic" else other.source
             raise UnknownOptionError(
                 f"cannot compare the {self.source} costs of {self.program!r} with other costs by primitive.",
-                (("by primitive", "analytic"), ("given", f"{self.source}, {other.source}")),
+                (("needs", "analytic costs, compared with others"), ("given", f"{self.source}, {other.source}")),
                 f'inspection.cost("analytic").difference(inspection.cost("{against}"))',
             )
         if self.xla is None:
             raise UnknownOptionError(
                 f"XLA has no count to compare with the {self.source} costs of {self.program!r}.",
-                (("has one for", "lowered, compiled"),),
+                (("XLA counts", "lowered, compiled"),),
                 'inspection.cost().difference(inspection.cost("lowered"))',
             )
         return against_xla(self, of)
 
     def compare(self, other: Cost) -> CostComparison:
-        """Return the changes from these costs to `other`: by block, in total, and the savings of each of its fusions.
+        """Return the changes from these costs to `other`: by block, in total, and the bytes saved by its fusions.
 
         Args:
             other: Costs of another stage, or of another program.
@@ -183,10 +187,20 @@ class Cost(CostTotals, Shown):
             >>> program.cost("lowered").compare(program.cost("compiled")).saved_by_fusion > 0
             True
         """
-        return compared(self, _costs(other, f"costs of {self.program!r} are compared with"))
+        return compared(self, self._comparable(other))
+
+    def _comparable(self, other: object) -> Cost:
+        """Return `other`, or raise `UnknownOptionError` if it is not a `Cost`."""
+        if isinstance(other, Cost):
+            return other
+        raise UnknownOptionError(
+            f"costs of {self.program!r} cannot be compared with {short_repr(other, 40)}.",
+            (("needs", "the Cost of another program or stage"), ("given", type(other).__name__)),
+            'inspection.cost("lowered").compare(inspection.cost("compiled"))',
+        )
 
     def treemap(self, field: str | None = None, width: int = 720) -> Any:
-        """Return a treemap, where the area of a block is its cost: a `mithril_nb.viz.costs.drawing.Drawing`.
+        """Return a treemap as a `mithril_nb.viz.costs.drawing.Drawing`: the area of each block is its cost.
 
         Args:
             field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
@@ -199,7 +213,7 @@ class Cost(CostTotals, Shown):
         return draw(self, "treemap", field=self._drawn if field is None else field, width=width)
 
     def roofline(self, peaks: Any = None, width: int = 720) -> Any:
-        """Return the machine's roofline with a point for each block: a `Drawing`.
+        """Return the machine's roofline with a point for each block, as a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
             peaks: The peak rates of the machine, as `ml.machine()` returns them, or a dict with `flops_per_s`,
@@ -215,14 +229,14 @@ class Cost(CostTotals, Shown):
     def overlay(
         self, graph: Any, field: str | None = None, expanded: Collection[str] | None = None, *, own: bool = False
     ) -> Any:
-        """Return the graph of the program with the cost of each node on it: a `Drawing`.
+        """Return the graph of the program with the cost on each node, as a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            graph: The inspection that was counted, or the model of its program, or the graph of either.
-            field: As for `treemap`; or `"payload_bytes"` or `"wire_bytes"`.
+            graph: The inspection that was counted, the model of its program, or the graph of one of them.
+            field: As for `treemap`, or `"payload_bytes"` or `"wire_bytes"`.
             expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph; `()` for none.
-                Default: as many as fit.
-            own: Whether the number of a block leaves out the blocks inside it.
+                By default as many as fit.
+            own: True to show the cost of a block without the blocks inside it.
 
         Raises:
             UnknownOptionError: Unknown field, `graph` is not a graph, or the costs belong to another graph.
@@ -243,14 +257,14 @@ class Cost(CostTotals, Shown):
         return draw(self, "overlay", graph=graph, field=name, expanded=expanded, own=own)
 
     def draw(self, kind: str, **options: Any) -> Any:
-        """Return a picture by its name: a built-in one, or one that a plugin registered with `display.renderer`.
+        """Return the picture that a renderer draws of these costs.
 
         Args:
-            kind: `"treemap"`, `"roofline"`, `"overlay"`, or the name of another picture.
-            **options: Options of the picture.
+            kind: `"treemap"`, `"roofline"`, `"overlay"`, or a kind that a plugin registered with `display.renderer`.
+            **options: Options of the renderer.
 
         Raises:
-            LookupError: No picture has this name.
+            LookupError: No renderer of this kind is registered.
 
         Examples:
             >>> import jax.numpy as jnp, mithril_nb as ml
@@ -272,9 +286,9 @@ class Cost(CostTotals, Shown):
 
         Returns:
             `program`, `source`, `total`, `by_block` (in the order of the program), `by_role`, `unattributed`,
-            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if requested. A block has the figures of
-            `Figures`, `roles`, its `share` of the FLOPs, `share_bound`, and `formulas` of the figures that depend
-            on symbolic sizes.
+            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if requested. A block has the attributes of
+            `Figures`, `roles`, its `share` of the FLOPs and `share_bound`. If costs depend on symbolic sizes, it also
+            has `formulas`, by name of the cost.
         """
         data = {
             "program": self.program,
@@ -314,7 +328,8 @@ class Cost(CostTotals, Shown):
         """Return the costs as a `pandas.DataFrame`.
 
         Args:
-            by: `"row"` gives one line for each equation or instruction, `"block"` one for each block.
+            by: `"row"` gives one line for each equation or instruction. `"block"` gives one line for each block, and
+                one for the cost not attributed to a block.
 
         Raises:
             UnknownOptionError: `by` is neither `"row"` nor `"block"`.
@@ -332,25 +347,17 @@ class Cost(CostTotals, Shown):
         return f"{self.program}: {self.source}\n{draw(self, 'exact text')}"
 
 
-def _costs(given: object, what: str) -> Cost:
-    """Return `given` if it is a `Cost`.
-
-    Raises:
-        UnknownOptionError: It is not a `Cost`.
-    """
-    if isinstance(given, Cost):
-        return given
-    raise UnknownOptionError(
-        f"{what} the Cost of another program or stage, not {short_repr(given, 40)}.",
-        (("needs", "a Cost"), ("given", type(given).__name__)),
-        'inspection.cost("lowered").compare(inspection.cost("compiled"))',
-    )
-
-
 def of_equations(
     rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
 ) -> Cost:
-    """Return the cost of a program from the costs of its equations."""
+    """Return the cost of a program from the rows of its equations.
+
+    Args:
+        rows: The rows.
+        program: The program that they belong to.
+        device: The `jax.Device` that the program is for; `None` for JAX's default.
+        lines: Supplies the files of the user's Python.
+    """
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     places = (lines or SourceLines()).behind_equations(program.equations)

@@ -1,4 +1,4 @@
-"""Costs of an inspected program by each way of counting, cached, and side by side."""
+"""Costs of an inspected program by each way of counting. Each is computed once and cached."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "lowered", "compiled")
-"""Ways of counting: equations by our rules, or HLO instructions by XLA's rules before or after its passes."""
+"""Ways of counting: equations by our rules; HLO instructions by XLA's rules, before XLA's passes; and after them."""
 # For example: .b1.3 in 12.b1.3, the fourth equation in the second jaxpr of equation 12
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
@@ -48,18 +48,18 @@ _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 # Weak: costs are released with the inspection that they belong to.
 _KNOWN: WeakKeyDictionary[ProgramStages, dict[str, Cost]] = WeakKeyDictionary()
 _LOCK = Lock()
-"""Held to add or list programs, because a dict must not change size while it is listed."""
+"""Held to add programs to `_KNOWN` or to list it, because a dict must not change size while it is listed."""
 
 
 @dataclass(frozen=True)
 class Costs(Shown, Mapping[str, Cost]):
-    """Costs of a program by several ways of counting, side by side: a mapping from source to costs.
+    """Costs of a program by several ways of counting: a mapping from each source in `SOURCES` to a `Cost`.
 
     Attributes:
         program: Name of the program.
-        by_source: Its costs by way of counting. Blocks and shares are shown for the first.
-        memory: The memory of the compiled program, if it is compiled.
-        unavailable: Why costs are not available, by way of counting.
+        by_source: The costs by source. Pictures show the blocks and shares of the first.
+        memory: The memory of the compiled program; `None` if it is not compiled, or the figures are not available.
+        unavailable: The reason for each requested source whose costs are not available.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -75,11 +75,11 @@ class Costs(Shown, Mapping[str, Cost]):
     unavailable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     def __getitem__(self, source: str) -> Cost:
-        """Return the costs by one way of counting.
+        """Return the costs of one source.
 
         Raises:
-            StageUnavailableError: They are not available.
-            UnknownOptionError: They were not requested, or the source is unknown.
+            StageUnavailableError: These costs are not available; the message has the reason.
+            UnknownOptionError: These costs were not requested, or the source is unknown.
         """
         if source in self.by_source:
             return self.by_source[source]
@@ -90,7 +90,7 @@ class Costs(Shown, Mapping[str, Cost]):
                 f'costs["{next(iter(self), "analytic")}"]',
             )
         raise UnknownOptionError(
-            f"costs of {self.program!r} by {source!r} are not among these.",
+            f"these costs of {self.program!r} have no source {source!r}.",
             (("sources", ", ".join(self) or "none"),),
             f'costs["{nearest(source, self) or next(iter(self), "analytic")}"]',
         )
@@ -105,11 +105,11 @@ class Costs(Shown, Mapping[str, Cost]):
         return source in self.by_source
 
     def get(self, source: str, default: Any = None, /) -> Any:
-        """Return the costs by one way of counting; `default` if there are none."""
+        """Return the costs of one source; `default` if this mapping does not contain it."""
         return self.by_source.get(source, default)
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the costs as plain data: `program`, `sources` (`Cost.to_dict` by name), `memory`, `unavailable`."""
+        """Return the costs as plain data: `program`, `sources` (`Cost.to_dict()` of each), `memory`, `unavailable`."""
         return {
             "program": self.program,
             "sources": {name: cost.to_dict(rows=rows) for name, cost in self.by_source.items()},
@@ -133,8 +133,8 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
 
     Args:
         inspection: The program.
-        source: One of `SOURCES`. `"analytic"` only traces it, `"lowered"` lowers and `"compiled"` compiles it. By
-            default the first of these that is available: without a jaxpr `"lowered"`, else `"compiled"`.
+        source: One of `SOURCES`. `"analytic"` only traces the program, `"lowered"` lowers it, `"compiled"` compiles it.
+            By default the first of them that the program has; without a jaxpr it has no `"analytic"`.
 
     Raises:
         UnknownOptionError: Unknown source.
@@ -152,7 +152,7 @@ def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
     if source is None:
         source = first_source(inspection)
     _check_source(inspection, source, 'inspection.cost(source="{}")')
-    # Not locked while counting: two threads may count the same program, and store equal costs.
+    # Not locked while counting: two threads may count the same program, but they store equal costs.
     known = _known(inspection)
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
@@ -166,7 +166,7 @@ def forget_analytic() -> None:
 
 
 def is_in_programs(primitive: str) -> bool:
-    """Return whether any program with cached costs has equations of a primitive."""
+    """Return whether a primitive occurs in any program whose costs were counted and that is still in memory."""
     return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
 
 
@@ -183,11 +183,11 @@ def _programs() -> list[tuple[ProgramStages, dict[str, Cost]]]:
 
 
 def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Costs:
-    """Return the costs of a program by several ways of counting, and the reason if one is not available.
+    """Return the costs of a program by several ways of counting, and the reason for each that is not available.
 
     Args:
         inspection: The program.
-        sources: Some of `SOURCES`; `"compiled"` adds the memory of the compiled program.
+        sources: Some of `SOURCES`. With `"compiled"`, the result also has the memory of the compiled program.
 
     Raises:
         UnknownOptionError: Unknown source.
@@ -197,7 +197,8 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
     if "compiled" in sources and not inspection.is_optimized:
-        # XLA releases the GIL: meanwhile we count the other sources, and the optimized HLO once XLA has dumped it.
+        # XLA releases the GIL while it compiles. Meanwhile this thread counts the other sources, and the optimized HLO
+        # once XLA has dumped it.
         inspection.begin_compiling()
     for source in sources:
         try:
@@ -205,14 +206,14 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
         except StageUnavailableError as error:
             problem = error.diagnostics[0]
             is_reason = bool(problem.facts) and problem.facts[0][0] != "given"
-            # Only the first line: messages of XLA may have dozens.
+            # Only the first line: messages of XLA may have dozens of lines.
             unavailable[source] = problem.facts[0][1].partition("\n")[0] if is_reason else problem.summary
     memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)
 
 
 def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
-    """Raise for an unknown source; `call` is the call to suggest, with `{}` for a source that exists."""
+    """Raise `UnknownOptionError` for an unknown source, and suggest `call`, with a known source in place of `{}`."""
     if isinstance(source, str) and source in SOURCES:
         return
     raise UnknownOptionError(
@@ -225,14 +226,14 @@ def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
 def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
     """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
 
-    The holes of a dilated input are not padding and count 0: a transposed convolution has as many multiply-adds as the
-    convolution that it transposes.
+    Multiply-adds with padding count. Those with the holes of a dilated input do not, so a transposed convolution has as
+    many multiply-adds as the convolution that it transposes.
 
     Args:
         inspection: The program, which is only traced.
 
     Returns:
-        A record for each, in the order of the jaxpr.
+        A record for each product and convolution, in the order of the jaxpr.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
@@ -249,11 +250,12 @@ def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
 
 
 def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Costs:
-    """Return the costs of a program by its equations, and by the HLO stages that are computed already.
+    """Return the costs that need no further compilation: `"analytic"`, and those of HLO stages that exist already.
 
     Args:
         inspection: The program.
-        stages: Names of stages that may be computed, which may compile the program.
+        stages: Names of HLO stages to count even if they do not exist yet: `"hlo_before"` lowers the program, `"hlo"`
+            compiles it.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
@@ -284,7 +286,7 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
             (("reason", stage.unavailable),),
             with_numbers(sizes, inspection.check_sizes) if sizes else otherwise,
         )
-    # The early count is valid only if no later pass has changed the instructions.
+    # The early count is valid only if no pass has changed the instructions since.
     counted = ahead
     if counted is None or counted.instructions is not stage.instructions:
         counted = _count(inspection, source, stage)
@@ -309,13 +311,13 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
 
 
 def _files(inspection: ProgramStages) -> SourceLines:
-    """Return the files that contain the lines of a program."""
+    """Return the source files of a program, without the lines of its rows."""
     return SourceLines({}, *inspection.source_files)
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """Costs of the instructions of a stage: the part that does not need the compiled program."""
+    """Costs of the instructions of an HLO stage, which need only the text of the stage, not the compiled program."""
 
     instructions: tuple[Instruction, ...]
     rows: tuple[CostRow, ...]
@@ -325,9 +327,9 @@ class _Counted:
 
 
 def _cost_ahead(inspection: ProgramStages) -> Cost:
-    """Return the costs of the compiled program, like `cost_of`.
+    """Return the `"compiled"` costs, as `cost_of` does, but in less time.
 
-    The optimized HLO is counted while XLA still generates machine code, if it is available by then.
+    The optimized HLO is counted while XLA still generates machine code, if XLA has dumped it by then.
     """
     known = _known(inspection)
     if "compiled" not in known:
@@ -347,10 +349,10 @@ def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
 
 
 def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
-    """Return a function that returns whether the partitioner decides how much an instruction sends, given its payload.
+    """Return a function that takes a lowered instruction and its payload in bytes.
 
-    Return `None` if XLA's partitioner adds no collectives. Without equations, any array may be sharded if there are
-    several devices.
+    The function returns whether XLA's partitioner, which runs later, decides how much the instruction sends. The result
+    is `None` if the partitioner adds no collectives. Without a jaxpr, any array may be sharded over several devices.
     """
     open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
     moved = {id for id in open_ids if id.startswith("arg")}
@@ -368,7 +370,7 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 
 
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
-    """Return notes on costs that count one of several devices: compiled programs and bodies of shard_map."""
+    """Return a note if costs count one of several devices: in a compiled program, or in the body of `shard_map`."""
     if source != "compiled":
         is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()
@@ -377,7 +379,7 @@ def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]
 
 
 def _trips(inspection: ProgramStages) -> dict[str, int | None]:
-    """Return the trip counts of the loops of the jaxpr, by the id of their equation; `None` if unknown."""
+    """Return a dict from the id of each `scan` and `while` equation to its trip count; `None` if unknown."""
     equations = known_equations(inspection)
     trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
     runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
@@ -391,6 +393,6 @@ def _trips(inspection: ProgramStages) -> dict[str, int | None]:
 
 
 def _rounds(loop: Equation) -> int | None:
-    """Return the trip count of the loop of a scan, whose body may contain several unrolled steps."""
+    """Return the trip count of a lowered scan, whose body may contain several unrolled steps; `None` if unknown."""
     length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
     return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None

@@ -14,13 +14,13 @@ from mithril_nb.display import Shown, columns
 
 _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
 _ROUNDING = 1e-6
-"""XLA sums in float32, so in large programs its sum is off by this relative error or more."""
+"""A relative difference up to this counts as rounding: XLA sums in float32."""
 
 _OTHERWISE = {
     "conditional": "XLA counts its operands, and for each kind of cost the maximum over branches; we count one branch",
     "custom-call": "XLA counts -1 for each, its code for unknown; we leave them out (no rule)",
 }
-"""Where XLA's HloCostAnalysis differs from our rules, by opcode."""
+"""How XLA's HloCostAnalysis differs from our rules, by opcode."""
 _OTHERWISE_OF_EQUATIONS = {
     "abs": "for complex numbers XLA counts one operation, or the lowered ones; we count sqrt(re² + im²)",
     **dict.fromkeys(
@@ -28,20 +28,21 @@ _OTHERWISE_OF_EQUATIONS = {
         "XLA counts a window as long as the axis for each element; we count each element once",
     ),
 }
-"""Where XLA's count of the lowered equations differs from ours, by primitive."""
+"""How XLA's count of the lowered equations differs from ours, by primitive."""
 
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """One primitive or opcode.
+    """The counts of all equations of one primitive, or of all instructions of one opcode.
 
     Attributes:
-        opcode: The primitive of the equations. For instructions without an equation, and in a comparison with XLA,
-            the opcode.
-        count: Number of our equations or instructions.
+        opcode: The primitive; for instructions without an equation the opcode in parentheses: `"(copy)"`. In a
+            comparison with XLA the opcode.
+        count: Number of our equations or instructions; of the others if we have none.
         ours: Our count; `None` if entirely unknown.
-        theirs: The other count; `None` if it is not itemised by opcode.
-        reason: Why the counts differ; `""` if they do not, or the reason is unknown.
+        theirs: The other count; `None` if entirely unknown, or if XLA counted, which returns only a total.
+        reason: Why the counts differ, or why some of ours are unknown; `""` if neither is the case, or if the reason is
+            unknown.
     """
 
     opcode: str
@@ -57,8 +58,8 @@ class Difference(Shown):
 
     Attributes:
         program: Name of the program.
-        ours: Source of our count: `"analytic"`.
-        theirs: Source of the other count: `"lowered"`, or `"XLA compiled"`.
+        ours: Source of our count: `"analytic"`, `"lowered"` or `"compiled"`.
+        theirs: Source of the other count: `"lowered"` or `"compiled"`, or `"XLA lowered"` or `"XLA compiled"`.
         field: The kind of cost: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
         our_total: Our total.
         their_total: The other total; `None` if not available.
@@ -77,12 +78,12 @@ class Difference(Shown):
 
     @property
     def total(self) -> int | None:
-        """Our total minus the other; `None` if one of them is unknown."""
+        """Our total minus the other total; `None` if one of them is unknown."""
         return None if self.our_total is None or self.their_total is None else self.our_total - self.their_total
 
     @property
     def relative(self) -> float | None:
-        """The difference as a share of the other total."""
+        """The difference as a share of the other total; `None` if unknown, or if only the other total is 0."""
         if self.total is None:
             return None
         return self.total / self.their_total if self.their_total else 0.0 if not self.total else None
@@ -94,7 +95,7 @@ class Difference(Shown):
 
     @property
     def differing(self) -> tuple[DifferenceRow, ...]:
-        """The rows that explain the difference: rows with different or unknown counts."""
+        """The rows that explain the difference: those with a reason, or with two different counts."""
         return tuple(row for row in self.rows if row.reason or (row.theirs is not None and row.ours != row.theirs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,9 +120,10 @@ class Difference(Shown):
 
 
 def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
-    """Return the difference between our count of instructions and XLA's own count for their module.
+    """Return the difference between our count of instructions and XLA's own count for the same module.
 
-    XLA gives one number for the module, so the difference can only come from the rows with a reason.
+    XLA returns one number for the module, so no row has a count of XLA. Rows of opcodes that XLA counts by another
+    convention have a reason if the totals differ.
     """
     key = "bytes" if field == "bytes_accessed" else field
     groups: dict[str, list[CostRow]] = {}
@@ -141,10 +143,10 @@ def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
 
 
 def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Difference:
-    """Return the difference between the counts of equations and of another stage of the program, by primitive.
+    """Return the difference between the costs of equations and those of another stage of the program, by primitive.
 
-    An instruction counts for the primitive of the equation that it comes from. With several equations it counts for the
-    most expensive one, with none for its own opcode.
+    An instruction belongs to the primitive of the equation that it comes from. If it comes from several equations, it
+    belongs to the most expensive one; if it comes from none, to its own opcode.
     """
     by_id = {row.id: row for row in cost.rows}
     ours: dict[str, list[CostRow]] = {}
@@ -164,7 +166,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
         )
         if one.ours != one.theirs and not one.reason:
-            # XLA's passes also remove instructions, so only before them is a missing equation removed by JAX.
+            # XLA's passes also remove instructions. Only before them is a missing equation one that JAX removed.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
             one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:
@@ -177,7 +179,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
 
 
 def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:
-    """Return the reason that JAX's lowering removes equations, if it explains the whole difference."""
+    """Return a text on equations that JAX's lowering removes; `""` if they do not explain the whole difference."""
     count, cost = sum(_value(row, field) != 0 for row in rows), _once(rows, field)
     if not cost or one.ours is None or one.ours - (one.theirs or 0) != cost:
         return ""
@@ -185,7 +187,7 @@ def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) 
 
 
 def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:
-    """Return where XLA's rule for a primitive differs; `""` if only for complex numbers and there are none."""
+    """Return how XLA's rule for a primitive differs from ours for these rows; `""` if it does not."""
     formulas = [row.formula for row in rows]
     if primitive != "abs" or any("re² + im²" in formula for formula in formulas):
         if primitive in _OTHERWISE_OF_EQUATIONS:
@@ -206,7 +208,7 @@ def _once(rows: Iterable[CostRow], field: str) -> int | None:
 
 
 def _reason(rows: Iterable[CostRow], field: str) -> str:
-    """Return why some of the rows are not counted; `""` if all are."""
+    """Return why the cost of some rows is unknown; `""` if all are known."""
     unknown = [row for row in rows if _value(row, field) is None]
     if not unknown:
         return ""

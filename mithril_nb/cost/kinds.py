@@ -1,4 +1,4 @@
-"""Equations grouped by kind, because equal equations cost the same; and with numbers for symbolic sizes."""
+"""Groups of equations that cost the same, so that each group is counted once; and numbers for symbolic sizes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
     "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
 )
-"""Params that contain sizes; in other params a string is not a size."""
+"""Params in which a string is a symbolic size; in other params it is not."""
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The equations of a program, grouped by kind: equations of a kind differ only in position.
+    """The equations of a program, grouped by kind. Equations of a kind have the same cost.
+
+    They have the same primitive, shapes, dtypes and params, and run equally often; id, block, role and line may differ.
 
     Attributes:
         examples: One equation of each kind, and how often it runs; `None` if unknown.
-        members: Every equation except calls, with the index of its kind in `examples`.
-        conditions: Ids of the conditions that hold branches, outer ones first.
+        members: Each equation that has its own cost, with the index of its kind in `examples`.
+        conditions: Ids of the `cond` equations with branches, outer ones first.
     """
 
     examples: tuple[tuple[Equation, Expression | None], ...]
@@ -54,7 +56,6 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
         repeats: Expression | None = one.repeats
         if repeats is None:
             repeats = _product(lengths.get(holder, 1) for holder in _holders(one.id))
-        # All that the cost depends on; block, role and line do not change it.
         key = one.primitive, one.inputs, one.outputs, one.params, one.constants, one.is_used, repeats
         place = places.get(key)
         if place is None:
@@ -66,7 +67,14 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
 
 
 def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
-    """Return the row of an equation that runs `times` times."""
+    """Return the row of an equation.
+
+    Args:
+        put: The numbers for symbolic sizes.
+        equation: The equation.
+        times: How often it runs, which may depend on symbolic sizes; `None` if unknown.
+        each: The cost of one run.
+    """
     repeats = put.number(times)
     row = equation_row(equation, each, repeats)
     if times is None or repeats is not None:
@@ -83,7 +91,13 @@ def _is_of_sizes(equation: Equation) -> bool:
 
 
 class Numbers:
-    """Replaces symbolic sizes by numbers, with a cache of the specs."""
+    """Replaces symbolic sizes by numbers, and caches the specs with numbers.
+
+    Without `sizes`, its methods return their arguments unchanged, except that `number` returns `None` for a polynomial.
+
+    Args:
+        sizes: The number of each symbolic size, by name; empty for none.
+    """
 
     def __init__(self, sizes: Mapping[str, int]):
         self.sizes = sizes
@@ -92,13 +106,13 @@ class Numbers:
         self._dims: dict[str, Dim] = {}
 
     def number(self, value: Expression | None) -> int | None:
-        """Return the number; `None` if a size has none."""
+        """Return the value as a number; `None` if it is unknown, or depends on sizes without numbers."""
         if value is None or isinstance(value, int):
             return value
         return value.evaluate(**self.sizes) if self.sizes else None
 
     def dim(self, dim: Dim) -> Dim:
-        """Return a size with numbers, if they are known."""
+        """Return the number of a dim; without `sizes` the dim unchanged."""
         if isinstance(dim, int) or not self.sizes:
             return dim
         if dim not in self._dims:
@@ -106,7 +120,7 @@ class Numbers:
         return self._dims[dim]
 
     def spec(self, spec: TensorSpec) -> TensorSpec:
-        """Return a spec with numbers."""
+        """Return a spec with numbers for the symbolic sizes in its shape."""
         found = self._specs.get(spec)
         if found is None:
             found = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
@@ -114,14 +128,14 @@ class Numbers:
         return found
 
     def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        """Return specs with numbers."""
+        """Return specs with numbers for the symbolic sizes in their shapes."""
         found = self._groups.get(specs)
         if found is None:
             found = self._groups[specs] = tuple(map(self.spec, specs))
         return found
 
     def equation(self, one: Equation, repeats: int | None) -> Equation:
-        """Return an equation with numbers."""
+        """Return an equation that runs `repeats` times, with numbers for symbolic sizes."""
         inputs, outputs = self.specs(one.inputs), self.specs(one.outputs)
         params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in one.params])
         return Equation(
@@ -131,20 +145,20 @@ class Numbers:
         )  # fmt: skip
 
     def param(self, value: Any) -> Any:
-        """Return a param of an equation with numbers."""
+        """Return the value of a param with numbers for symbolic sizes, inside tuples too."""
         if isinstance(value, tuple):
             return tuple(map(self.param, value))
         return self.dim(value) if isinstance(value, str) else value
 
     def constant(self, value: Constant) -> Constant:
-        """Return a constant with a number, if it is a size."""
+        """Return the number of a constant that is a symbolic size; other constants unchanged."""
         if not isinstance(value, str) or not value.startswith(SIZE) or not self.sizes:
             return value
         return float(self.dim(value.removeprefix(SIZE)))
 
 
 def _holders(id: str) -> list[str]:
-    """Return the ids of the equations that hold an equation: `"12"`, `"12.b1.3"` for `"12.b1.3.0"`."""
+    """Return the ids of the equations around an equation, outer ones first: `["12", "12.b1.3"]` for `"12.b1.3.0"`."""
     parts = id.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
 

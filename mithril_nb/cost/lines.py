@@ -1,4 +1,4 @@
-"""Costs by line of Python, as numbers and as source code with the numbers next to it."""
+"""Costs by line of the user's Python, as numbers, and as source code with the numbers next to it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.cost.by_name import ByName
+from mithril_nb.cost.by_name import ByName, first_names
 from mithril_nb.cost.records import CostRow, Figures, parts_of, pieces_of, share_of, sum_of_figures, sum_of_rows
 from mithril_nb.cost.totals import CostTotals
 from mithril_nb.display import Shown
@@ -14,11 +14,9 @@ from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.records import lines_of_source
 from mithril_nb.stages.trace.python_source import spans
 
-_MOST_NAMED = 8
-
 
 class ByLine(Shown, ByName[Figures]):
-    """Figures by line of Python: `"net.py:12"`; `""` is for work without a user line.
+    """A dict of costs by line of Python, such as `"net.py:12"`; `""` is the cost without a line of the user.
 
     `print` shows the source of each function with the costs next to its lines.
 
@@ -43,19 +41,20 @@ class ByLine(Shown, ByName[Figures]):
     def __missing__(self, source: object) -> Figures:
         known = [one for one in self if one]
         near = nearest(source, known)
-        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
         raise UnknownOptionError(
             f"{self._of} have no line {short_repr(source)}.",
-            (("lines", f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"),),
+            (("lines", first_names(known)),),
             f'{self._called}["{near}"]' if near else f"[*{self._called}]",
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the costs as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
 
-        Each of `lines` has `source`, `file`, `line`, the costs, `share` and `share_bound`, and `formulas` of the
-        costs that depend on `symbols`, the symbolic sizes, each with an example number. `code` has for each
-        function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
+        Each element of `lines` has `source`, `file`, `line`, the costs, `share` and `share_bound`. If sizes are
+        symbolic, an element also has `formulas`, and `symbols` maps each symbolic size to an example number.
+
+        `code` has an element for each function with costs: its `file`, the number of its first `line`, and `text`, the
+        list of its lines.
         """
         symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
         formulas: Mapping[str | None, Mapping[str, str]] = {}

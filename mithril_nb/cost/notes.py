@@ -1,4 +1,4 @@
-"""Reasons for unknown costs, notes on counts that differ from XLA or depend on values, and their texts."""
+"""Notes shown below costs: which costs are unknown and why, and which counts differ from XLA's or depend on values."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 NOT_RUN = "time_s: not measured, because nothing ran"
 ONE_OF = "one of "
-"""First words of the note on costs that count one of several devices."""
+"""First words of the note for costs that count one of several devices."""
 ON_EACH_DEVICE = "shard_map: equations inside are counted for one device, others for all devices together"
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Equations or instructions with unknown FLOPs, which the sums leave out.
+    """Equations or instructions of one opcode whose FLOPs are unknown for the same reason. Sums leave them out.
 
     Attributes:
-        opcode: Their primitive, or their opcode.
-        reason: `"no rule"`, `"size unknown"`, `"trip count unknown"`, or a more specific reason.
-        count: How many there are.
+        opcode: The primitive of the equations, or the opcode of the instructions.
+        reason: `"size unknown"`, `"trip count unknown"`, or `"no rule"`, which a more specific reason may follow.
+        count: Number of these equations or instructions.
         each: Sum of their FLOPs with loops counted once, if the reason is the trip count; else `None`.
-        share: Their share of all the program's equations or instructions, by number.
-        blocks: The blocks that they are in; `""` means not attributed.
+        share: `count` divided by the number of all equations or instructions of the program.
+        blocks: Paths of their blocks; `""` means not attributed.
     """
 
     opcode: str
@@ -63,12 +63,12 @@ def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
 
 
 _MOST_EXPENSIVE_BRANCH = (
-    "the most expensive branch is counted each time, as XLA counts; where another one runs, it costs less"
+    "the most expensive branch is counted each time, as XLA counts; a run of another branch costs less"
 )
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    """Return notes on unknown costs with the reason, or one note if no result needs any equation."""
+    """Return a note for each group of unknown costs, with the reason; or one note if no result needs any equation."""
     groups: dict[tuple[str, str, str], int] = {}
     every = tuple(rows)
     if every and all(row.repeats == 0 for row in every):
@@ -95,9 +95,10 @@ def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
 
 
 def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """Return notes on why parameters are unknown, or on parameters not attributed because unrelated blocks use them.
+    """Return notes on unknown numbers of parameters, or on parameters that several unrelated blocks share.
 
-    Notes that begin with `"params: "` can be left out of a summary: no input looks like parameters.
+    Such shared parameters are not attributed to a block. If a note begins with `"params: "`, no input looks like
+    parameters, so a summary may leave the note out.
     """
     every = tuple(inputs)
     unknown = unknown_params(every)
@@ -132,7 +133,7 @@ def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False
 
     Args:
         rows: The cost of each equation or instruction.
-        has_symbols: True if sizes are symbolic: the bytes of collectives are formulas then, not unknown.
+        has_symbols: True if sizes are symbolic. The bytes of collectives then have formulas, so they need no note.
     """
     groups: dict[str, int] = {}
     for row in rows:
@@ -159,7 +160,10 @@ def _of_collective(row: CostRow) -> str:
 
 @dataclass
 class _Counts:
-    """The number of equations with a formula, and their cost in all runs; `None` if unknown."""
+    """The number of equations with the same formula, and their FLOPs in all runs by our rules and by XLA's.
+
+    `ours` and `theirs` are `None` if the FLOPs of one of the equations are unknown.
+    """
 
     count: int = 0
     ours: int | None = 0
@@ -172,7 +176,7 @@ class _Counts:
 
 
 def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
-    """Return notes on counts that differ from XLA's convention, with the factor, or that depend on values.
+    """Return notes on FLOPs that XLA counts by another convention, with the factor, and on FLOPs that depend on values.
 
     Examples:
         >>> import jax.numpy as jnp

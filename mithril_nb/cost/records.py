@@ -1,4 +1,4 @@
-"""Cost records of equations and instructions, their sums, and their parts by block: integers, so all are exact."""
+"""Cost records of equations and instructions, their sums, and their parts by block, all exact."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
 """Figures of communication. `to_dict` leaves them out if they are 0, because most programs send nothing."""
 NO_TRIP_COUNT = "trip count unknown"
 TICKS_PER_S = 1 << 40
-"""Measured times are rounded to multiples of 1/TICKS_PER_S seconds, so floats add up exactly in any order."""
+"""Measured times are multiples of 1/TICKS_PER_S seconds, so sums of these floats are exact in any order."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class Figures:
-    """Costs of a part of a program in one run; a cost is `None` if it is entirely unknown.
+    """Costs of a part of a program in one run of the program; a cost is `None` if it is entirely unknown.
 
     Attributes:
         flops: Arithmetic operations.
         transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
         bytes_accessed: Bytes read and written.
         params: Number of parameters; `None` if it is unknown which inputs are parameters.
-        time_s: Seconds.
-        unknown: Number of equations or instructions with unknown FLOPs or transcendentals. If it is not 0, `flops` is a
-            lower bound.
-        unknown_bytes: The same for bytes.
-        shared: How many of the `unknown` belong in part to other blocks, in unknown proportion.
+        time_s: Measured time in seconds; `None` if not measured.
+        unknown: Number of equations or instructions with unknown FLOPs or transcendentals. If it is not 0, the sums
+            `flops` and `transcendentals` may be lower bounds.
+        unknown_bytes: Number of equations or instructions with unknown bytes.
+        shared: Number of those counted in `unknown` that belong to other blocks too, such as a fusion of two blocks.
         payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce; the module
             `mithril_nb.cost.formulas.communication` defines them.
-        wire_bytes: Bytes that one device sends to others for these, by ring algorithms.
-        unknown_communication: The same as `unknown` for payload and wire bytes.
-        unknown_transcendentals: How many of the `unknown` have unknown transcendentals.
+        wire_bytes: Bytes that one device sends to other devices in these collectives, by ring algorithms.
+        unknown_communication: Number of equations or instructions with unknown payload and wire bytes.
+        unknown_transcendentals: Number of those counted in `unknown` whose transcendentals are unknown.
     """
 
     flops: int | None = 0
@@ -62,7 +62,8 @@ class Figures:
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data.
 
-        Figures of communication are left out if 0, and `unknown_transcendentals` if it equals `unknown`.
+        Figures of communication are left out if 0, `unknown_transcendentals` if it equals `unknown`, and `shared`
+        always.
         """
         found = dict(self.__dict__)
         if self.unknown_transcendentals == self.unknown:
@@ -72,7 +73,7 @@ class Figures:
 
 
 Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
-"""A collective that XLA combined with others: its id, pairs of block and share, role, and payload in bytes."""
+"""A collective that XLA combined with others: id, pairs of block path and share, role, and payload in bytes."""
 
 
 @quick_to_make
@@ -81,23 +82,23 @@ class CostRow:
     """The cost of one equation or instruction in one run of the program.
 
     Attributes:
-        id: Its id in its stage.
-        opcode: Its primitive, or its opcode.
+        id: Id of the equation or instruction in its stage.
+        opcode: The primitive of an equation, or the opcode of an instruction.
         blocks: Pairs of block path and share; empty if not attributed.
-        role: The part of a training step that it belongs to.
-        flops: FLOPs in all its runs; `None` if unknown.
-        transcendentals: The same for transcendental functions.
-        bytes_accessed: The same for bytes read and written.
-        repeats: How often it runs; `None` if unknown.
+        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
+        flops: FLOPs in all runs of the row; `None` if unknown.
+        transcendentals: Calls of transcendental functions in all runs; `None` if unknown.
+        bytes_accessed: Bytes read and written in all runs; `None` if unknown.
+        repeats: How often the row runs; `None` if unknown.
         formula: The formula for the FLOPs of one run, or why they are unknown.
-        time_s: Seconds of all its runs; `None` if not measured.
+        time_s: Seconds of all runs; `None` if not measured.
         once: The cost with each loop counted once, as XLA counts; `None` if not computed.
-        equations: Ids of the equations that it comes from; its own id for an equation.
+        equations: Ids of the equations that an instruction comes from; for an equation its own id.
         letters: The values of the letters of the formula: numbers, or texts for symbolic sizes.
-        rounds: How often it runs if that depends on symbolic sizes: `"N"`; else `""`.
-        payload_bytes: As in `Figures`, in all its runs; `None` if unknown.
-        wire_bytes: The same for bytes sent to other devices.
-        pieces: The collectives that XLA combined into this one: for each its id, blocks, role and payload.
+        rounds: How often the row runs if this depends on symbolic sizes, such as `"N"`; else `""`.
+        payload_bytes: As in `Figures`, in all runs; `None` if unknown.
+        wire_bytes: As in `Figures`, in all runs; `None` if unknown.
+        pieces: The collectives that XLA combined into this one; empty if none.
     """
 
     id: str
@@ -147,9 +148,9 @@ class Fusion:
     Attributes:
         id: Id of the fusion in its stage.
         blocks: Pairs of block path and share.
-        role: The part of a training step that it belongs to.
-        count: Number of its instructions, without parameters, tuples and others that compute nothing.
-        alone: Bytes that its instructions would access if each ran by itself, in all runs; `None` if unknown.
+        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
+        count: Number of fused instructions, without parameters, tuples and others that compute nothing.
+        alone: Bytes that the fused instructions would access if each ran by itself, in all runs; `None` if unknown.
         bytes_accessed: Bytes that the fusion reads and writes in all runs; `None` if unknown.
     """
 
@@ -172,15 +173,15 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Source:
-    """Whole-program figures with the name of their source.
+    """The costs of a whole program with each loop counted once, and the name of their source.
 
     Attributes:
-        name: `"analytic, loops once"`, `"XLA lowered"`, `"XLA compiled"`.
+        name: The source: our sum, such as `"analytic, loops once"`, or `"XLA lowered"` or `"XLA compiled"`.
         flops: Arithmetic operations, or `None` if unknown.
         transcendentals: Calls of transcendental functions, or `None` if unknown.
         bytes: Bytes read and written, or `None` if unknown.
         unknown: Number of equations or instructions with unknown FLOPs or transcendentals, which the sums leave out.
-        unknown_bytes: The same for bytes.
+        unknown_bytes: Number of equations or instructions with unknown bytes, which the sum leaves out.
     """
 
     name: str
@@ -196,7 +197,7 @@ def _without_zeros(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
-    """Return `figures` as a share of the total FLOPs, and `""`, `"≤"` or `"≥"`; see `Cost.share_of`."""
+    """Return the FLOPs of a block as a share of the total, and `""`, `"≤"` or `"≥"`; see `Cost.share_of`."""
     if not total.unknown:
         return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
     # Unknown costs both here and elsewhere: the share may be larger or smaller.
@@ -208,7 +209,7 @@ def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
 
 
 def known_sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum of the known values; `None` if it is 0 and some values are unknown.
+    """Return the sum of the known values; `None` if this is 0 and some values are unknown.
 
     Examples:
         >>> known_sum([1, 2]), known_sum([1, None]), known_sum([0, None]), known_sum([])
@@ -251,7 +252,14 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
 
 
 def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
-    """Return the sum of rows, like `sum_of_figures` over `figures_of` of each row, in a fifth of the time."""
+    """Return the sum of rows.
+
+    The result is that of `sum_of_figures` over a `Figures` for each row, in a fifth of the time.
+
+    Args:
+        rows: The rows.
+        all_known: True to return `None` for a cost if one row is unknown, instead of the sum of the known rows.
+    """
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
     moved = [row.bytes_accessed for row in every]
@@ -281,7 +289,9 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
 
 
 def format_sum(value: int | None, unknown: int = 0) -> str:
-    """Return a sum as text, with `≥` if parts are unknown. 0 is exact: a sum of unknown parts only is `None`.
+    """Return a sum as text, with `≥` if some of its parts are unknown.
+
+    A sum of 0 has no `≥`: if its parts were unknown, it would be `None`.
 
     Examples:
         >>> format_sum(1024), format_sum(1024, 2), format_sum(0, 2), format_sum(None, 2)
@@ -298,16 +308,19 @@ def format_change(value: int | None) -> str:
 
 
 def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
-    """Return the sum of the measured times; `None` if there are none. A row without an event took no time by itself."""
+    """Return the sum of the measured times; `None` if there are none.
+
+    Rows without a time are left out: an instruction without an event in the profile took no time by itself.
+    """
     known = [one.time_s for one in parts if one.time_s is not None]
     # fsum is exact, so the total does not depend on the order of the rows.
     return math.fsum(known) if known else None
 
 
 def pieces_of(row: CostRow) -> list[CostRow]:
-    """Return a row for each collective that XLA combined into a row, split by bytes; else the row itself.
+    """Return a row for each collective that XLA combined into a row; only the row itself if XLA combined none.
 
-    Each has the id of its piece. They sum exactly to the row.
+    The costs are split by payload and sum exactly to those of the row. Each new row has the id of its collective.
     """
     if not row.pieces:
         return [row]
@@ -320,7 +333,7 @@ def pieces_of(row: CostRow) -> list[CostRow]:
 
 
 def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
-    """Return the cost of a row by block: integers that sum to the row; `""` means no block."""
+    """Return pairs of block path and cost that sum exactly to the row; the path `""` means not attributed."""
     unknown = int(is_unknown(row))
     unknowns = int(row.wire_bytes is None), int(row.transcendentals is None)
     if len(row.blocks) < 2:
@@ -329,7 +342,7 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
             0, row.payload_bytes, row.wire_bytes, *unknowns,
         )  # fmt: skip
         return [(row.blocks[0][0] if row.blocks else "", figures)]
-    # Fractions of the floats are exact, so the shares sum to exactly 1 and no count is lost to rounding.
+    # Exact fractions instead of floats, so the shares sum to exactly 1 and no count is lost to rounding.
     weights = {path: Fraction(share) for path, share in row.blocks}
     whole = sum(weights.values())
     parts = _split(row, [weight / whole for weight in weights.values()])
@@ -346,7 +359,7 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
 
 
 def _split(row: CostRow, shares: list[Fraction]) -> list[dict[str, Any]]:
-    """Return the figures of a row split by shares, by name."""
+    """Return a dict of costs by field of `Figures` for each share; they sum exactly to the row."""
     names = (*COUNTED, "payload_bytes", "wire_bytes")
     found = [split_number(getattr(row, name), shares) for name in names]
     ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
@@ -372,7 +385,7 @@ def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
 
 
 def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
-    """Return the parts of rows by block and role; `""` means none."""
+    """Return the costs of rows by block and role, not yet summed; `""` means no block or no role."""
     found: dict[str, dict[str, list[Figures]]] = {}
     for row in rows:
         for piece in pieces_of(row) if row.pieces else (row,):

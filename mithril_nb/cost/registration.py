@@ -1,4 +1,4 @@
-"""`ml.register_cost`: cost rules of the user for primitives."""
+"""`ml.register_cost`: cost rules that the user registers for primitives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
 Figures = float | Mapping[str, float]
-"""Return value of a rule: FLOPs, or several costs by name; they are rounded to integers."""
+"""Return value of a user's rule: the FLOPs, or several costs by name. Floats are rounded to integers."""
 
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
 _EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
@@ -37,16 +37,20 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
 
     Args:
         primitive: The `jax.extend.core.Primitive`, or its name as the jaxpr shows it: `"ffi_call"`.
-        rule: A function of an equation, which has `inputs` and `outputs` with `shape` and `dtype`, and `param`, its
-            params that are plain data, by name. It returns the FLOPs of one run, or a dict of `"flops"`,
-            `"transcendentals"` and `"bytes_accessed"` (by default 0, 0, and all operands and results), and for a
-            primitive that communicates `"payload_bytes"` and `"wire_bytes"` of one device (by default as counted
-            without the rule); `None` if the cost is unknown. If sizes are symbolic, shapes contain polynomials in them,
-            which support `+`, `-`, `*`. `None` instead of a function removes the user's rule.
+        rule: A function that takes an equation and returns the FLOPs of one run, a dict of several costs, or `None` if
+            the cost is unknown. Pass `None` instead of a function to remove the user's rule.
+
+            The equation has `inputs` and `outputs`, each with `shape` and `dtype`, and `param`, a dict of those params
+            that are plain data. If sizes are symbolic, shapes contain polynomials, which support `+`, `-` and `*`.
+
+            The dict may contain `"flops"` and `"transcendentals"`, by default 0; `"bytes_accessed"`, by default the
+            bytes of all operands and results; and for a primitive that communicates `"payload_bytes"` and
+            `"wire_bytes"` of one device, by default as counted without the rule.
 
     Raises:
-        UnknownOptionError: `primitive` or `rule` has the wrong type; or the primitive only holds other equations, which
-            are counted. When costs are counted: the rule raises, or returns something else.
+        UnknownOptionError: `primitive` or `rule` has the wrong type; or the primitive is a call, such as `scan`, whose
+            inner equations are counted. Later, `inspection.cost()` raises it if the rule raises for an equation without
+            symbolic sizes, or returns something that is not a cost.
 
     Examples:
         >>> import math
@@ -72,7 +76,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
     if name in CALLS:
         raise UnknownOptionError(
             f"ml.register_cost cannot take {name!r}: its cost is already the sum over the equations inside it.",
-            (("because", "a rule for it would count these equations twice"),),
+            (("reason", "a rule would count these equations twice"),),
             _EXAMPLE.format('"ffi_call"') + f"  # or another primitive that {name!r} holds",
         )
     if rule is None:
@@ -125,11 +129,11 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:
-    """Return the costs that the user's rule returns for an equation, by name.
+    """Return the costs that the user's rule returns for an equation, by name; `None` if the rule returns `None`.
 
     Raises:
-        UnknownOptionError: The rule raises, or returns something else.
-        UndecidedError: The rule needs numbers, and the sizes are symbolic.
+        UnknownOptionError: The rule raises an error, or returns something that is not a cost.
+        UndecidedError: The rule raises an error, and the sizes are symbolic.
     """
     specs = (*equation.inputs, *equation.outputs)
     # A named size is a string, which supports no arithmetic; the rule receives polynomials instead.
@@ -141,7 +145,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         found = rule(given)
     # The rule is code of the user, which may raise anything.
     except Exception as error:
-        # The rule may be right for numbers, so this is not an error: the cost is unknown until `cost.at` gives numbers.
+        # The rule may work for numbers, so the cost is only unknown until the user passes numbers to `cost.at`.
         if is_named:
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(

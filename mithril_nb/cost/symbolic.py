@@ -42,11 +42,11 @@ class SymbolicProgram:
 
     Attributes:
         name: Name of the program.
-        equations: Its equations; those of a nested jaxpr follow the equation that holds it.
+        equations: The equations; those of a nested jaxpr follow the equation that contains it.
         inputs: The inputs of the program.
-        sizes: The numbers that replace symbolic sizes.
-        known_kinds: Its equations by kind, if computed already.
-        check: Raises for numbers that the sizes cannot have; `None` if there are no constraints.
+        sizes: The numbers that replace symbolic sizes; empty to keep them symbolic.
+        known_kinds: The equations by kind if computed already, else `None`.
+        check: Takes numbers by name of the size, and raises if the sizes cannot have them; `None` without constraints.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SymbolicProgram:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of its symbolic sizes, in the order of its inputs."""
+        """The names of the symbolic sizes, in the order of the inputs; empty if `sizes` replaces them."""
         if self.sizes:
             return ()
         found: dict[str, None] = {}
@@ -70,9 +70,9 @@ class SymbolicProgram:
 
     @cached_property
     def params(self) -> dict[str, int | None] | None:
-        """The number of parameters of each block; a number is `None` if it depends on a symbolic size.
+        """The number of parameters of each block with parameters; `None` for a block if it depends on a symbolic size.
 
-        The mapping is `None` if it is unknown which inputs are parameters.
+        The whole dict is `None` if it is unknown which inputs are parameters.
         """
         if unknown_params(self.inputs) is not None:
             return None
@@ -92,7 +92,7 @@ class SymbolicProgram:
 
         Raises:
             UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
-            MithrilError: The program cannot have these sizes.
+            MithrilError: `check` rejects the numbers: the program cannot have these sizes.
         """
         self._check(sizes)
         if self.check is not None and sizes:
@@ -101,26 +101,26 @@ class SymbolicProgram:
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
 
     def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
-        """Return its equations of some primitives, with `sizes` for symbolic sizes."""
+        """Return the equations of some primitives, with the numbers in `sizes` for symbolic sizes."""
         put = Numbers(self.sizes)
         return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
     @cached_property
     def kinds(self) -> Kinds:
-        """Its equations by kind."""
+        """The equations grouped by kind."""
         return self.known_kinds or kinds_of(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
-        """Return the cost of each equation except calls; equal equations are counted once.
+        """Return a row for each equation that is not a call; the equations inside a call have their own rows.
 
         Only the most expensive branch of a condition counts, as in XLA. Rows of arguments that XLA's partitioner moves
-        come last.
+        come last. The cost of each kind of equation is computed only once.
         """
         put = Numbers(self.sizes)
         with paused_collector():
             pairs = zip(self.kinds.examples, self.counted, strict=True)
             found = [row_of(put, one, times, each) for (one, times), each in pairs]
-            # Built from scratch: `replace` takes five times as long, and a program has thousands of rows of few kinds.
+            # Not with `dataclasses.replace`, which takes five times as long: a program has thousands of rows.
             costs = tuple(
                 [
                     CostRow(
@@ -136,7 +136,7 @@ class SymbolicProgram:
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
-        """The cost of one run of an equation of each kind; costs that depend on symbolic sizes are polynomials."""
+        """The cost of one run of each kind of equation; costs that depend on symbolic sizes are polynomials."""
         put = Numbers(self.sizes)
         return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
 
@@ -149,7 +149,7 @@ class SymbolicProgram:
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:
-            The polynomial; and the equations that it leaves out, each with the reason: `"2 × sort: no rule"`.
+            The polynomial; and a text for each group of costs that it leaves out, such as `"2 × sort: no rule"`.
 
         Raises:
             UnknownOptionError: Unknown block, field or role.
@@ -178,9 +178,10 @@ class SymbolicProgram:
 
     @cached_property
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
-        """Formulas of the own costs that depend on symbolic sizes, by block and name of the cost.
+        """A formula for each cost of a block, without the blocks inside it, that depends on symbolic sizes.
 
-        `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
+        The keys are the path of the block, then the name of the cost. The path `""` is the unattributed cost, `None`
+        the whole program. A formula that leaves out unknown costs begins with `"≥ "`.
         """
         if not self.symbols:
             return {}
@@ -195,7 +196,14 @@ class SymbolicProgram:
         return found
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
-        """Return formulas of the costs that depend on symbolic sizes, by group and name; group `None` is the total."""
+        """Return a formula for each cost of a group of equations that depends on symbolic sizes.
+
+        Args:
+            group_of: Returns the name of the group that an equation belongs to.
+
+        Returns:
+            The formulas by group, then by name of the cost; the group `None` is the whole program.
+        """
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
             kind = place, self._branches.get(one.id, COUNTS)
@@ -208,7 +216,7 @@ class SymbolicProgram:
         }
 
     def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:
-        """Return the sum over equations; and the equations that it leaves out, each with the reason."""
+        """Return the total of one cost over the `chosen` number of equations of each kind, like `polynomial`."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
         for (place, state), times in chosen.items():
@@ -242,11 +250,14 @@ class SymbolicProgram:
 
     @cached_property
     def example(self) -> Mapping[str, int]:
-        """Numbers that its symbolic sizes can have."""
+        """An example number for each symbolic size, such that `check` accepts all of them together."""
         return fitting_numbers(self.symbols, self.check)
 
     def in_numbers(self, path: str, field: str, role: str | None) -> str:
-        """Return `polynomial` as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if it is 0."""
+        """Return the total cost of a block as a sum of products of numbers, the largest first; `""` if it is 0.
+
+        For example `"2·32·784·10 + 320"`. The arguments are those of `polynomial`.
+        """
         terms: dict[str, int] = {}
         values: dict[str, int] = {}
         for (place, state), times in self._chosen(path, role).items():
@@ -268,7 +279,7 @@ class SymbolicProgram:
         return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
 
     def _chosen(self, path: str, role: str | None) -> dict[_Kind, int]:
-        """Return the number of equations of each kind and branch state in a block."""
+        """Return the number of equations in a block and role for each pair of kind and branch state, except `IDLE`."""
         found: dict[_Kind, int] = {}
         for one, place in self.kinds.members:
             if is_within(one.block, path) and role in (None, one.role):
@@ -279,7 +290,7 @@ class SymbolicProgram:
 
     @cached_property
     def _branches(self) -> Mapping[str, str]:
-        """The states of equations in branches; see `branch_states`."""
+        """The result of `branch_states` for these equations."""
         return branch_states(self.kinds.conditions, self.kinds.members, self._weight, self._sent)
 
     def _sent(self, place: int) -> Sent:
@@ -292,7 +303,7 @@ class SymbolicProgram:
         return payload, wire
 
     def _weight(self, place: int) -> Expression | None:
-        """Return the cost of an equation of a kind in all its runs; `None` if unknown."""
+        """Return the FLOPs plus transcendentals of an equation of a kind in all its runs; `None` if unknown."""
         each, repeats = self.counted[place], self._repeats(place)
         if each.flops is None or each.transcendentals is None:
             return None
@@ -348,7 +359,7 @@ class SymbolicProgram:
 
 _MOST_HOLDERS = 3
 _Kind = tuple[int, str]
-"""The index of a kind of equation, and the state of its branch; see `branch_states`."""
+"""The index of a kind of equation, and a state such as `COUNTS`; see `branch_states`."""
 _FIELDS = {
     "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
     "wire_bytes": "wire",
@@ -356,7 +367,10 @@ _FIELDS = {
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
-    """Return why it is unknown which inputs are parameters, and an example of `params=`; `None` if it is known."""
+    """Return why it is unknown which inputs are parameters, and an example of `params=`.
+
+    The result is `None` if it is known for all inputs.
+    """
     every = tuple(inputs)
     if all(one.is_param is not None for one in every):
         return None
@@ -366,7 +380,7 @@ def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
 
 
 def likely_holders(inputs: Iterable[Input]) -> list[str]:
-    """Return the arguments that look like parameters: several float arrays under one name."""
+    """Return the names of the first arguments that look like parameters: containers of several float arrays."""
     found = Counter(one.argument for one in inputs if one.name != one.argument and "float" in one.spec.dtype)
     return [name for name, count in found.items() if count > 1][:_MOST_HOLDERS]
 

@@ -25,11 +25,11 @@ _INTEGERS = (
 
 
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
-    """Return costs as a table; integers stay integers, and unknown costs are `<NA>`.
+    """Return costs as a table with nullable dtypes: integers stay integers, and unknown costs are `<NA>`.
 
     Args:
-        cost: The costs as data (`Cost.to_dict()`).
-        by: `"row"` or `"block"`.
+        cost: The costs as plain data, from `Cost.to_dict()`.
+        by: `"row"` for a line for each equation or instruction, `"block"` for each block.
 
     Raises:
         UnknownOptionError: `by` is neither `"row"` nor `"block"`.
@@ -72,7 +72,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
 
 
 def _sent(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the bytes of communication; 0 where the data leaves them out."""
+    """Return the named figures of communication; 0 for those that the data leaves out."""
     return {name: figures.get(name, 0) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""Rows of costs, the lines of Python behind them, their sums by block, group and role, and their multiply-adds."""
+"""Sums of cost rows by block, group and role; the lines of Python that rows come from; and multiply-adds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Equation, Instruction
 from mithril_nb.stages.trace.python_source import MODEL, lines_of_file
 
 PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
-"""Primitives that consist of multiply-adds."""
+"""Primitives whose FLOPs are all multiply-adds."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class SourceLines:
     """The user's lines of Python that the rows of a cost come from.
 
     Attributes:
-        of: The lines that each row comes from, by its id; rows without a line are left out.
-        files: Path of each file by its label.
-        model: The Python that builds the model, or `""`.
+        of: The lines that each row comes from, by id of the row; rows without a line are left out.
+        files: The path of each file, by the label that lines contain.
+        model: The Python code that builds the model, or `""`.
     """
 
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -46,13 +46,13 @@ class SourceLines:
     model: str = ""
 
     def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
-        """Return the lines that equations of the same program come from."""
+        """Return these files with the lines that equations of the program come from."""
         shared: dict[str, tuple[str, ...]] = {}
         found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
         return replace(self, of=found)
 
     def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
-        """Return the lines that instructions of a stage of the same program come from."""
+        """Return these files with the lines that instructions of a stage of the program come from."""
         return replace(self, of={one.id: one.source for one in instructions if one.source})
 
     def code(self, label: str) -> Sequence[str]:
@@ -64,7 +64,7 @@ class SourceLines:
 
 @dataclass(frozen=True)
 class CostTotals:
-    """The rows of a cost, and their sums by block, group and role. The rows add up exactly to each sum.
+    """The rows of a cost, and their exact sums by block, group and role.
 
     `Cost` documents the attributes.
     """
@@ -87,7 +87,7 @@ class CostTotals:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The names of symbolic sizes; costs that depend on them are `None`, see `at`."""
+        """The names of the symbolic sizes; costs that depend on them are `None`, see `at`."""
         return () if self.symbolic is None else self.symbolic.symbols
 
     @cached_property
@@ -99,25 +99,27 @@ class CostTotals:
 
     @cached_property
     def macs(self) -> int | None:
-        """Multiply-accumulate operations of matrix products and convolutions, with padding; one is 2 FLOPs.
+        """Multiply-accumulate operations of matrix products and convolutions, including those with padding.
 
         Biases, activations and norms count 0. `mithril_nb.cost.MultiplyAdds` documents the convention, and
-        `multiply_adds` returns each count.
-        `None` if some are unknown, or if XLA counted: `inspection.cost().macs` counts the equations.
+        `mithril_nb.cost.multiply_adds` returns each count.
+
+        The value is `None` if some are unknown, or if HLO instructions were counted: `inspection.cost().macs` counts
+        the equations.
         """
         return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
-        """The own cost of each block, without the blocks inside it. The cost of a fusion is split exactly."""
+        """The cost of each block without the blocks inside it. A fusion is split between its blocks, exactly."""
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
         return ByBlock(known, f"costs of {self.program!r}")
 
     @cached_property
     def by_group(self) -> Mapping[str, Figures]:
-        """The total cost of each block that contains others: the sum over it and all blocks inside it.
+        """The cost of each block that contains others, including all blocks inside it.
 
-        For all other blocks the total cost equals the own cost in `by_block`.
+        For blocks that contain no others, see `by_block`.
         """
         return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
 
@@ -128,7 +130,7 @@ class CostTotals:
 
     @cached_property
     def nothing(self) -> Figures:
-        """Figures of a block without rows; its parameters are unknown if those of the program are."""
+        """The cost of a block without rows: 0, but `params` is `None` if those of the program are unknown."""
         time_s = None if all(row.time_s is None for row in self.rows) else 0.0
         return Figures(params=0 if self.params is not None else None, time_s=time_s)
 
@@ -147,28 +149,28 @@ class CostTotals:
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
-        """The own cost of each block in each role; `""` means none."""
+        """The cost of each block without the blocks inside it, by role; `""` means no block or no role."""
         known = rows_by_block(self.rows)
-        # XLA does not keep the order of the program. Blocks that only XLA lists come last.
+        # XLA does not keep the order of the program. Blocks that only the HLO has come last.
         ordered = [path for path in dict.fromkeys((*self.order, *known)) if path in known]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
         return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:
-        """Operations with unknown FLOPs, which the sums leave out, by opcode and reason."""
+        """Equations or instructions with unknown FLOPs, grouped by opcode and reason. The sums leave them out."""
         return unknown_of(self.rows)
 
     def subtree(self, path: str, default: Figures | None = None) -> Figures:
-        """Return the total cost of a block, with all blocks inside it; `""` gives the whole program.
+        """Return the cost of a block including all blocks inside it.
 
         Args:
-            path: The block.
-            default: The costs to return for a block that no row comes from, such as a block that only passes its
-                input on.
+            path: Path of the block; `""` is the whole program.
+            default: The cost to return if no row comes from the block. A block that only passes its input on has no
+                rows, for example.
 
         Raises:
-            UnknownBlockError: No row comes from such a block, and `default` is `None`.
+            UnknownBlockError: No row comes from the block, and `default` is `None`.
         """
         if path == "":
             return self.total
@@ -178,7 +180,7 @@ class CostTotals:
                 return default
             known = with_outer((*self._every, *self.order))
             what = f"costs of {self.program!r}"
-            raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.')
+            raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("")  # the whole program')
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
             return found
@@ -194,14 +196,15 @@ class CostTotals:
         )
 
     def share_of(self, figures: Figures) -> tuple[float | None, str]:
-        """Return the block's share of the program's FLOPs, and `""`, `"≤"` or `"≥"` if it is exact or a bound.
+        """Return a block's share of the program's FLOPs, and a sign that marks a bound.
 
         Args:
             figures: The cost of the block, from `by_block` or `subtree`.
 
         Returns:
-            The share, from 0 to 1, and its sign: `""` if all costs are known, `"≤"` if only other blocks have unknown
-            costs, `"≥"` if only this block has. The share is `None` if both have, so that no bound exists.
+            The share, from 0 to 1, and the sign: `""` if the share is exact, `"≤"` if only other blocks have unknown
+            costs, `"≥"` if only this block has. If this block and others have unknown costs, no bound exists: the share
+            is `None` and the sign `""`.
         """
         return share_of(figures, self.total)
 
@@ -209,13 +212,13 @@ class CostTotals:
     def unattributed_share(self) -> float | None:
         """Share of the FLOPs not attributed to a block, the loss or the optimizer.
 
-        If costs are unknown, it is a bound or `None`; see `share_of`.
+        If some costs are unknown, the share may be a bound or `None`; see `share_of`.
         """
         return self.share_of(self.unattributed)[0]
 
     @property
     def attributed_share(self) -> float | None:
-        """Share of the FLOPs attributed to a block, the loss or the optimizer."""
+        """Share of the FLOPs attributed to a block, the loss or the optimizer: 1 minus `unattributed_share`."""
         lost = self.unattributed_share
         return None if lost is None else 1.0 - lost
 
@@ -229,7 +232,7 @@ class CostTotals:
         return found
 
     def _sum(self, parts: Iterable[Figures]) -> Figures:
-        # A cost that depends on a symbolic size may dominate the sum, so the sum of the rest would be misleading.
+        # A cost that depends on a symbolic size may be most of the sum, so the sum of the rest would be misleading.
         return sum_of_figures(parts, all_known=bool(self.symbols))
 
     def _sum_of_rows(self, rows: Iterable[CostRow]) -> Figures:
@@ -237,7 +240,10 @@ class CostTotals:
 
     @cached_property
     def _inside(self) -> Mapping[str, Mapping[str, None]]:
-        """The blocks in each group, itself among them; a search for each of thousands of blocks would take minutes."""
+        """The blocks in each group, including the group's own path.
+
+        Computed once for all groups: with thousands of blocks, a search for each group would take minutes.
+        """
         found: dict[str, dict[str, None]] = {}
         for block in self._every:
             for outer in with_outer([block]):
@@ -251,24 +257,23 @@ class CostTotals:
 
 @dataclass(frozen=True)
 class MultiplyAdds:
-    """The multiply-adds of one equation; its FLOPs are exactly `2 * (count - padding)`.
+    """The multiply-adds (MACs) of one matrix product or convolution, whose FLOPs are `2 * (count - padding)`.
 
     The convention follows papers and torchvision, where a ResNet-50 has "4.1 GMACs". One MAC is a multiplication and an
-    addition, so 2 FLOPs. Only matrix products and convolutions count, with the two products of attention; biases,
+    addition, so 2 FLOPs. Only matrix products and convolutions count, including the two products of attention. Biases,
     activations, norms, pooling and embeddings count 0. All roles count: a training step has about three times the MACs
     of its forward pass.
 
-    fvcore calls one MAC a flop. fvcore and thop add operations for norms; ptflops adds biases and activations too.
-    XLA, and so our FLOPs, leave out products with padding and count all other arithmetic: `multiply_adds` itemises the
-    difference.
+    fvcore calls one MAC a flop. fvcore and thop also count norms; ptflops also counts norms, biases and activations.
+    The FLOPs of `Cost`, like XLA's, leave out products with padding and include all other arithmetic.
 
     Attributes:
-        id: Its id.
-        primitive: Its primitive.
-        block: Path of its block; `""` if not attributed.
-        role: The part of a training step that it belongs to.
-        count: Multiply-adds in all its runs, including those with padding; `None` if unknown.
-        padding: How many of them multiply padding; `None` if unknown.
+        id: Id of the equation.
+        primitive: Primitive of the equation.
+        block: Path of the block; `""` if not attributed.
+        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
+        count: Multiply-adds in all runs, including those with padding; `None` if unknown.
+        padding: The part of `count` that multiplies padding; `None` if unknown.
     """
 
     id: str
@@ -280,7 +285,7 @@ class MultiplyAdds:
 
 
 def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
-    """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown."""
+    """Return the multiply-adds of all matrix products and convolutions together; `None` if one count is unknown."""
     counts = [one.count for one in all_counted(rows, equations)]
     return None if None in counts else sum(count or 0 for count in counts)
 

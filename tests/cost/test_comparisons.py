@@ -106,7 +106,7 @@ def test_messages(step: Inspection) -> None:
         step.cost().difference()
     assert str(error.value) == (
         "XLA has no count to compare with the analytic costs of 'step'.\n"
-        "    has one for  lowered, compiled\n"
+        "    XLA counts  lowered, compiled\n"
         '    Try: inspection.cost().difference(inspection.cost("lowered"))'
     )
 
@@ -222,8 +222,8 @@ def test_only_equations_have_a_difference_by_primitive() -> None:
             program.cost(source).difference(program.cost(other))
         assert str(caught.value) == (
             f"cannot compare the {source} costs of 'layer' with other costs by primitive.\n"
-            "    by primitive  analytic\n"
-            f"    given         {source}, {other}\n"
+            "    needs  analytic costs, compared with others\n"
+            f"    given  {source}, {other}\n"
             f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'
         )
 

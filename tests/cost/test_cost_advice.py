@@ -34,7 +34,7 @@ CASES = {
     "cost/costs.py:Cost.difference#3": f"""{STEP}
         inspection.cost().difference()
         """,
-    "cost/costs.py:_costs": f"""{STEP}
+    "cost/costs.py:Cost._comparable": f"""{STEP}
         cost.compare(3)
         # Try: {{}}
         """,

@@ -197,7 +197,7 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
     with pytest.raises(UnknownOptionError) as error:
         _ = costs["compiled"]
     assert str(error.value) == (
-        "costs of 'program' by 'compiled' are not among these.\n"
+        "these costs of 'program' have no source 'compiled'.\n"
         "    sources  analytic, lowered\n"
         '    Try: costs["analytic"]'
     )
@@ -253,9 +253,9 @@ def test_a_dotted_path_of_an_outer_block_suggests_subtree() -> None:
         ("ne", 'cost.subtree("net")'),
         ("net/", 'cost.subtree("net")'),
         ("net.down", 'cost.subtree("net/down")'),
-        ("of another program", 'cost.subtree("") is the whole.'),
-        (0, 'cost.subtree("") is the whole.'),
-        (None, 'cost.subtree("") is the whole.'),
+        ("of another program", 'cost.subtree("")  # the whole program'),
+        (0, 'cost.subtree("")  # the whole program'),
+        (None, 'cost.subtree("")  # the whole program'),
     ],
 )
 def test_the_subtree_of_an_unknown_block_raises(source: str, path: Any, advice: str) -> None:
@@ -297,14 +297,14 @@ def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
         step.cost().compare(cast("Cost", 3))
     assert str(error.value) == (
-        "costs of 'step' are compared with the Cost of another program or stage, not 3.\n"
-        f"    needs  a Cost\n    given  int\n    {advice}"
+        "costs of 'step' cannot be compared with 3.\n"
+        f"    needs  the Cost of another program or stage\n    given  int\n    {advice}"
     )
     with pytest.raises(UnknownOptionError) as error:
         step.cost().difference(cast("Cost", "flops"))
     assert str(error.value) == (
-        "the difference of 'step' is to the Cost of another program or stage, not 'flops'.\n"
-        f"    needs  a Cost\n    given  str\n    {advice}"
+        "costs of 'step' cannot be compared with 'flops'.\n"
+        f"    needs  the Cost of another program or stage\n    given  str\n    {advice}"
     )
 
 
