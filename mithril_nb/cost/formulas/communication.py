@@ -14,13 +14,12 @@ for an operand of `S` bytes on each device:
 | collective-broadcast | S | S |
 
 Sources: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel
-Distrib. Comput. 69 (2009), which shows that no algorithm sends less; NVIDIA, nccl-tests, doc/PERFORMANCE.md, which has
-the same factors for all of them. If devices send different amounts, the largest counts; fractions of a byte are rounded
-up.
+Distrib. Comput. 69 (2009), shows that no all-reduce sends less. NVIDIA, nccl-tests, doc/PERFORMANCE.md, has the same
+factors. If devices send different amounts, the largest amount counts. Fractions of a byte are rounded up.
 
-Both numbers are for one device, like the costs of a `shard_map` body and of a compiled program. A group of one device
-sends nothing. Both are unknown if the group or a size is unknown, and for a ragged all-to-all, where they depend on
-values.
+Payload and wire bytes are those of one device, like the costs of a `shard_map` body and of a compiled program. A group
+of one device sends nothing. Both numbers are unknown if the group or a size is unknown, and for a ragged all-to-all,
+where they depend on values.
 """
 
 from __future__ import annotations
@@ -44,10 +43,12 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
     """Return the payload and the wire bytes of one device for one collective.
 
     Args:
-        kind: Its opcode in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
+        kind: Opcode of the collective in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
             `"collective-permute"`, `"collective-broadcast"` or `"ragged-all-to-all"`.
-        operands: The bytes of each operand on one device; `None` if unknown. Those of an all-to-all are parts of one.
-        group: The number of devices in a group, `None` if unknown. For a permutation, 1 if no device sends to another.
+        operands: The bytes of each operand on one device; `None` if unknown. The operands of an all-to-all are parts of
+            one buffer.
+        group: The number of devices in a group; `None` if unknown. For a collective-permute 1 if no device sends to
+            another, else any larger number.
 
     Examples:
         >>> sent("all-reduce", [1024], 8), sent("all-gather", [128], 8), sent("reduce-scatter", [1024], 8)
@@ -73,7 +74,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
 
 
 def sends_no_more(one: Sent, other: Sent) -> bool:
-    """Return whether both numbers of `one` are known to be at most those of `other`.
+    """Return whether payload and wire bytes of `one` are known to be at most those of `other`.
 
     Examples:
         >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))
@@ -93,8 +94,8 @@ def sends_no_more(one: Sent, other: Sent) -> bool:
 def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | None]) -> Sent:
     """Return the payload and the wire bytes of one device for one run of an equation.
 
-    `sent` counts collectives inside `shard_map`. Other equations send nothing, except equations on sharded arrays that
-    XLA partitions, where both numbers are unknown.
+    `sent` counts collectives, which occur inside `shard_map`. For other equations both numbers are 0; but if XLA
+    partitions an equation on sharded arrays, they are unknown.
 
     Raises:
         UndecidedError: A size is neither a number nor a polynomial.

@@ -2,7 +2,7 @@
 
 Source: LAPACK Working Note 41, "Operation Counts for the LAPACK Routines": 6 for a product and 2 for a sum, so 8 for a
 multiply-add. Functions that JAX expands into simpler operations count as the expansion. XLA counts each complex
-operation as one, and a multiply-add as two; each rule has XLA's formula too.
+operation as one, and a multiply-add as two. Where XLA's count differs, the rule also has XLA's formula.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ _by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
 
 @rule(*_of_complex("pow"), flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
 def power(equation: Equation) -> Letters | Formula:
-    """`|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`; converting an integer exponent takes 1 more.
+    """`z^(c + di)` as `|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`, where θ is the angle of z.
+
+    Converting an exponent of another dtype takes one more operation.
 
     `|z|² = a² + b²` takes 3 operations, its power by `c/2` 1, `-d·θ` 2, `q` 4, the products 3; the transcendentals are
     `pow`, `exp`, `atan2`, `log`, `cos` and `sin`. Source: Abramowitz & Stegun, §4.2.
@@ -105,7 +107,7 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")
 def conjugate(equation: Equation) -> Letters | Formula:
-    """One change of sign for each element: `n`; a real operand is only converted to complex."""
+    """One change of sign for each element: `n`. A real operand is only converted to complex, which counts 0."""
     if equation.inputs[0].dtype.startswith("complex"):
         return of_items(equation)
     return Formula("0", of_items(equation), note="a real number", xla="2·n")
@@ -113,13 +115,13 @@ def conjugate(equation: Equation) -> Letters | Formula:
 
 @rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype is the same", xla="n")
 def conversion(equation: Equation) -> Formula:
-    """One conversion for each part of each element: `2·n`."""
+    """One conversion each for the real and the imaginary part of an element: `2·n`; 0 if the dtype is the same."""
     found = convert(equation)
     return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
 
 
-# Real argmax takes 9 operations, three of which are comparisons: for complex numbers `>` takes 5, `==` and `!=` 2 each.
-# JAX traces this for complex numbers but lowers it only for real ones.
+# Real argmax takes 9 operations, three of which are comparisons. For complex numbers `>` takes 5 operations, and `==`
+# and `!=` take 2 each. JAX traces argmax of complex numbers but cannot lower it.
 rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")(reduction)
 # A complex multiply-add takes 8 operations where a real one takes 2.
 rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")(dot_general)
@@ -133,7 +135,7 @@ rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", no
     flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note="three real ones, padding left out",
 )  # fmt: skip
 def complex_convolution(equation: Equation) -> Formula:
-    """JAX computes three real convolutions, with sums of their operands before and of their results after."""
+    """Three real convolutions, as JAX computes it, with sums of the operands before and of the results after."""
     (left, kernel), out = map(count, equation.inputs), count(equation.outputs[0])
     found = convolution(equation)
     flops, letters = (found.flops, found.letters) if isinstance(found, Formula) else ("2·B·F·(C/G)·valid", found)
@@ -146,7 +148,7 @@ def complex_convolution(equation: Equation) -> Formula:
 
 @rule(*_of_complex("integer_pow"), flops="k·n", note=_REAL, xla="j·n")
 def integer_power(equation: Equation) -> Formula:
-    """Products along the bits of `y`, 6 operations each, and a quotient of 11 if it is negative."""
+    """A product of 6 operations for each squaring and each further bit of `|y|`, and a quotient of 11 if `y < 0`."""
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:
@@ -157,21 +159,21 @@ def integer_power(equation: Equation) -> Formula:
     return Formula("k·n", letters, note=f"{each} real operations for x^{exponent}", xla="j·n")
 
 
-# Like the rules for real numbers, with 2 operations for a sum, 6 for a product, and 9 to compare real, then imaginary
-# parts.
+# Like the rules for real numbers, but a sum takes 2 operations, a product 6, and a maximum 9: it compares real parts,
+# then imaginary ones.
 rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")(reduction)
 rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")(reduction)
 rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note=_EXPANDED)(reduction)
 rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note=_EXPANDED, xla="9·n·(N - 1)")(running)
 rule(*_of_complex("cumsum"), flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
 rule(*_of_complex("cumprod"), flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")(running)
-# An extremum, `exp`, `log1p` and a sum for each element but the first of a row.
+# A maximum (9), `exp` (15), `log1p` (79) and a sum (2) for each element but the first of a row.
 rule(
     *_of_complex("cumlogsumexp"), flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL
 )(running)  # fmt: skip
 rule(*_of_complex("reduce_window_sum"), flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")(window_reduction)
 rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note=_EXPANDED)(window_reduction)
-# For each element of the source `window - 1` comparisons of 9 operations, and one sum of 2.
+# For each element of the source, `window - 1` comparisons of 9 operations and one sum of 2: `9·window - 7`.
 rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note=_EXPANDED)(select_and_scatter_add)
 rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="0")(
     reduce_scatter
@@ -181,7 +183,7 @@ rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_R
 
 @rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
 def collective_sum(equation: Equation) -> Formula:
-    """Like a sum of real numbers between devices, or over a `vmap` axis, with 2 operations each."""
+    """Like `all_reduce` for real numbers, with 2 operations for each sum."""
     found = all_reduce(equation)
     real = found if isinstance(found, Formula) else Formula("n", found)
     return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
@@ -190,7 +192,7 @@ def collective_sum(equation: Equation) -> Formula:
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
     @rule(*_of_complex(*primitives), flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
     def scatter(equation: Equation) -> Formula:
-        """One complex operation for each element of the updates; clipping takes one operation for each index."""
+        """`each` operations for each element of the updates; clipping takes one more operation for each index."""
         found = scatter_combine(equation)
         clipped = " + indices" if "indices" in found.letters else ""
         theirs = f"updates{clipped}" if xla else None

@@ -1,4 +1,4 @@
-"""Rules for matrix products, convolutions and Fourier transforms, which have nearly all FLOPs of a model."""
+"""Rules for matrix products, convolutions and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def _product(equation: Equation, numbers: Any, groups: tuple[int, ...] = ()) -> 
 
 @rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note="each row in one group")
 def ragged_dot(equation: Equation) -> Letters:
-    """Like a product without groups, `2·B·M·N·K`: each index of the left operand's ragged axis is in one group.
+    """Like a product without groups, `2·B·M·N·K`: each index along the left operand's ragged axis is in one group.
 
-    This holds in all three modes: ragged rows, contracted axis or batch.
+    The ragged axis may be the rows, the contracted axis or a batch axis.
     """
     numbers: Any = equation.param.get("ragged_dot_dimension_numbers", ((((1,), (1,)), ((), ())), (0,), (0,)))
     products, _, groups = numbers
@@ -65,7 +65,7 @@ def accumulated_product(equation: Equation) -> Letters:
 
 @rule("matmul_acc_lhs", "matmul_lhs_fifo", flops="2·n·K", note="a square matrix on the right")
 def systolic_product(equation: Equation) -> Letters:
-    """A product in a matrix unit of a TPU, whose right operand has `K` rows and columns: `2·n·K`."""
+    """A product in the matrix unit of a TPU: `2·n·K`. The right operand is a matrix of `K` rows and `K` columns."""
     left = equation.inputs[0]
     return {"n": count(left), "K": length(left, -1)}
 
@@ -75,7 +75,7 @@ def systolic_product(equation: Equation) -> Letters:
     flops="4·n·K", note="scores and their product with the values",
 )  # fmt: skip
 def attention(equation: Equation) -> Letters:
-    """Two products for each element of the queries and each key: `4·n·K` (Dao, FlashAttention-2, §4.1).
+    """Two multiply-adds for each element of the queries and each key: `4·n·K` (Dao, FlashAttention-2, §4.1).
 
     This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores are counted too.
     """
@@ -93,9 +93,10 @@ rule(
 
 @rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note="padding left out")
 def convolution(equation: Equation) -> Letters | Formula:
-    """Multiply-adds without those on padding: `2·B·F·(C/G)·valid`.
+    """One multiply-add for each pair of result and kernel element that reads an input element: `2·B·F·(C/G)·valid`.
 
-    `valid` is the product over the spatial axes of the number of pairs of output and kernel index that read an element.
+    Pairs that read padding or a hole of a dilated input do not count. `valid` is the product over the spatial axes of
+    the number of pairs of result index and kernel index that count.
     """
     param: Any = equation.param
     left, kernel, out = equation.inputs[0], equation.inputs[1], equation.outputs[0]
@@ -131,7 +132,16 @@ def _valid(outputs: Expression, window: Expression, inputs: Expression, place: t
 
 
 def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
-    """Count the pairs of output and kernel index that read an element, not padding or a hole of a dilated input."""
+    """Count the pairs of result and kernel index along one axis that read an element of the input.
+
+    The others read padding or a hole of a dilated input.
+
+    Args:
+        outputs: Size of the result.
+        window: Size of the kernel.
+        inputs: Size of the input, without padding and holes.
+        place: Stride of the window, padding before the first element, dilation of the input, dilation of the kernel.
+    """
     stride, low, base, dilation = place
     extent = (inputs - 1) * base + 1
     if base == 1:
@@ -154,10 +164,11 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
 
 @rule("fft", flops="5·n·log2(N)", note="half if one side is real", xla="8·in·rounds")
 def fourier(equation: Equation) -> Formula:
-    """Radix-2 butterflies: `5·N·log2(N)` for `N` complex elements, over all axes; half of it if one side is real.
+    """Radix-2 butterflies: `5·n·log2(N)`, half of it if the operand or the result is real.
 
-    Sources: Van Loan, Computational Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT.
-    XLA counts `floor(log2(length))` rounds, multiplied over the axes: `8·in·rounds`.
+    `N` is the product of the transformed lengths, `n` the number of complex elements. Sources: Van Loan, Computational
+    Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT. XLA counts `8·in·rounds`, where
+    `rounds` is the product of `floor(log2(length))` over the axes.
     """
     lengths: Any = equation.param["fft_lengths"]
     sizes = [as_size(one) for one in lengths]
@@ -172,7 +183,7 @@ def fourier(equation: Equation) -> Formula:
 
 
 def rounds(length: int) -> int:
-    """Return the number of rounds of a Fourier transform of some length, as XLA counts them.
+    """Return the number of rounds of a Fourier transform as XLA counts them: `floor(log2(length))`.
 
     Examples:
         >>> rounds(16), rounds(31), rounds(1)

@@ -65,7 +65,7 @@ def convert(equation: Equation) -> Formula:
 
 @rule("pow", flops="0", transcendentals="n")
 def power(equation: Equation) -> Letters | Formula:
-    """One power for each element; an integer exponent is converted first: `n` transcendentals."""
+    """One power for each element: `n` transcendentals. An exponent of another dtype is converted first: `n` FLOPs."""
     if equation.inputs[0].dtype == equation.inputs[1].dtype:
         return of_items(equation)
     return Formula("n", of_items(equation), "n", note="the exponent is converted")
@@ -73,7 +73,7 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("integer_pow", flops="k·n", note="k = floor(log2 |y|) + ones(|y|) - 1 + [y < 0]")
 def integer_power(equation: Equation) -> Formula:
-    """Squaring and multiplying along the bits of `y`; one division if it is negative."""
+    """One operation for each squaring and each further bit of `|y|`, and one division if `y < 0`: `k·n`."""
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:
@@ -90,7 +90,10 @@ def polynomial(equation: Equation) -> Letters:
 
 @rule("select_n", flops="n", note="2·(cases - 1)·n if integers select")
 def select(equation: Equation) -> Formula:
-    """One selection for each element; an integer selector takes a comparison and a selection for each case but one."""
+    """One selection for each element: `n`. With an integer selector `2·(cases - 1)·n`.
+
+    An integer selector takes a comparison and a selection for each case but the last.
+    """
     cases = len(equation.inputs) - 1
     if cases < 2:
         return Formula("0", note="only one case")
@@ -105,21 +108,30 @@ _CONVERGENCE = f"convergence; {ITERATIONS} iterations"
 
 
 def _conversions(equation: Equation) -> int:
-    """Return the conversions of each element: all operands to float32 and the result back, for dtypes below 32 bits."""
+    """Return the number of conversions for each element of the result.
+
+    In dtypes narrower than float32, each operand is converted to float32 and the result back; otherwise 0.
+    """
     return 0 if equation.inputs[0].dtype in ("float32", "float64") else len(equation.inputs) + 1
 
 
 def _approximated(
     single: int, double: int, transcendentals: int, note: str, *primitives: str, theirs: tuple[int, int] | None = None
 ) -> None:
-    """Register rules with a number of operations for each element, in float32 and in float64.
+    """Register the rules of functions that are computed by an approximation.
 
-    `theirs` is XLA's count in float32 if JAX's lowering differs: for each element, and once.
+    Args:
+        single: FLOPs for each element in float32.
+        double: FLOPs for each element in float64.
+        transcendentals: Transcendentals for each element.
+        note: The approximation.
+        *primitives: The functions.
+        theirs: XLA's count in float32 if it differs: FLOPs for each element, and FLOPs for the whole array.
     """
 
     @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)
     def approximated(equation: Equation) -> Formula:
-        """FLOPs of an approximation: a number per element that depends on the dtype, plus conversions below 32 bits."""
+        """A fixed number of FLOPs for each element that depends on the dtype, plus conversions below 32 bits."""
         more = _conversions(equation)
         is_double = equation.inputs[0].dtype == "float64"
         xla = None if theirs is None or is_double else f"{theirs[0] + more}·n + {theirs[1]}"
@@ -141,7 +153,7 @@ elementwise(1, 0, "", "_copysign", "reciprocal")
 
 
 def _iterated(fixed: int, each: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register rules with a number of operations for each element, and more for each iteration."""
+    """Register the rules of functions that are computed by iteration: `(fixed + each·I)·n` FLOPs for `I` iterations."""
 
     @rule(
         *primitives, flops=f"({fixed} + {each}·I)·n", transcendentals=f"{transcendentals}·n",
@@ -168,7 +180,7 @@ _iterated(219, 76, 17, "continued fraction, I iterations", "regularized_incomple
 def random_gamma(equation: Equation) -> Letters:
     """One round for each element, because more than 95 % of the samples are accepted: `1414·n`.
 
-    Keys and bits take 11 blocks of Threefry with 92 operations each; the rest is a normal and a uniform variate, and
-    the acceptance test. With the loop of Threefry rounds counted once, as in XLA, it is `402·n`.
+    Keys and bits take 11 blocks of Threefry with 92 operations each. The rest is a normal and a uniform variate, and
+    the acceptance test. XLA counts the loop of Threefry rounds once, which gives `402·n`.
     """
     return {"n": count(equation.outputs[0])}

@@ -26,13 +26,16 @@ from mithril_nb.stages.trace.params import UNUSED
 Finding = Callable[[Equation], Letters | Formula]
 _QR_STEPS = "the number of QR steps"
 _PRODUCT = "B·(4·m·n·k - 2·(m + n)·k² + 4·k³/3)"
-"""FLOPs of `k` Householder reflections, each on the rest of an `m` x `n` matrix."""
+"""FLOPs of `k` Householder reflections of an `m` x `n` matrix, each on the rows and columns that are left."""
 _WITH_Q = _PRODUCT.removesuffix(")") + " + 4·m·q·k - 2·(m + q)·k² + 4·k³/3)"
-"""FLOPs of the same, followed by the reflections on an `m` x `q` matrix."""
+"""FLOPs of `_PRODUCT`, and then of `k` reflections of an `m` x `q` matrix."""
 
 
 def factorization(*primitives: str, flops: str, note: str = "", typical: str = "") -> Callable[[Finding], Finding]:
-    """Register a function as the rule of some primitives, like `rule`, for real and for complex matrices."""
+    """Register a function as the rule of some primitives for real matrices, and times 4 for complex ones.
+
+    The arguments are those of `rule`.
+    """
 
     def register(find: Finding) -> Finding:
         @wraps(find)
@@ -53,13 +56,13 @@ def _batch(spec: TensorSpec, axes: int = 2) -> Letters:
 
 
 def _square(equation: Equation) -> Letters:
-    """The matrices are square, `n` x `n`."""
+    """Return the letters `B` and `n` for square matrices, `n` x `n`."""
     spec = equation.inputs[0]
     return {**_batch(spec), "n": length(spec, -1)}
 
 
 def _matrix(equation: Equation) -> Letters:
-    """The matrices are `m` x `n`, with `k = min(m, n)`."""
+    """Return the letters `B`, `m`, `n` and `k = min(m, n)` for `m` x `n` matrices."""
     spec = equation.inputs[0]
     rows, columns = length(spec, -2), length(spec, -1)
     return {**_batch(spec), "m": rows, "n": columns, "k": call("min", rows, columns)}
@@ -69,7 +72,7 @@ factorization("cholesky", flops="B·n³/3")(_square)  # GVL 4.2.5; LAWN 41, xPOT
 factorization("hessenberg", flops="B·10·n³/3")(_square)  # Q as reflections: GVL 7.4.3; LAWN 41, xGEHRD
 factorization("tridiagonal", flops="B·4·n³/3")(_square)  # Q as reflections: GVL 8.3.1; LAWN 41, xSYTRD
 factorization("eigh", flops="B·9·n³", typical=_QR_STEPS)(_square)  # with eigenvectors: GVL 8.3.5; LUG, xSYEV
-# n Givens rotations of a row and the vector, 6 operations a pair: GVL 6.5.4.
+# n Givens rotations of a row and the vector, 6 operations for each pair of elements: GVL 6.5.4.
 factorization("cholesky_update", flops="B·3·n·(n + 1)")(_square)
 # GVL 3.4; LAWN 41, xGETRF.
 factorization("lu", flops="B·(2·m·n·k - (m + n)·k² + 2·k³/3)", note="2·n³/3 if square")(_matrix)
@@ -79,10 +82,10 @@ factorization("geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m 
 
 @factorization("qr", flops=_WITH_Q, note="R alone 2·m·n² - 2·n³/3 if m ≥ n")
 def qr(equation: Equation) -> Formula:
-    """R like `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`, and Q like `householder_product` if Q is used.
+    """R like `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`; and Q like `householder_product`, unless Q is unused.
 
-    Q is formed from `k = min(m, n)` reflections as a matrix of `m` x `q` [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]:
-    as much again as R if it is thin and `m ≥ n`, `4·(m²·n - m·n² + n³/3)` if it is square.
+    Q is formed from `k = min(m, n)` reflections as an `m` x `q` matrix [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]. For
+    `m ≥ n`, a thin Q (`q = n`) takes as many FLOPs as R, a square Q (`q = m`) `4·(m²·n - m·n² + n³/3)`.
     """
     letters = _matrix(equation)
     unused: Any = equation.param.get(UNUSED, ())
@@ -109,9 +112,9 @@ def apply_reflections(equation: Equation) -> Letters:
 
 @factorization("eig", flops="B·79·n³/3", note="10·n³ for eigenvalues alone", typical=_QR_STEPS)
 def eig(equation: Equation) -> Formula:
-    """`10·n³` for eigenvalues alone, `26.33·n³` with right eigenvectors [GVL 7.5.6; LUG, xGEEV].
+    """`10·n³` for eigenvalues alone, `26.33·n³` with right or left eigenvectors [GVL 7.5.6; LUG, xGEEV].
 
-    This is `25·n³` for the Schur form and `4·n³/3` for the eigenvectors of each side.
+    With eigenvectors, the Schur form takes `25·n³`, and the eigenvectors of each side take `4·n³/3`.
     """
     sides = [equation.param.get(f"compute_{side}_eigenvectors", False) for side in ("left", "right")]
     texts = {0: "B·10·n³", 1: "B·79·n³/3", 2: "B·83·n³/3"}
@@ -120,9 +123,10 @@ def eig(equation: Equation) -> Formula:
 
 @factorization("svd", flops="B·(14·m·n² + 8·n³)", note="m ≥ n", typical=_QR_STEPS)
 def svd(equation: Equation) -> Formula:
-    """Golub and Reinsch's algorithm with `m ≥ n`, the matrix transposed if it is wide [GVL 8.6.3, figure 8.6.1].
+    """Golub and Reinsch's algorithm for `m ≥ n`; a wide matrix is transposed first [GVL 8.6.3, figure 8.6.1].
 
-    Singular values alone `4·m·n² - 4·n³/3`, thin factors `14·m·n² + 8·n³`, full ones `4·m²·n + 8·m·n² + 9·n³`.
+    Singular values alone take `4·m·n² - 4·n³/3`. With singular vectors it takes `14·m·n² + 8·n³`; with square matrices
+    of singular vectors `4·m²·n + 8·m·n² + 9·n³`.
     """
     spec = equation.inputs[0]
     ends = length(spec, -2), length(spec, -1)
@@ -152,14 +156,14 @@ def triangular_solve(equation: Equation) -> Letters:
 
 @factorization("tridiagonal_solve", flops="B·(3·(n - 1) + m·(5·n - 4))", note="m right-hand sides")
 def tridiagonal_solve(equation: Equation) -> Letters:
-    """The Thomas algorithm: `3·(n - 1)` to eliminate, `5·n - 4` for each right-hand side [GVL 4.3.6]."""
+    """The Thomas algorithm: `3·(n - 1)` to eliminate, and `5·n - 4` for each right-hand side [GVL 4.3.6]."""
     diagonal, right = equation.inputs[0], equation.inputs[3]
     return {**_batch(diagonal, 1), "n": length(diagonal, -1), "m": length(right, -1)}
 
 
 @factorization("symmetric_product", flops="B·(k·n·(n + 1) + 3·n²)", note="k columns")
 def symmetric_product(equation: Equation) -> Letters:
-    """One triangle of `A·Aᵀ`, `k·n·(n + 1)`, and then `α·A·Aᵀ + β·C` [LAWN 41, xSYRK]."""
+    """`k·n·(n + 1)` for one triangle of `A·Aᵀ`, then `3·n²` for `α·A·Aᵀ + β·C` [LAWN 41, xSYRK]."""
     spec = equation.inputs[0]
     return {**_batch(spec), "n": length(spec, -2), "k": length(spec, -1)}
 

@@ -1,4 +1,4 @@
-"""Formulas as text: read them, write them with values for their letters, and explain the letters."""
+"""Parsing of formulas that are written as text, substitution of values for letters, and the meaning of letters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mithril_nb.cost.formulas.symbols import (
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Polynomial:
-    """Return the polynomial that a text describes, in the notation of JAX's dims or of this module.
+    """Return the polynomial that a text describes, in the notation of JAX's dims (`2*b^2`) or of costs (`2·b²`).
 
     Raises:
         UndecidedError: The text is not a polynomial.
@@ -31,7 +31,6 @@ def parse(text: str) -> Polynomial:
         >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B"), parse("n·ceil(log2(n))")
         (floor((-2·b² + 4)/3), 2·B·I² + B, n·ceil(log2(n)))
     """
-    # Superscripts are powers in this module's notation; JAX writes dims with ^.
     plain = _RAISED.sub(lambda found: f"**{found.group().translate(_LOWERED)}", text.replace("·", "*"))
     # A size may have the name of a Python keyword, such as `in`.
     plain = _WORD.sub(lambda found: f"{found.group()}{_KEPT * iskeyword(found.group())}", plain)
@@ -85,7 +84,7 @@ _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
 def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
-    """Return the value of a formula: a number if all of its letters have one, else a polynomial.
+    """Return the value of a formula: a number if the letters have numbers, else a polynomial.
 
     Examples:
         >>> substituted("2·n", {"n": 60}), substituted("2·n", {"n": 3 * symbol("batch")})
@@ -101,7 +100,7 @@ def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
 
 
 def written_with(text: str, letters: Mapping[str, Expression]) -> str:
-    """Return a formula with the values of its letters substituted, without computing anything.
+    """Return a formula as text with the values of letters in their place, without computing anything.
 
     Examples:
         >>> written_with("2·B·M·N·K", {"B": 1, "M": 128, "N": 512, "K": 784})
@@ -178,7 +177,7 @@ _MEANINGS_IN = {
 
 
 def meaning(letter: str, primitive: str) -> str:
-    """Return the meaning of a letter in the formula of a primitive; `""` if no rule uses the letter.
+    """Return the meaning of a letter in the formula of a primitive; `""` if unknown.
 
     Examples:
         >>> meaning("K", "dot_general"), meaning("n", "add"), meaning("n", "sort")

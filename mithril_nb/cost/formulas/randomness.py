@@ -1,4 +1,4 @@
-"""Rules for random numbers. JAX's default generator, Threefry, is integer arithmetic with a considerable cost."""
+"""Rules for random numbers. JAX's default generator, Threefry, takes more than 100 integer operations a number."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mithril_nb.stages.records import Equation
 _THREEFRY = "key<fry>"
 """Dtype of the default generator's keys."""
 _UNSAFE = "key<urbg>"
-"""Dtype of `unsafe_rbg` keys, which XLA's generator splits too; a key of `rbg` is two keys of Threefry."""
+"""Dtype of `unsafe_rbg` keys, which XLA's generator splits; `rbg` keys are split as two Threefry keys each."""
 _PHILOX = "Philox, 10 rounds"
 
 # On CPU, JAX's lowering has a loop of five iterations with 23 operations each: four rounds of Threefry (add, two
-# shifts, or, xor) and three additions of keys. XLA counts one iteration. Outside the loop, 6 operations count, split
-# the count into two words, make the first keys and join the words.
+# shifts, or, xor) and three additions of keys. XLA counts one iteration. Outside the loop there are 6 operations:
+# counting, splitting the count into two words, making the first keys, and joining the words.
 
 
 @rule(
@@ -26,10 +26,10 @@ _PHILOX = "Philox, 10 rounds"
     note="20 rounds of Threefry; more: axes after the first",
 )  # fmt: skip
 def random_bits(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each element: `5·23 + 6`, two more for each axis after the first.
+    """Twenty rounds of Threefry for each element: `5·23 + 6` operations, and two more for each axis after the first.
 
-    On CPU, JAX lowers the rounds to a loop of five iterations, which XLA counts once. Keys of `rbg` use XLA's
-    generator, which is Philox on CPU and GPU: `25·n`.
+    Axes of size 1 do not count. On CPU, JAX lowers the rounds to a loop of five iterations, which XLA counts once. Keys
+    of `rbg` and `unsafe_rbg` use XLA's generator, which is Philox on CPU and GPU: `25·n`.
     """
     if equation.inputs[0].dtype != _THREEFRY:
         return _of_philox(equation, equation.param["bit_width"])
@@ -48,9 +48,9 @@ def random_bits(equation: Equation) -> Letters | Formula:
 
 @rule("random_split", flops="120·n + 42", once="28·n + 9", note="20 rounds of Threefry")
 def random_split(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each new key: `120·n + 42`; twice that for `rbg` keys, which are two keys.
+    """Twenty rounds of Threefry for each new key: `120·n + 42`; twice that for `rbg` keys, which are two Threefry keys.
 
-    Keys of `unsafe_rbg` are every tenth block of 4 words of XLA's generator: `40·25·n`.
+    For `unsafe_rbg`, each new key is every tenth block of 4 words of XLA's generator: 40 words of 25 operations.
     """
     shape: Any = equation.param["shape"]
     letters = {"n": times(map(as_size, shape))}
@@ -63,7 +63,7 @@ def random_split(equation: Equation) -> Letters | Formula:
 
 @rule("random_fold_in", flops="127·n", once="35·n", note="20 rounds of Threefry")
 def random_fold_in(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each key: `127·n`; other keys as for `random_split`."""
+    """Twenty rounds of Threefry for each key: `127·n`. Other keys take other numbers, as in `random_split`."""
     if equation.inputs[0].dtype == _THREEFRY:
         return of_items(equation)
     if equation.inputs[0].dtype == _UNSAFE:
@@ -73,25 +73,26 @@ def random_fold_in(equation: Equation) -> Letters | Formula:
 
 # Source of the rounds: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC11, §4.3.
 rule("random_seed", flops="2·n")(of_items)  # splits the seed into two words
-# 20 rounds of 5 operations, 5 additions of keys of 3, and 2 before them, for n pairs of words.
+# For each pair of words: 20 rounds of 5 operations, 5 additions of keys with 3 operations each, and 2 before them.
 rule("threefry2x32", flops="117·n", once="25·n", note="20 rounds of Threefry for two words")(of_items)
-# 20 rounds of two mixes of 5 operations, and 6 additions of keys of 8.
+# 20 rounds of two mixes with 5 operations each, and 6 additions of keys with 8 operations each.
 rule("threefry4x32", flops="248·n", note="20 rounds of Threefry for four words")(of_items)
 # 10 rounds of one product (high and low word) and two xor, and 9 additions of keys.
 rule("philox2x32", flops="48·n", note=f"{_PHILOX}, for two words")(of_items)
 # 10 rounds of two products and four xor, and 9 times two additions of keys.
 rule("philox4x32", flops="98·n", note=f"{_PHILOX}, for four words")(of_items)
-# A random word, a product and a sum; XLA counts n transcendentals.
+# A random word (25), a product and a sum. XLA counts n transcendentals instead.
 rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; then scaled")(of_items)
 without_arithmetic("prng_random_bits", "prng_seed", "prng_split", "prng_join", note="the generator of the device")
 
 
 @rule("rng_bit_generator", flops="25·n", xla="0", note=_PHILOX)
 def generated_bits(equation: Equation) -> Formula:
-    """A block of four words takes 98 operations: `25·n`, or `50·n` for 64 bits. XLA counts `n` transcendentals.
+    """Philox takes 98 operations for a block of four words: `25·n`, or `50·n` for 64 bits.
 
-    The algorithm is Philox on a CPU and a GPU unless Threefry is requested. In the HLO of Threefry, two words take 117
-    operations, and counting, splitting and joining them takes 7: `62·n`, or `124·n` for 64 bits.
+    XLA counts `n` transcendentals instead. The algorithm is Philox on a CPU and a GPU unless Threefry is requested. In
+    the HLO of Threefry, two words take 117 operations, and counting, splitting and joining them takes 7: `62·n`, or
+    `124·n` for 64 bits.
     """
     bits = equation.outputs[1]
     is_long = "64" in bits.dtype

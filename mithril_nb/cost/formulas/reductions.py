@@ -30,7 +30,7 @@ def generic_reduction(equation: Equation) -> Formula | str:
 
 @rule("argmax", "argmin", flops="9·(in - out)", note="7·(in - out) for integers")
 def arg_extremum(equation: Equation) -> Formula:
-    """Comparing values and indices, and checking floats for NaN: `9·(in - out)`."""
+    """Comparisons of values and indices: `7·(in - out)`; for floats also checks for NaN: `9·(in - out)`."""
     is_float = "float" in equation.inputs[0].dtype
     # Counted on JAX's lowered reducer: two more operations check floats for NaN.
     return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
@@ -65,8 +65,8 @@ rule("select_and_gather_add", flops="3·n·(window - 1)")(window_reduction)
 def running(equation: Equation) -> Letters:
     """One operation for each element but the first of a row: `n - rows`, as in a sequential loop.
 
-    XLA counts more and does more. JAX lowers this to a window as long as the axis, which XLA counts as
-    `n·(length - 1)`. On CPU, XLA rewrites it to several rounds of windows of 16, about `17·n` in all.
+    JAX lowers the operation to a window as long as the axis, which XLA counts as `n·(N - 1)`. On CPU, XLA rewrites this
+    to several rounds of windows of 16, about `17·n` operations in all.
     """
     axis: Any = equation.param["axis"]
     given = equation.inputs[0]
@@ -84,8 +84,8 @@ rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vecto
 def sort(equation: Equation) -> Letters:
     """Comparisons to sort `n` elements along an axis of length `N`: `n·log2(N)`.
 
-    Source: Knuth, The Art of Computer Programming 3, §5.3.1. `n` is the number of elements of the first operand. XLA
-    ignores the axis and counts `n·ceil(log2(n))`.
+    Source: Knuth, The Art of Computer Programming 3, §5.3.1. If several operands are sorted together, only the first
+    counts. XLA ignores the axis and counts `n·ceil(log2(n))`.
     """
     given, axis = equation.inputs[0], equation.param.get("dimension", -1)
     assert isinstance(axis, int)
@@ -94,15 +94,16 @@ def sort(equation: Equation) -> Letters:
 
 @rule("masked_sort", "unique", "scan_count", flops="n·log2(n)", note="comparisons in a vector of a kernel")
 def vector_sort(equation: Equation) -> Letters:
-    """Comparisons in one vector: `n·log2(n)`; source as `sort`."""
+    """Comparisons to sort one vector: `n·log2(n)`, as in `sort`."""
     return {"n": count(equation.inputs[0])}
 
 
 @rule("top_k", flops="n·(1 + log2(k))", note="comparisons", xla="0")
 def top_k(equation: Equation) -> Letters:
-    """A heap of the `k` largest elements: for each element a comparison with the smallest, and `log2(k)` to replace it.
+    """Comparisons with a heap of the `k` largest elements: `n·(1 + log2(k))`.
 
-    Source: Knuth, The Art of Computer Programming 3, §5.2.3; the worst case, in which every element replaces another.
+    Each element is compared with the smallest in the heap. In the worst case it replaces this one, which takes
+    `log2(k)` more comparisons. Source: Knuth, The Art of Computer Programming 3, §5.2.3.
     """
     return {"n": count(equation.inputs[0]), "k": as_size(equation.param["k"])}
 
@@ -126,7 +127,8 @@ def _update_bytes(equation: Equation) -> Expression | None:
 
 
 def _scatter_bytes(equation: Equation) -> Expression | None:
-    # As XLA: the updates, and the elements they replace, read and written; then the indices.
+    # As XLA: three arrays of the size of the updates (the updates, and the elements that they replace, read and
+    # written), then the indices.
     return bytes_sum(*(equation.inputs[2],) * 3, equation.inputs[1])
 
 
@@ -136,10 +138,10 @@ without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_byte
 
 @rule("gather", flops="0", note="4·indices - rows + n if an index out of bounds gives a fill value", moved=_slice_bytes)
 def gather(equation: Equation) -> Formula:
-    """Reading takes no arithmetic; in fill mode each index is checked and each element selected.
+    """Reading takes no arithmetic: `0`. In fill mode, checks and selections take `4·indices - rows + n`.
 
-    This takes two comparisons and an `and` for each index, a reduction over each row of indices, and one selection for
-    each element.
+    A check takes two comparisons and an `and` for each index, then a reduction over each row of indices. A selection
+    takes one operation for each element of the result.
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
         return Formula("0", note="moves data")
@@ -152,7 +154,7 @@ def gather(equation: Equation) -> Formula:
 
 @rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)
 def scatter_write(equation: Equation) -> Formula | str:
-    """Writing takes no arithmetic, unless a function is applied; clipping takes one operation for each index."""
+    """Writing takes no arithmetic: `0`. Clipping takes one operation for each index; a function to apply counts too."""
     if equation.param.get(COMBINER):
         clipped = {"indices": count(equation.inputs[1])} if _clips(equation) else {}
         return _combined("updates", {"updates": count(equation.inputs[2]), **clipped}, equation, *clipped)
@@ -183,7 +185,17 @@ def _window(equation: Equation) -> Expression:
 
 
 def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> Formula | str:
-    """Return the formula of an equation's combiner, multiplied by `times`, plus the letters in `more`."""
+    """Return the formula of an equation that runs a combiner, such as the function of a reduction.
+
+    Args:
+        times: The formula for how often the combiner runs.
+        letters: The values of its letters.
+        equation: The equation.
+        *more: Letters to add to the FLOPs.
+
+    Returns:
+        The formula, or a text that names an equation of unknown cost inside the combiner.
+    """
     flops, calls, theirs = 0, 0, 0
     for one in equations_of(equation.param.get(COMBINER, ())):
         # The equations inside a call follow it, so the call itself would count them twice.

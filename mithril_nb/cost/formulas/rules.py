@@ -1,11 +1,11 @@
 """Cost of one equation: a rule for each primitive, from shapes and plain params alone.
 
-A rule has a formula, such as `2·B·M·N·K`, and a function that returns the values of its letters for an equation. The
-same formula is evaluated and displayed. With symbolic sizes, the result is a polynomial in them.
+A rule has a formula, such as `2·B·M·N·K`, and a function that returns the values of the letters for an equation. The
+same formula is evaluated and displayed. With symbolic sizes, the result is a polynomial in these sizes.
 
 The rules count as in the literature: one FLOP for each element of an elementwise result, two for each multiply-add, and
-transcendental functions separately. Moving data costs bytes but no FLOPs. XLA's HloCostAnalysis mostly counts the same;
-where its convention differs, the rule also states XLA's formula.
+transcendental functions separately. Moving data costs bytes but no FLOPs. XLA's HloCostAnalysis mostly counts the same.
+Where XLA's convention differs, the rule may also have XLA's formula.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ class Formula:
     """The cost of one run of an equation as a formula.
 
     Attributes:
-        flops: Its FLOPs, as text that `symbols.parse` reads: `"2·B·M·N·K"`.
-        letters: The values of the letters in this equation.
-        transcendentals: Its transcendentals.
-        once: Its FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts; by default `flops`.
+        flops: The FLOPs, as text that `parsing.parse` reads: `"2·B·M·N·K"`.
+        letters: The values of the letters for this equation.
+        transcendentals: The number of transcendentals, in the same notation.
+        once: The FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts; by default `flops`.
         note: Short remark shown after the formula.
-        xla: The FLOPs by XLA's convention, if different; `None` if it is the same, or XLA has none.
-        typical: If the count depends on values, a text that names them: the formula is then a typical count. Else `""`.
+        xla: The FLOPs by XLA's convention; `None` if they are the same, or if XLA has no count.
+        typical: If the count depends on values, the quantity that it depends on, such as `"the number of QR steps"`:
+            the formula is then a typical count. Else `""`.
 
     Examples:
         >>> found = Formula("2·n", {"n": 60}, "n")
@@ -71,10 +72,10 @@ class Rule:
 
     Attributes:
         general: The formula in symbols; `n` is the number of elements in the result.
-        find: Returns the formula of an equation; if the cost is unknown, the reason, or `None` without a reason.
-        moved: Computes the bytes read and written; by default all operands and all results.
-        reason: Why the cost is unknown for all equations of the primitive; `""` if it is known.
-        sent: Computes the payload and the wire bytes of one device; by default those of a collective of this name.
+        find: Takes an equation and returns its formula. If the cost is unknown, returns the reason as text, or `None`.
+        moved: Takes an equation and returns the bytes read and written; by default all operands and all results.
+        reason: Why the cost is unknown for equations without a `cost_estimate`; `""` if the primitive has a formula.
+        sent: Takes an equation and returns the payload and wire bytes of one device; by default `sent_by`.
     """
 
     general: Formula
@@ -92,7 +93,7 @@ class Rule:
 Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | str | None"])
 
 RULES: dict[str, Rule] = {}
-"""The rule of each primitive, by name; by name + `OF_COMPLEX` if it differs for complex numbers."""
+"""The rule of each primitive, by name. A rule for complex operands has the key name + `OF_COMPLEX`."""
 USER_RULES: dict[str, Rule] = {}
 """Rules from `ml.register_cost`, by name of the primitive; they take precedence over `RULES`."""
 OF_COMPLEX = " of complex"
@@ -110,18 +111,18 @@ def rule(
 ) -> Callable[[Finding], Finding]:
     """Register a function as the rule of some primitives.
 
-    The function receives an equation and returns the values of the letters in the formula; or another formula, if it
-    depends on more than letters; or the reason why the cost is unknown; or `None` without a reason.
+    The function receives an equation and returns the values of the letters in the formula. It may also return another
+    `Formula`; or, if the cost is unknown, the reason as text, or `None`.
 
     Args:
-        *primitives: Their names.
+        *primitives: Names of the primitives.
         flops: The formula of the FLOPs in symbols.
         transcendentals: The formula of the transcendentals.
         once: As in `Formula`.
         note: As in `Formula`.
         xla: As in `Formula`.
         typical: As in `Formula`.
-        moved: Computes the bytes read and written; by default all operands and results.
+        moved: As in `Rule`.
 
     Raises:
         ValueError: One of the primitives has a rule already.
@@ -143,10 +144,10 @@ def rule(
 
 
 def opaque(reason: str, *primitives: str) -> None:
-    """Register primitives whose cost is unknown unless a call has a cost estimate, with the reason."""
+    """Register primitives whose cost is unknown for a reason, unless an equation has the author's `cost_estimate`."""
 
     def find(equation: Equation) -> Formula | str:
-        """Return the author's `cost_estimate` if the call has one, else the reason."""
+        """Return the author's `cost_estimate` as a formula if the equation has one, else the reason."""
         estimate: Any = equation.param.get("estimate")
         return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
 
@@ -161,7 +162,7 @@ def _register(found: Rule, primitives: Iterable[str]) -> None:
 
 
 def rule_of(equation: Equation) -> Rule | None:
-    """Return the rule of an equation, the user's own first; `None` if there is none."""
+    """Return the rule of an equation; `None` if there is none. A rule of the user takes precedence."""
     name = equation.primitive
     if name in USER_RULES:
         return USER_RULES[name]
@@ -183,8 +184,8 @@ class Counted:
         transcendentals: Calls of exp, log, tanh, ...
         once: FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts.
         bytes: Bytes read and written.
-        formula: The formula as text, or the reason why the cost is unknown.
-        rule: The formula, or `None` if no rule applies.
+        formula: The formula as text, or the reason why the cost is unknown or 0.
+        rule: The formula; `None` if the cost is not computed by a formula.
         payload: Bytes of the buffers that one device passes to collectives.
         wire: Bytes that one device sends to others in these collectives.
     """
@@ -200,19 +201,19 @@ class Counted:
 
     @property
     def letters(self) -> Letters:
-        """Values of the letters in the formula, without letters that occur in XLA's formula only."""
+        """Values of the letters in the formulas, without letters that occur only in XLA's formula."""
         if self.rule is None:
             return {}
         names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names
         return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
     def why_unknown(self, figure: str) -> str:
-        """Return why a cost is unknown: `"flops"`, `"payload_bytes"`, ..."""
+        """Return why a cost is unknown, given its name, such as `"flops"` or `"payload_bytes"`."""
         return NOT_SENT if figure in ("payload_bytes", "wire_bytes") else self.formula
 
 
 def has_cost(equation: Equation) -> bool:
-    """Return whether an equation has its own cost: all except calls, and calls around which XLA reshards arrays."""
+    """Return whether an equation has its own cost: it is not a call, or a call around which XLA reshards arrays."""
     return not equation.is_call or (PARTITIONED, True) in equation.params
 
 
@@ -239,7 +240,7 @@ def _computed(equation: Equation) -> Counted:
         return Counted(0, 0, 0, moved, "0: unused")
     if found is None:
         return Counted(None, None, None, moved, NO_RULE)
-    # A user's rule counts even where XLA would fold the equation: its author decides.
+    # A user's rule counts even where XLA would fold the equation.
     if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: folded by XLA")
     try:
@@ -266,18 +267,20 @@ def _known(find: Callable[[Equation], Expression | None], equation: Equation) ->
 
 
 def items(equation: Equation) -> Expression:
-    """Return the number of elements in the results."""
+    """Return the number of elements of the first result; 0 if there is no result."""
     return count(equation.outputs[0]) if equation.outputs else 0
 
 
 def is_folded(equation: Equation) -> bool:
-    """Return whether XLA's constant folding removes an equation: only constants, or `x + 0`, `x - 0`, `x * 1`."""
+    """Return whether XLA's constant folding removes an equation.
+
+    It removes equations of which all operands are constants, `x + 0`, `x - 0`, `x * 1`, and selections by a constant.
+    """
     known = equation.constants
     name = equation.primitive
     if name not in _FOLDED:
         return False
     if name == "select_n":
-        # With a constant selector only the chosen operand is left, whatever the operands are.
         return known[0] is not None
     if None not in known:
         return bool(known)
@@ -295,7 +298,7 @@ _FOLDED = frozenset(
 
 
 def bytes_moved(equation: Equation) -> Expression | None:
-    """Return the bytes that an equation reads and writes if nothing is fused."""
+    """Return the bytes that an equation reads and writes if nothing is fused; `None` if unknown."""
     found = rule_of(equation)
     if found is not None and found.moved is not None:
         return found.moved(equation)
@@ -308,7 +311,7 @@ def no_bytes(equation: Equation) -> int:
 
 
 def of_items(equation: Equation) -> Letters:
-    """Return the letters of a formula in `n`, the number of elements in the result."""
+    """Return the letter `n`, the number of elements of the first result."""
     return {"n": items(equation)}
 
 
@@ -316,16 +319,11 @@ def without_arithmetic(
     *primitives: str, note: str, moved: Callable[[Equation], Expression | None] | None = None
 ) -> None:
     """Register primitives that take no arithmetic: `0` FLOPs. `note` and `moved` are as in `rule`."""
-    rule(*primitives, flops="0", note=note, moved=moved)(no_letters)
-
-
-def no_letters(equation: Equation) -> Letters:
-    """The formula has no letters."""
-    return {}
+    rule(*primitives, flops="0", note=note, moved=moved)(lambda equation: {})
 
 
 def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register rules with a fixed number of operations for each element of the result."""
+    """Register rules with a fixed number of FLOPs and transcendentals for each element of the result."""
     each = {0: "0", 1: "n"}
     texts = [each.get(factor, f"{factor}·n") for factor in (flops, transcendentals)]
     rule(*primitives, flops=texts[0], transcendentals=texts[1], note=note)(of_items)

@@ -19,7 +19,7 @@ def size(spec: TensorSpec) -> int:
 
 
 def count(spec: TensorSpec) -> Expression:
-    """Return the number of elements of a spec."""
+    """Return the number of elements of a spec; a polynomial if a dim is symbolic."""
     return times(as_size(dim) for dim in spec.shape)
 
 
@@ -34,19 +34,19 @@ def length(spec: TensorSpec, axis: int) -> Expression:
 
 
 def as_size(dim: Any) -> Expression:
-    """Return a dim, or a param that is a size, as a number or a polynomial.
+    """Return a dim, or a param that is a size: text as a polynomial, other values as integers.
 
     Raises:
-        UndecidedError: The text is not a polynomial, such as `"..."`.
+        UndecidedError: `dim` is a text that is not a polynomial, such as `"..."`.
     """
     return parse(dim) if isinstance(dim, str) else int(dim)
 
 
 def nbytes(spec: TensorSpec) -> int | None:
-    """Return the size in bytes; `None` if a dim is symbolic, or the size of the dtype is unknown.
+    """Return the size of an array in bytes; `None` if a dim is symbolic, or the size of the dtype is unknown.
 
-    Tokens have no bytes, random keys have two words (four for `rbg` and `unsafe_rbg`); other dtypes have the number of
-    bits in their name.
+    A token has no bytes. A random key has two words of 4 bytes, and four for `rbg` and `unsafe_rbg`. An element of
+    another dtype has the number of bits in the name of the dtype.
 
     Examples:
         >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))
@@ -59,7 +59,7 @@ def nbytes(spec: TensorSpec) -> int | None:
 
 
 def bytes_of(spec: TensorSpec) -> Expression | None:
-    """Return the size in bytes, like `nbytes`; a polynomial if a dim is symbolic.
+    """Return the size of an array in bytes, like `nbytes`, but as a polynomial if a dim is symbolic.
 
     Examples:
         >>> bytes_of(TensorSpec(("batch", 4), "float32")), bytes_of(TensorSpec(("batch", 3), "int4"))
@@ -89,7 +89,7 @@ def sum_of(*values: Size | None) -> Size | None:
 
 
 def repeated(each: int | None, repeats: int | None) -> int | None:
-    """Return the cost of all runs; `None` if the cost of one run or the number of runs is unknown, unless one is 0.
+    """Return the cost of all runs from the cost of one run; 0 if either is 0, else `None` if either is unknown.
 
     Examples:
         >>> repeated(3, 2), repeated(3, None), repeated(None, 2), repeated(0, None), repeated(None, 0)
@@ -101,5 +101,5 @@ def repeated(each: int | None, repeats: int | None) -> int | None:
 
 
 def bytes_sum(*specs: TensorSpec) -> Expression | None:
-    """Return the sum of the bytes of specs; `None` if one is unknown."""
+    """Return the size of several arrays together in bytes; `None` if one size is unknown."""
     return sum_of(*map(bytes_of, specs))

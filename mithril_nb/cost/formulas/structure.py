@@ -1,4 +1,4 @@
-"""Rules for equations that hold others, move data in a kernel or between devices, or have an unknown cost."""
+"""Rules for calls, for equations that move data in a kernel or between devices, and for equations of unknown cost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CALLS = CALL_NAMES | frozenset(
     "eval_jaxpr fusible jaxpr_call linear_call mpmd_map parallel_loop pipeline_body remat remat_opt run_scoped "
     "run_state scan shard_map stage while xla_metadata_call".split()
 )
-"""Primitives that hold jaxprs, whose equations are counted as often as they run."""
+"""Primitives that contain jaxprs. The equations inside are counted, not the primitive itself."""
 
 opaque("its function is not a jaxpr", *sorted(CALLS))
 opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback", "debug_callback")
@@ -61,7 +61,7 @@ without_arithmetic(
     flops="updates", note="one for each element",
 )  # fmt: skip
 def update(equation: Equation) -> Letters:
-    """One addition for each element added to a reference: `updates`."""
+    """One addition for each element that is added to a reference: `updates`."""
     return {"updates": count(equation.inputs[min(1, len(equation.inputs) - 1)])}
 
 
@@ -76,9 +76,9 @@ rule(
     flops="n", note="(N - 1)/N of it in a ring of N devices",
 )  # fmt: skip
 def all_reduce(equation: Equation) -> Letters | Formula:
-    """One operation for each element on each device: `n`, as XLA counts; a ring of `N` devices takes `(N - 1)/N` of it.
+    """One operation for each element on each device: `n`, as XLA counts. In a ring of `N` devices, it is `(N - 1)/N·n`.
 
-    Over a `vmap` axis, which is a number in `axes`, it is a reduction on the device: `in - out`.
+    Over a `vmap` axis, which is a number in `axes`, the equation is a reduction on the device: `in - out`.
     Source: Chan et al., Collective communication: theory, practice, and experience, CCPE 19 (2007), §4.
     """
     letters = {"n": sum((count(spec) for spec in equation.outputs), start=0)}
@@ -97,10 +97,7 @@ def all_reduce(equation: Equation) -> Letters | Formula:
     flops="in - out", note="ring", xla="0",
 )  # fmt: skip
 def reduce_scatter(equation: Equation) -> Letters:
-    """In a ring, each device adds all parts except its own: `in - out`. XLA counts 0.
-
-    The source is that of `all_reduce`.
-    """
+    """In a ring, each device adds all parts except its own: `in - out`; source as in `all_reduce`. XLA counts 0."""
     return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 

@@ -1,7 +1,7 @@
 """Exact polynomials in symbolic sizes, for costs of programs whose sizes have no numbers.
 
-JAX's symbolic dims are limited to 64 bits, have no fractions and no public way to substitute numbers. sympy takes about
-1 ms per cost, a hundred times as long as this module, and a program has hundreds of costs.
+JAX's symbolic dims are limited to 64 bits, and have neither fractions nor a public way to substitute numbers. sympy
+takes about 1 ms for each cost, a hundred times as long as this module, and a program has hundreds of costs.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class UndecidedError(ValueError):
 
 @dataclass(frozen=True)
 class Call:
-    """A function of polynomials that is not a polynomial, used as an atom like a name.
+    """A function of polynomials that is not a polynomial, such as `max(T, 4)`. It occurs in products like a name.
 
     Attributes:
-        function: Its name in `FUNCTIONS`.
-        args: Its arguments.
+        function: Name of the function in `FUNCTIONS`.
+        args: Arguments of the function.
     """
 
     function: str
@@ -44,7 +44,7 @@ class Call:
 
 Atom = str | Call
 Monomial = tuple[tuple[Atom, int], ...]
-"""Atoms with their powers, in display order; `()` is 1."""
+"""A product of names and calls: each with its power, in display order; `()` is the number 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Polynomial:
     """A sum of products of sizes, with exact coefficients. Sizes are integers of at least 1.
 
     Attributes:
-        terms: The coefficient of each product; none is zero.
+        terms: The coefficient of each product, without coefficients of 0.
 
     Examples:
         >>> batch, width = symbol("B"), symbol("I")
@@ -66,7 +66,7 @@ class Polynomial:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of its symbolic sizes."""
+        """The names of the symbolic sizes in it."""
         found: set[str] = set()
         for product in self.terms:
             for atom, _ in product:
@@ -75,14 +75,14 @@ class Polynomial:
 
     @property
     def number(self) -> Number | None:
-        """Its value if it does not depend on symbolic sizes, else `None`."""
+        """The value if it does not depend on symbolic sizes, else `None`."""
         return self.terms.get((), 0) if not self.terms or self.terms.keys() == {()} else None
 
     def evaluate(self, **sizes: int) -> int:
-        """Return its value, an integer.
+        """Return the value for sizes, as an integer.
 
         Raises:
-            KeyError: A name has no number.
+            KeyError: A name in the polynomial has no number.
             ValueError: The value is not an integer.
         """
         found = self.value(sizes)
@@ -91,11 +91,11 @@ class Polynomial:
         return found
 
     def value(self, sizes: Mapping[str, int]) -> Number:
-        """Return its value, which may be a fraction."""
+        """Return the value for sizes, which may be a fraction."""
         return _exact(self.at(sizes))
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """Return its value for sizes of any type with arithmetic, such as JAX's symbolic dims."""
+        """Return the value for sizes of any type with arithmetic, such as JAX's symbolic dims."""
         return sum(
             coefficient * prod(_value(atom, sizes) ** power for atom, power in product)
             for product, coefficient in self.terms.items()
@@ -156,7 +156,10 @@ class Polynomial:
         return constant(other) % self
 
     def _quotient(self, other: Polynomial) -> Polynomial | None:
-        """Return the exact quotient with integer coefficients if `other` is one product that divides each term."""
+        """Return `self / other` if `other` divides each term and all coefficients are integers; else `None`.
+
+        Only a number or a single product can divide.
+        """
         if self.number is not None and other.number is not None and other.number:
             return constant(self.number // other.number) if self.number % other.number == 0 else None
         if len(other.terms) != 1:
@@ -181,7 +184,7 @@ class Polynomial:
     @cached_property
     def _hash(self) -> int:
         number = self.number
-        # A polynomial that is a number equals that number, so their hashes must be equal too.
+        # A polynomial without names equals a number, so it must have the hash of this number.
         return hash(frozenset(self.terms.items()) if number is None else number)
 
     def __hash__(self) -> int:
@@ -251,7 +254,6 @@ def call(function: str, *args: Expression) -> Expression:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
         (max(T, 4), 4)
     """
-    # Equal arguments need no number: max(T, T) is T.
     if function in ("max", "min") and len(set(args)) == 1:
         return args[0]
     numbers = [arg if isinstance(arg, int) else arg.number for arg in args]
@@ -283,13 +285,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "ceil_log2": ceil_log2,
 }
-"""Functions that are not polynomials, by name; rules add more."""
+"""Functions that are not polynomials, by name. Modules with rules add more."""
 _MOST_PARTS = 10_000
 _RAISING = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def total(parts: Iterable[Expression]) -> Polynomial:
-    """Return the sum of many parts in linear time; repeated `+` would copy the sum each time."""
+    """Return the sum of many parts in linear time, because repeated `+` would copy the sum each time."""
     terms: dict[Monomial, Number] = {}
     for part in parts:
         for product, coefficient in constant(part).terms.items():
@@ -336,11 +338,11 @@ def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
 
 
 def _is_never_negative(found: Polynomial) -> bool:
-    """Return whether a polynomial is at least 0 for all sizes of at least 1; `False` if this cannot be shown."""
+    """Return whether a polynomial is provably at least 0 for all sizes of at least 1."""
     if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
         return False
-    # Sizes are at least 1. If all coefficients in `size - 1` are positive, so is the polynomial; the converse does not
-    # hold, so some true comparisons stay undecided.
+    # `size - 1` is at least 0. If all coefficients of the polynomial in these are positive, it is never negative. The
+    # converse does not hold, so some true comparisons stay undecided.
     shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
 

@@ -13,9 +13,9 @@ from mithril_nb.cost.records import Piece
 from mithril_nb.stages.records import Instruction
 
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
-"""Collectives whose groups list replicas if they have a channel and no global ids; all their partitions take part."""
+"""Collectives whose groups, with a channel but without global ids, list replicas with all their partitions."""
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
-"""Collectives that XLA combines into one, with an element of the result tuple for each."""
+"""Collectives that XLA combines: the result is then a tuple with an element for each of them."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 # For example: {0,2} of replica_groups={{0,2},{1,3}}
 _INNER = re.compile(r"\{([\d,]*)\}")
@@ -28,9 +28,9 @@ _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
 
 
 def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
-    """Return the payload and the wire bytes of one device for one run of an instruction.
+    """Return the payload and the wire bytes of one device for one run of an instruction; `None` if unknown.
 
-    An asynchronous collective counts at its start instruction.
+    An asynchronous collective counts at its start instruction. Instructions that are not collectives send 0 bytes.
     """
     kind = one.opcode.removesuffix("-start")
     if kind not in _KINDS:
@@ -50,16 +50,17 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
 
 
 def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
-    """Return the collectives that XLA combined into an instruction, with the bytes of each operand; empty if none.
+    """Return the collectives that XLA combined into an instruction, each with its payload; empty if there are none.
 
-    The `get-tuple-element` for each has the metadata of the original collective: its blocks and its role.
+    The block and role of a piece are those of the `get-tuple-element` that reads its result, which has the metadata of
+    the original collective.
     """
     kind = one.opcode.removesuffix("-start")
     operands = body.operands(one)
     if kind not in _COMBINED or len(operands) < 2:
         return ()
     users = body.users.get(one.id, ())
-    # Of an asynchronous collective, the done instruction has the users.
+    # The result of an asynchronous collective is the result of its done instruction.
     if one.opcode != kind:
         users = tuple(item for done in users for item in body.users.get(done.id, ()))
     items = {dict(user.attributes).get("index"): user for user in users if user.opcode == "get-tuple-element"}
@@ -73,11 +74,11 @@ def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
 
 
 def group_size(text: str) -> int | None:
-    """Return the number of devices in the largest group; `None` if the text lists no groups or has no known form.
+    """Return the number of devices in the largest group; `None` if the text lists no groups or has an unknown form.
 
     Args:
-        text: The groups as in HLO text: lists; a reshaped and perhaps transposed iota with a group in each row; or axes
-            of a mesh, or parts of axes (`'a':(1)2`).
+        text: The groups as HLO text writes them. Lists of devices: `{{0,1},{2,3}}`. A reshaped iota with one group in
+            each row, maybe transposed: `[4,2]<=[2,4]T(1,0)`. Or axes of a mesh, or parts of axes: `'a':(1)2`.
 
     Examples:
         >>> group_size("{{0,1},{2,3}}"), group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)"), group_size("{}")
@@ -99,7 +100,7 @@ def group_size(text: str) -> int | None:
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
-    """Return the number of devices in a group, by the modes of CollectiveOpGroupMode in XLA."""
+    """Return the number of devices in a group, `None` if unknown, by the modes of XLA's CollectiveOpGroupMode."""
     listed = group_size(attributes.get("replica_groups", ""))
     # kCrossReplica: the groups list replicas.
     if "channel_id" not in attributes:

@@ -23,7 +23,7 @@ _MARKS = frozenset(
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
-"""Custom calls that compute nothing: they carry shardings to XLA's partitioner, which removes them."""
+"""Custom calls that compute nothing: they pass shardings to XLA's partitioner, which removes them."""
 
 
 def hlo_costs(
@@ -31,16 +31,17 @@ def hlo_costs(
     trips: Mapping[str, int | None] = MappingProxyType({}),
     is_divided: Callable[[Instruction, int | None], bool] | None = None,
 ) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
-    """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`) in its order, and its fusions.
+    """Return a row for each instruction of a stage of HLO, `"hlo_before"` or `"hlo"`, and its fusions.
 
-    Instructions in a fusion have 0 bytes. With loops counted once, as XLA counts, the cost of a cheaper branch is 0.
+    Instructions inside a fusion have 0 bytes: the fusion has the bytes. Only the most expensive branch of a conditional
+    counts, as in XLA.
 
     Args:
         stage: The stage.
-        trips: Trip counts of loops of the jaxpr, by the id of their equation; `None` if unknown. Used for loops whose
-            trip count is not in the HLO.
-        is_divided: Given an instruction and its payload bytes, returns whether XLA's partitioner, which runs later,
-            decides how much it sends to other devices; `None` if the partitioner adds no collectives.
+        trips: Trip count of each loop of the jaxpr, by id of its equation; `None` if unknown. They are used for loops
+            whose trip count XLA has not annotated.
+        is_divided: Takes an instruction and its payload in bytes. Returns whether XLA's partitioner, which runs later,
+            decides how much the instruction sends to other devices. `None` if the partitioner adds no collectives.
     """
     module = HloModule.of(stage)
     return ((), ()) if module is None else _Costs(module, trips, is_divided).found()
@@ -48,8 +49,8 @@ def hlo_costs(
 
 _Sent = tuple[int | None, int | None]
 _Run = tuple[Computation, int | None, int, int | None]
-"""A called computation, and the factors by which its caller multiplies how often it runs, how often with loops counted
-once, and how often its communication counts, which is unknown in a cheaper branch that may send more."""
+"""A called computation with three counts for one run of its caller: how often it runs; how often with loops counted
+once; and how often its communication counts, which is `None` in a cheaper branch that may send more."""
 
 
 class _Costs:
@@ -96,11 +97,11 @@ class _Costs:
         )  # fmt: skip
 
     def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
-        """Return the computations that an instruction calls, with how often one run of it calls them."""
+        """Return the computations that an instruction calls, with their counts for one run of the instruction."""
         module = self._module
         if one.opcode == "while":
             body = self._rounds(one, home)
-            # The condition runs once more than the body: the last time it ends the loop.
+            # The condition runs once more than the body: its last run ends the loop.
             check = None if body is None else body + 1
             return [
                 *((callee, body, 1, body) for callee in module.called(one, "body")),
@@ -119,7 +120,7 @@ class _Costs:
         return []
 
     def _idle(self, branch: Computation, most_expensive: Computation) -> _Run:
-        """Return a cheaper branch with factors 0, or `None` if its cost is unknown."""
+        """Return a cheaper branch with counts of 0; or, if the cost of the branch is unknown, with unknown counts."""
         if not self._is_known(branch.name):
             return branch, None, 0, None
         return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
@@ -149,7 +150,7 @@ class _Costs:
         )  # fmt: skip
 
     def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
-        """Return the work, bytes and formula of one instruction, without the computations that it calls."""
+        """Return the work, bytes and formula of one run of an instruction, without the computations that it calls."""
         if one.opcode == "fusion":
             inner = self._module.called(one, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
@@ -182,7 +183,7 @@ class _Costs:
         return work.flops + work.transcendentals
 
     def _sum_of_body(self, name: str) -> Work:
-        """Return the known work of one run of a computation."""
+        """Return the work of one run of a computation, without instructions of unknown work."""
         body = self._module.computations[name]
         flops = transcendentals = 0
         for one in body.by_id.values():
@@ -190,7 +191,7 @@ class _Costs:
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
             for callee, runs, *_ in self._run_by(one, body):
-                # A loop with an unknown trip count weighs as one iteration, as in XLA.
+                # A loop with an unknown trip count counts as one iteration, as in XLA.
                 inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals

@@ -14,7 +14,7 @@ from mithril_nb.stages.trace.trips import rounds
 _DIGITS = re.compile(r"\d+")
 _BEFORE = "hlo_before"
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
-"""Dtypes smaller than a byte: before its passes XLA has not packed them, and counts a byte for each element."""
+"""Dtypes smaller than a byte, and dtypes of one byte: before XLA's passes an element of the former takes a byte."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
@@ -23,12 +23,13 @@ class Computation:
     """A computation of an HLO module.
 
     Attributes:
-        name: Its name.
+        name: Name of the computation.
         is_entry: True for the entry computation.
-        by_id: Its instructions by id, in order.
-        layouts: The axes of a result from minor to major, by id; only for results that are not row-major.
-        numbers: Values of the integer constants, by id.
-        root: The instruction that returns its result.
+        by_id: The instructions by id, in order.
+        layouts: The axes of each result from minor to major, by id of the instruction; only results that are not
+            row-major.
+        numbers: Values of the integer constants, by id of the instruction.
+        root: The instruction that returns the result of the computation.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Computation:
 
     @cached_property
     def users(self) -> Mapping[str, tuple[Instruction, ...]]:
-        """The users of the result of each instruction, by its id."""
+        """The instructions that use a result, by id of the instruction that computes it."""
         found: dict[str, list[Instruction]] = {}
         for one in self.by_id.values():
             for operand in dict.fromkeys(one.operands):
@@ -52,13 +53,13 @@ class Computation:
         return tuple([self.by_id[id] for id in one.operands if id in self.by_id])
 
     def element(self, index: int) -> Instruction | None:
-        """Return the instruction that gives one element of the result, if the result is a tuple."""
+        """Return the instruction that computes one element of a tuple result; `None` if there is no such element."""
         if self.root is None or self.root.opcode != "tuple" or index >= len(self.root.operands):
             return None
         return self.by_id.get(self.root.operands[index])
 
     def carried(self, one: Instruction) -> int | None:
-        """Return the index of the loop-carried value that an instruction reads, if it does."""
+        """Return the index of the loop-carried value that an instruction reads; `None` if it reads none."""
         taken = self.operands(one)  # a loop body has one parameter, the tuple of the carried values
         if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
             return None
@@ -116,7 +117,7 @@ class HloModule:
         return None if entry is None else cls(found, entry, replicas, partitions)
 
     def called(self, one: Instruction, *how: str) -> list[Computation]:
-        """Return the computations that an instruction calls through some attributes (by default any)."""
+        """Return the computations that an instruction names in the attributes `how`; by default in all attributes."""
         return [
             self.computations[name]
             for key, value in one.attributes
@@ -139,7 +140,7 @@ class HloModule:
         return [*done.values()]
 
     def branches(self, one: Instruction) -> list[Computation]:
-        """Return the branches of a condition."""
+        """Return the branches of a `conditional`."""
         return self.called(one, *_BRANCHES)
 
 
@@ -158,22 +159,22 @@ def index_of(element: Instruction) -> int | None:
 def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> int | None:
     """Return the trip count of a `while` that counts from one constant to another; `None` if it depends on values.
 
-    XLA annotates loops only in its passes. Loops that JAX's lowering adds, such as the rounds of its random numbers,
-    are not in the jaxpr either.
+    This is needed before XLA's passes, which annotate loops, for loops that are not in the jaxpr: JAX's lowering adds
+    some, such as the rounds of Threefry.
     """
     return _Counting(loop, home, module).rounds()
 
 
 def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
-    """Return the trip counts of the loops of a module, from the loops of the jaxpr that they come from.
+    """Return the trip counts of the loops of a module, by id, from the loops of the jaxpr that they come from.
 
-    A loop is also linked to the equations of its body, and to those of an outer loop that carries its result. Its own
-    equation is the innermost one that contains all equations of its body. If no equation fits, or an outer loop has
-    the same equation, the trip count is unknown.
+    The metadata of a `while` instruction may name several loop equations: its own, those in its body, and that of an
+    outer loop that carries its result. Its own equation is the innermost one that contains all equations of its body.
+    A loop is left out if no equation fits, if an outer loop has the same equation, or if the trip count is unknown.
 
     Args:
         module: The module.
-        rounds: Trip counts of the loops of the jaxpr, by the id of the equation; `None` if unknown.
+        rounds: Trip counts of the loops of the jaxpr, by id of the equation; `None` if unknown.
     """
     inside: dict[str, frozenset[str]] = {}
     own: dict[str, str] = {}
@@ -200,11 +201,14 @@ def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict
 
 
 def _around(loops: list[str], ids: frozenset[str]) -> str:
-    """Return the innermost of some loops of a jaxpr that contains all equations; `""` if none does."""
+    """Return the innermost of some loop equations that contains all equations in `ids`; `""` if none does.
+
+    Equations outside the outermost of these loops are ignored, because XLA moves some into loops.
+    """
     if not loops:
         return ""
     outermost = min(loops, key=len)
-    ours = [id for id in ids if id == outermost or id.startswith(f"{outermost}.")]  # XLA moves others into loops
+    ours = [id for id in ids if id == outermost or id.startswith(f"{outermost}.")]
     fitting = [loop for loop in loops if all(id == loop or id.startswith(f"{loop}.") for id in ours)]
     return max(fitting, key=len, default="")
 
@@ -231,14 +235,14 @@ class _Counting:
         return None if start is None or step is None or stop is None else rounds(how, start, step, stop, dtype)
 
     def _start(self, place: int) -> int | None:
-        """Return the initial value of a carried value."""
+        """Return the initial value of the carried value with an index; `None` if it is not a constant."""
         given = self._given
         if given is None or given.opcode != "tuple" or place >= len(given.operands):
             return None
         return self._home.numbers.get(given.operands[place])
 
     def _step(self, place: int) -> int | None:
-        """Return the number that one iteration adds to a carried value."""
+        """Return the number that each iteration adds to a carried value; `None` if unknown."""
         made = None if self._body is None else self._body.element(place)
         if self._body is None or made is None or made.opcode not in ("add", "subtract"):
             return None
@@ -251,7 +255,7 @@ class _Counting:
         return step if step is None or made.opcode == "add" else -step
 
     def _number(self, where: Computation, one: Instruction) -> int | None:
-        """Return the value of an instruction if it is the same number in every iteration."""
+        """Return the value of an instruction if it is the same number in every iteration, else `None`."""
         place = where.carried(one)
         if place is None:
             return where.numbers.get(one.id)

@@ -1,7 +1,7 @@
 """Cost of one HLO instruction, counted like XLA's HloCostAnalysis: a rule for each opcode.
 
-Rules use shapes and attributes only. The cost of a fusion, a call or a loop is the cost of its body, which `hlo_costs`
-adds up.
+Rules use shapes and attributes only. Instructions that run other computations (fusions, calls, loops and conditionals)
+have no rule: `hlo_costs` counts these computations.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Work:
 
 
 Combiner = Callable[[str], Work]
-"""Returns the work of one run of the computation in an attribute (`"to_apply"`)."""
+"""Takes the name of an attribute (`"to_apply"`), and returns the work of one run of the computation in it."""
 HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
 
 # For example: bf01_oi01->bf01 in dim_labels=...
@@ -44,7 +44,7 @@ _ELEMENTWISE = frozenset(
     "round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract "
     "xor".split()
 )
-# Random numbers are here because XLA assumes the cost of a transcendental for each: HandleRngBitGenerator.
+# Random numbers are here because XLA counts a transcendental for each of them: HandleRngBitGenerator.
 _TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
     "logistic power rng rng-bit-generator rsqrt sine sinh sqrt tan tanh".split()
@@ -64,14 +64,14 @@ _FREE = {
     "reduce-scatter": "0: XLA does not count its additions",
     "topk": "0: XLA counts no comparisons",
 }
-"""Formulas of the opcodes for which XLA counts no operations."""
+"""Opcodes for which XLA counts no operations, with the formula to show."""
 _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
 def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
-    """Return the work of an instruction and the formula; `None` and `"no rule"` if it is unknown.
+    """Return the work of one run of an instruction, and its formula; `None` and `"no rule"` if the opcode has no rule.
 
-    The instruction must not run other computations (`fusion`, `call`, `while`, `conditional`).
+    The instruction must not be a `fusion`, `call`, `while` or `conditional`, which run other computations.
     """
     opcode = one.opcode
     if opcode in _ELEMENTWISE:
@@ -85,14 +85,18 @@ def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combin
 
 
 def hlo_bytes(one: Instruction, body: Computation) -> int | None:
-    """Return the bytes that an instruction of a computation reads and writes; `None` if a dtype is unknown.
+    """Return the bytes that an instruction reads and writes; `None` if the size of a dtype is unknown.
 
     The instruction must not run other computations; see `fusion_bytes` for a fusion.
+
+    Args:
+        one: The instruction.
+        body: The computation that contains it.
     """
     opcode = one.opcode
     if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
         return 0
-    # A tuple gathers pointers to its elements: only its table of pointers is written.
+    # A tuple is a table of pointers to its elements; only the table is written.
     if opcode == "tuple":
         return POINTER_BYTES * len(one.operands)
     out, sizes = _made(one), [_bytes(operand) for operand in body.operands(one)]
@@ -101,16 +105,15 @@ def hlo_bytes(one: Instruction, body: Computation) -> int | None:
     # The slice is read and written; the rest of the operand is not touched.
     if opcode == "slice":
         return sum_of(out, out)
-    # Plus the indices. A dynamic-slice has one for each axis, but XLA adds only the first.
+    # Like slice, plus the indices. A dynamic-slice has an index for each axis, but XLA adds only the first.
     if opcode in ("dynamic-slice", "gather") and len(sizes) > 1:
         return sum_of(out, out, sizes[1])
-    # The result aliases the operand, so only the update is read and written. Again XLA adds only the first index.
+    # The result aliases the operand, so only the update is read and written. Here too XLA adds only the first index.
     if opcode == "dynamic-update-slice" and len(sizes) > 2:
         return sum_of(sizes[1], sizes[1], sizes[2])
     if opcode == "scatter":
-        # XLA counts three arrays of the size of the updates: the updates, and the elements they replace, read and
-        # written.
-        # The operands are n arrays, one array of indices, and n updates.
+        # XLA counts three arrays of the size of the updates: the updates, and the elements that they replace, read and
+        # written. The operands are n arrays, one array of indices, and n updates.
         count = len(sizes) // 2
         return sum_of(*sizes[count:], *(2 * [*sizes[count + 1 :]]))
     return sum_of(out, *sizes)
@@ -141,7 +144,7 @@ def _written(body: Computation, one: Instruction) -> int | None:
 
 
 def _read(body: Computation, param: Instruction) -> int | None:
-    """Return the bytes that a fusion reads of an operand: slices, or all of it, which its users share."""
+    """Return the bytes that a fusion reads of an operand, as XLA counts: of a slice only the slice, else all of it."""
     found: list[int | None] = []
     is_shared = False
     for user in body.users.get(param.id, ()):
@@ -150,7 +153,7 @@ def _read(body: Computation, param: Instruction) -> int | None:
             found.append(_bytes(user))
         elif user.opcode == "dynamic-update-slice" and is_first:
             continue  # updated in place, so the rest is not read
-        # As FusionParameterReadBytes: these two count the operand once more each; other users share one read.
+        # As FusionParameterReadBytes: each of these users reads the operand again; all other users share one read.
         elif user.opcode in ("broadcast", "reshape"):
             found.append(_bytes(param))
         elif not is_shared:
@@ -223,7 +226,7 @@ def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Co
 
 @_rule("reduce", formula="(in - out)·combiner")
 def _reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # One array is enough for a reduction of several: its combiner does the work for all of them.
+    # If several arrays are reduced together, the combiner does the work for all of them, so one array is counted.
     given, made = _first_specs(operands[0], one)
     return _times(size(given) - size(made), combiner("to_apply"))
 
@@ -253,7 +256,7 @@ def _map(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) 
 
 @_rule("sort", formula="n·ceil(log2 n)")
 def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # All elements, not those of one row: HandleSort takes N·log2(N) of the whole operand.
+    # HandleSort ignores the axis: n is the size of the whole operand.
     count = size(operands[0].shapes[0])
     return Work(count * ceil(log2(count)) if count > 1 else 0)
 
@@ -261,7 +264,7 @@ def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner)
 @_rule("fft", formula="8·n·floor(log2(length)), over all axes")
 def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     lengths = _numbers(dict(one.attributes).get("fft_length", ""))
-    # HandleFft: 4 fused multiply-adds for each complex product, and the logarithms of all axes multiplied.
+    # HandleFft: 4 multiply-adds for each complex product, times the product of the logarithms over all axes.
     return Work(8 * size(operands[0].shapes[0]) * prod(map(rounds, lengths)))
 
 
@@ -298,12 +301,12 @@ def _first_specs(*instructions: Instruction) -> tuple[TensorSpec, ...]:
 
 
 def _made(one: Instruction) -> int | None:
-    """Return the bytes of the result, the sum over its arrays."""
+    """Return the bytes of a result; of a tuple the sum over its arrays."""
     return _spec_bytes(one.shapes[0]) if len(one.shapes) == 1 else sum_of(*map(_spec_bytes, one.shapes))
 
 
 def _bytes(one: Instruction) -> int | None:
-    """Return the bytes of the result as an operand: for a tuple, its table of pointers."""
+    """Return the bytes of a result when it is read as an operand: of a tuple only its table of pointers."""
     return POINTER_BYTES * len(one.shapes) if len(one.shapes) > 1 else _made(one)
 
 

@@ -1,4 +1,4 @@
-"""XLA's own cost figures of a program: for whole modules, loops counted once; `None` if not available."""
+"""XLA's own totals for the cost and memory of a program; in costs, each loop is counted once."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a compiled program, in bytes.
+    """Memory of a compiled program by XLA's `memory_analysis()`.
 
     Attributes:
-        argument: Arguments.
-        output: Results.
-        temp: Temporary buffers during the run.
-        alias: Results that reuse the memory of arguments.
-        code: Generated code.
+        argument: Bytes of the arguments.
+        output: Bytes of the results.
+        temp: Bytes of temporary buffers during the run.
+        alias: Bytes of results that reuse the memory of arguments, counted in `argument` and in `output`.
+        code: Bytes of the generated code.
     """
 
     argument: int
@@ -32,9 +32,14 @@ class Memory:
 
 
 def source_of(name: str, figures: Callable[[], Any]) -> Source:
-    """Return XLA's own figures for a lowered or compiled program."""
+    """Return XLA's own costs of a lowered or compiled program; each cost is `None` if not available.
+
+    Args:
+        name: Name of the source: `"XLA lowered"`.
+        figures: Returns the result of XLA's cost analysis.
+    """
     found = _figures(figures)
-    # JAX promises no structure, nor the same one in each version: it may be a list of dicts.
+    # The structure is not documented and differs between versions of JAX: it may be a list of dicts.
     if isinstance(found, (list, tuple)):
         found = found[0] if found else None
     if not isinstance(found, Mapping):
@@ -45,7 +50,7 @@ def source_of(name: str, figures: Callable[[], Any]) -> Source:
 
 
 def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
-    """Return XLA's own figures for the stages that exist or are requested, without reading their text.
+    """Return XLA's own costs for the lowered and the compiled program, each if it exists already or is requested.
 
     Args:
         inspection: The program.
@@ -53,7 +58,7 @@ def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool
         compile: True to compile the program, which may take long.
 
     Raises:
-        Exception: JAX or XLA cannot lower or compile the program.
+        Exception: JAX or XLA raised it while lowering or compiling the program.
     """
     found: list[Source] = []
     if lower or compile or inspection.is_lowered:
@@ -66,10 +71,10 @@ def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool
 
 
 def xla_memory(figures: Callable[[], Any]) -> Memory | None:
-    """Return the memory of a compiled program, or `None` if it is not available on this platform.
+    """Return the memory of a compiled program; `None` if it is not available on this platform.
 
     Args:
-        figures: Returns XLA's memory analysis.
+        figures: Returns the result of XLA's memory analysis.
     """
     found = _figures(figures)
     if found is None:

@@ -1,1 +1,1 @@
-"""Live ranges of the values of a program: its memory over time, and the blocks that hold it at the peak."""
+"""Memory of a program over time, from the live ranges of its values, and the blocks that hold it at the peak."""

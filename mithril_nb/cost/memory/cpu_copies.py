@@ -1,4 +1,4 @@
-"""Copies that XLA makes of the arrays of a jaxpr when it compiles for CPU: in another axis order or dtype.
+"""Arrays that XLA adds to those of a jaxpr when it compiles for CPU, such as copies in another axis order or dtype.
 
 The rules are observed from the supported versions of JAX; `tests/cost/test_estimates.py` checks them.
 """
@@ -18,31 +18,34 @@ from mithril_nb.stages.trace.dataflow import BEFORE, Value
 
 _NARROW = ("bfloat16", "float16")
 _PRODUCTS = ("dot_general", "conv_general_dilated")
-"""Computed by library calls on float32."""
+"""Primitives that are computed by library calls on float32."""
 _CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
-# The base length of XLA's ReduceWindowRewriter on CPU.
+# The length of the windows in XLA's ReduceWindowRewriter on CPU.
 _WINDOW = 16
-# Of a product's operand: batch axes, then contracted (k) before or after the other (n) axes. The CPU's matrix product
-# takes such an operand as a matrix or its transpose; other orders are copied.
+# The axes of an operand of a product: batch axes (b), then contracted axes (k) before or after other axes (n). The
+# matrix product on CPU reads such an operand as a matrix or its transpose; in any other order it is copied.
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
 _SLICE = re.compile(r"(.*)\.x(\d+)")
 _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
 
 
 class CpuCopies:
-    """Copies that XLA's CPU compiler makes of the arrays of a program.
+    """The changes that XLA's CPU compiler makes to the memory of a program: copies, and other live ranges.
+
+    Values are given by their index, and positions are indices of equations.
 
     Args:
         values: The arrays of the program.
-        equations: Its equations.
+        equations: The equations of the program.
         taken: Indices of the values that each equation uses.
 
     Attributes:
-        lives: Live ranges of the copies.
-        turned: Values written directly in the axis order of the product that uses them, so not over an operand.
-        absorbed: Transposes that are not computed, because products read their operand.
-        first: Positions at which values are allocated, if before the equation that computes them.
-        last: Positions at which values are copied for the last equation that uses them.
+        lives: Live ranges of the added arrays.
+        turned: Values that are written in the axis order of the product that uses them. They do not overwrite an
+            operand of their own equation.
+        absorbed: Results of transposes that are not computed, because the product reads the transpose's operand.
+        first: The position at which a value is allocated, if this is before the equation that computes it.
+        last: The position at which the live range of a value ends, if this is before its last use.
     """
 
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
@@ -81,7 +84,7 @@ class CpuCopies:
                 # XLA converts arguments when the program starts, not where the jaxpr does.
                 if all(values[self._behind(one)].is_argument for one in taken[value.made]):
                     self.first[place] = 0
-            # A product's copy exists in any case; other users need the original.
+            # Users other than products need the transposed array itself.
             if any(equations[use].primitive != "dot_general" for use in value.uses):
                 self.absorbed.discard(place)
 
@@ -91,9 +94,10 @@ class CpuCopies:
         return life
 
     def _scatter(self, place: int, equation: Equation) -> None:
-        """Add the indices for a `select_and_scatter_add`, which XLA turns into a scatter.
+        """Add the arrays of indices for a `select_and_scatter_add`, which XLA turns into a scatter.
 
-        There is an index for each axis and element. XLA finds the indices together with the maxima.
+        They have an index for each axis and element. XLA finds the indices together with the maxima of the windows, so
+        at the `reduce_window` over the same array if there is one.
         """
         spec = equation.outputs[0]
         searched = self._windows.get(spec, place)
@@ -103,9 +107,9 @@ class CpuCopies:
             self.first[made] = 0
 
     def _decompose(self, place: int, equation: Equation) -> None:
-        """Add the copies for LAPACK, which uses column-major matrices and also writes unused singular vectors.
+        """Add the copies for an `svd`: LAPACK uses column-major matrices, and also writes unused singular vectors.
 
-        LAPACK overwrites a copy of the operand, which is freed before the vectors are copied to row-major.
+        LAPACK overwrites a copy of the operand. This copy is freed before the vectors are copied to row-major order.
         """
         before = max(place - 1, 0)
         *batch, rows, columns = equation.inputs[0].shape
@@ -122,7 +126,8 @@ class CpuCopies:
         for taken in self._taken[place]:
             value = self._values[taken]
             if value.is_argument or value.is_output or max(value.uses) > place:
-                # At the first position it would overlap with the row-major results.
+                # The copy is freed before the results are copied to row-major order, so it is not counted at their
+                # position.
                 is_apart = place > 0 or len(made) == 1
                 self._copy(
                     f"{equation.id}.columns", equation.block, nbytes(value.spec) if is_apart else 0, before, before
@@ -131,7 +136,7 @@ class CpuCopies:
                 self.last[taken] = before
 
     def _turn(self, place: int, equation: Equation) -> None:
-        """Add the copies of operands whose axes are out of order: batch axes, then contracted ones first or last."""
+        """Add copies of the operands of a product whose axes are not in an order of `_AXES_IN_ORDER`."""
         params: Any = equation.param["dimension_numbers"]
         if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
             return  # operands are copied to float32 anyway
@@ -152,7 +157,12 @@ class CpuCopies:
                 self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), place, place)
 
     def _absorb(self, place: int, kinds: Sequence[str]) -> None:
-        """Mark a transpose as absorbed if the product can read its operand; other axis orders are computed."""
+        """Mark a transpose as absorbed if the product can read the transpose's operand directly.
+
+        Args:
+            place: Index of the result of the transpose.
+            kinds: The kind of each axis of this result, as in `_AXES_IN_ORDER`.
+        """
         made = self._equations[self._values[place].made]
         order: Any = made.param["permutation"]
         before = [""] * len(kinds)
@@ -169,9 +179,10 @@ class CpuCopies:
         return "" if made == BEFORE else self._equations[made].primitive
 
     def _widen(self, place: int, equation: Equation) -> None:
-        """Add the float32 copies of narrower operands.
+        """Add the float32 copies of the narrower operands and results of an equation that computes in float32.
 
-        Arguments are converted when the program starts, including whole stacks that a loop slices.
+        Arguments are converted when the program starts, and so are whole stacked arrays of which a loop uses a slice in
+        each iteration.
         """
         for taken in self._taken[place]:
             if self._values[taken].spec.dtype not in _NARROW:
@@ -197,7 +208,7 @@ class CpuCopies:
                 self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), place, last)
 
     def _behind(self, place: int) -> int:
-        """Return the value that this one is a moved or converted copy of."""
+        """Return the index of the value from which a value was moved or converted; `place` itself if it was not."""
         value = self._values[place]
         while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._taken[value.made]:
             place = self._taken[value.made][0]
@@ -208,10 +219,10 @@ class CpuCopies:
 
 
 def _sums_of_windows(equation: Equation) -> int | None:
-    """Return the bytes of the sums over windows of 16 elements along an axis, of the windows of these sums, and so on.
+    """Return the bytes of the temporary arrays of a cumulative operation.
 
-    XLA's ReduceWindowRewriter computes cumulative operations over more than 16 elements from these. An axis whose
-    length is not a multiple of 16 is copied with padding.
+    For more than 16 elements, XLA's ReduceWindowRewriter first computes sums over windows of 16 elements, then over
+    windows of these sums, and so on. An axis whose length is not a multiple of 16 is copied with padding.
     """
     spec, axis = equation.outputs[0], int(str(equation.param["axis"]))
     whole, length = nbytes(spec), int(spec.shape[axis])
@@ -229,12 +240,12 @@ def _items_of_windows(length: int) -> int:
 
 
 def _indices(spec: TensorSpec) -> int | None:
-    """Return the bytes of an int32 index into an array for each of its elements."""
+    """Return the bytes of int32 indices for an array: for each element, an index along each axis."""
     return nbytes(TensorSpec((len(spec.shape), *spec.shape), "int32"))
 
 
 def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
-    """Return the last position of the outermost loop around each equation, or its own position."""
+    """Return for each equation the last position of the outermost loop around it; its own position if there is none."""
     ends = list(range(len(equations)))
     loop, start = "", 0
     for place, equation in enumerate(equations):
@@ -253,7 +264,7 @@ def _is_in_order(kinds: Sequence[str], shape: Sequence[Any]) -> bool:
 
 
 def _computes_wide(equation: Equation) -> bool:
-    """Return whether an equation is computed in float32 or wider, from operands in memory."""
+    """Return whether an equation with narrower operands is computed from float32 copies in memory."""
     if equation.primitive == "dot_general" and MULTIPLIES_NARROW:
         return any(spec.dtype not in _NARROW for spec in equation.inputs)
     return equation.primitive in _PRODUCTS or equation.primitive.startswith("reduce_window")

@@ -21,27 +21,27 @@ _VIEWS = frozenset(
     "reshape squeeze expand_dims bitcast_convert_type stop_gradient sharding_constraint optimization_barrier "
     "pvary pcast copy_p mesh_cast reshard".split()
 )
-"""The result is a view of the operand."""
+"""Primitives whose result is a view of the operand."""
 _CHEAP = frozenset(
     "add sub mul max min neg abs sign floor ceil round square and or xor not eq ne lt le gt ge select_n clamp "
     "convert_element_type is_finite broadcast_in_dim iota slice pad rev transpose copy dynamic_slice real imag "
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
-"""Recomputed in every user."""
+"""Primitives that are recomputed in every user of their result."""
 _TURNED = frozenset({"transpose", "rev", "sort"})
-"""Not written over the operand, because elements move."""
+"""Primitives whose result does not overwrite the operand, because elements move."""
 _EXPENSIVE = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
 )
-"""Fused into the user if there is only one."""
+"""Primitives that are fused into the user of their result if there is only one user."""
 _ROWS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin dynamic_update_slice "
     "reduce_precision cumsum cumprod cummax cummin cumlogsumexp".split()
 )
-"""Their operands are fused into them; their own result is kept."""
+"""Primitives into which operands are fused, but whose result is stored in memory."""
 _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
-"""Calls that only pass a value on: its users are inside them."""
+"""Calls that only pass a value to the equations inside them, which are its users."""
 _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 
 
@@ -52,8 +52,8 @@ def jaxpr_lives(
 
     Args:
         values: The arrays of the program, in the order in which they are computed.
-        equations: Its equations.
-        is_cpu: True if it is compiled for CPU, where XLA makes more copies.
+        equations: The equations of the program.
+        is_cpu: True if the program is compiled for CPU, where XLA makes more copies.
     """
     end = max(len(equations) - 1, 0)
     return _Estimate(values, equations, end, is_cpu).lives()
@@ -79,9 +79,10 @@ class _Estimate:
             self._last[place] = last
 
     def _donated(self) -> set[int]:
-        """Return the donated arguments whose memory a result reuses: as many as there are results of their spec.
+        """Return the indices of the donated arguments whose memory a result reuses.
 
-        Results that only reorder elements do not overwrite an argument.
+        Each result reuses at most one argument of the same shape and dtype. Results of a transpose, `rev` or `sort`
+        reuse none.
         """
         left = Counter(
             value.spec
@@ -137,10 +138,14 @@ class _Estimate:
         return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
 
     def _kept(self) -> list[bool]:
-        """Return whether each value gets its own memory, and extend the live ranges of the operands of the others."""
+        """Return for each value whether it has its own memory, and update the ends of live ranges accordingly.
+
+        If a value has no memory, because it is fused or a view, its users read the operands that it is computed from.
+        So these live until its last use.
+        """
         kept = [True] * len(self._values)
         absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
-        # In reverse order: users of a value that is not kept need its operands.
+        # In reverse order, so that the last use of a value is final before it extends the live ranges of operands.
         for place in range(len(self._values) - 1, -1, -1):
             value = self._values[place]
             if value.made == BEFORE or value.is_output:
@@ -158,7 +163,7 @@ class _Estimate:
         return kept
 
     def _compute_again(self, place: int, value: Value) -> None:
-        """End a live range at the last user that needs the value in memory; the other users recompute it."""
+        """End the live range of a cheap value at the last user that reads it from memory; later users recompute it."""
         takers = [self._equations[use].primitive for use in value.uses]
         stored = [use for use, one in zip(value.uses, takers, strict=True) if one not in (*_TAKES, *_HANDS_ON)]
         if stored and stored[-1] < self._last[place] and self._equations[value.made].repeats == 1:
@@ -178,7 +183,7 @@ class _Estimate:
         return all(self._equations[use].primitive in takers for use in value.uses)
 
     def _write_over(self, kept: list[bool]) -> None:
-        """Let results overwrite operands of the same size that are not used again."""
+        """End the live range of an operand one position earlier if a result of the same size overwrites it."""
         turned = self._copies.turned if self._copies is not None else frozenset[int]()
         ending = {(self._last[place], size) for place, size in enumerate(self._sizes) if kept[place]}
         for place, value in enumerate(self._values):
@@ -204,15 +209,24 @@ class _Estimate:
 
     @staticmethod
     def _is_made_by(value: Value, equation: Equation) -> bool:
-        """Return whether an equation itself makes a value; the result of a condition is made by its last equation."""
+        """Return whether a value is a result of an equation.
+
+        It is not if the value is the result of a `cond`, for which `made` is the last equation in the branches.
+        """
         return value.id.partition("{")[0] == equation.id
 
     def _is_turned(self, value: Value) -> bool:
-        """Return whether a value is a computed transpose; a product can write a matrix in either axis order."""
+        """Return whether a value is a transposed array of more than two axes, which is computed in any case.
+
+        A transposed matrix is not: a product can write a matrix in either axis order.
+        """
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
-        """Yield the operands of an equation that hold memory, looking through fused operands."""
+        """Yield the indices of the operands of an equation that hold memory.
+
+        An operand that is fused holds none; if it has the given size, its own operands are searched instead.
+        """
         left = [(taken, made) for taken in reversed(self._taken[made])]
         seen: set[int] = set()
         while left:
@@ -222,7 +236,7 @@ class _Estimate:
             elif (
                 taken not in seen
                 and self._sizes[taken] == size
-                and self._values[taken].made < by  # the result of a condition is made by its last equation
+                and self._values[taken].made < by  # not a result of a `cond`, see `_is_made_by`
                 and not self._is_turned(self._values[taken])
             ):
                 seen.add(taken)

@@ -13,7 +13,7 @@ from mithril_nb.stages.xla.memory import Buffer, Held, LiveRanges
 
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"
-"""Memory that XLA allocates for the program and that no value fills at the peak: gaps and alignment."""
+"""Kind of the memory that XLA allocates for the program but that no value fills at the peak: gaps and alignment."""
 # XLA's CPU compiler aligns temporaries to 64 bytes and returns several outputs as a table of 8-byte pointers.
 _ALIGNED, _POINTER = 64, 8
 KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
@@ -21,7 +21,7 @@ _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
 """Kinds of buffers that count. Thread-local buffers are left out: they are a few bytes on the stack."""
 _NUMBERS = re.compile(r"\d+")
 _MOST_STEPS = 100
-"""Enough for nested loops; the limit protects against endless cycles in unexpected HLO text."""
+"""Most steps in a search for the instruction that computes a value: the limit stops cycles in unexpected HLO text."""
 _CALLS = frozenset({"while", "conditional", "call", "fusion", "async-start"})
 
 
@@ -34,10 +34,10 @@ class LiveRange:
         id: The value: an instruction with the index of its result (`"while.3{1}"`), an equation (`"12.b0.3"`), or the
             name of an argument.
         kind: One of `KINDS`.
-        block: Path of the block that produces it, or that it belongs to; `""` if not attributed.
-        size_bytes: Its size in bytes.
-        first: The first position at which it holds memory, counted from 0.
-        last: The last position. If another value reuses the memory, this is the position before that value's first.
+        block: Path of the block that produces the value, or that an argument belongs to; `""` if not attributed.
+        size_bytes: Size of the value in bytes.
+        first: The first position in the schedule at which the value holds memory, counted from 0.
+        last: The last such position. It comes before the first position of a value that reuses the memory.
     """
 
     id: str
@@ -49,7 +49,7 @@ class LiveRange:
 
 
 def held(lives: Iterable[LiveRange], places: int) -> list[int]:
-    """Return the bytes held at each position.
+    """Return the bytes held at each of `places` positions.
 
     Examples:
         >>> held([LiveRange("x", "arguments", "", 4, 0, 2), LiveRange("y", "temporaries", "", 8, 1, 1)], 3)
@@ -65,10 +65,10 @@ def held(lives: Iterable[LiveRange], places: int) -> list[int]:
 def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
     """Return the bytes that XLA would allocate before a program runs, for values with these live ranges.
 
-    Arguments, outputs and constants have separate memory throughout, except that an output reuses the memory of a
-    donated argument of the same size whose live range has ended. Temporaries, the largest first, use the memory of an
-    output of their size or more until that output is written; the others share memory, aligned to 64 bytes. Several
-    outputs are returned as a table of pointers.
+    Each argument, output and constant has its own memory for the whole run. There is one exception: an output reuses
+    the memory of a donated argument of the same size whose live range has ended. A temporary uses the memory of an
+    output of its size or more that is not written yet, the largest temporary first. The other temporaries share memory,
+    aligned to 64 bytes. Two or more outputs are returned as a table of pointers, 8 bytes each.
 
     Examples:
         >>> made = LiveRange("y", "temporaries", "", 8, 1, 1)
@@ -109,10 +109,12 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
 
 
 class _Taken:
-    """A segment tree over the schedule of the pieces of memory in use, with a bit for each piece."""
+    """The pieces of memory in use at each position: a segment tree over the schedule, with a bit for each piece.
+
+    A list of live ranges for each piece would take quadratic time: a training step has an output for each parameter.
+    """
 
     def __init__(self, places: int):
-        # A list of live ranges for each piece would take quadratic time: a train step has an output for each weight.
         self._leaves = places
         self._throughout = [0] * (2 * places)
         """Pieces in use at all positions of a node."""
@@ -156,9 +158,9 @@ class _Taken:
 
 
 def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
-    """Return the live range of the donated argument that an output overwrites, by `id` of the output's live range."""
+    """Return a dict from `id(output)` to the donated argument that the output overwrites, both as live ranges."""
     ended: dict[int, list[LiveRange]] = {}
-    # The argument that ends first is the last in its list, so `pop` takes it first.
+    # The argument that ends first is the last of the list, where `pop` takes it.
     for life in sorted(lives, key=lambda one: -one.last):
         if life.kind == ARGUMENTS and life.last < places - 1:
             ended.setdefault(life.size_bytes, []).append(life)
@@ -178,8 +180,13 @@ def set_aside(buffers: Iterable[Buffer]) -> int:
 def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers) -> tuple[list[LiveRange], int]:
     """Return the live ranges of values, and the number of values left out because XLA reports no live range.
 
-    A value's live range ends where the next value at the same offset of the buffer begins, so the live ranges add up.
-    Constants are live throughout.
+    The live range of a value ends before the next value at the same offset of the buffer begins, so no byte is counted
+    twice. Constants are live throughout.
+
+    Args:
+        buffers: XLA's buffer assignment.
+        ranges: XLA's live ranges.
+        makers: The instructions and blocks that produce the values.
     """
     end = len(ranges.sequence) - 1
     lives: list[LiveRange] = []
@@ -243,7 +250,12 @@ class Makers:
                         self._callers[called.name] = one, computation
 
     def block_of(self, id: str, index: str = "") -> str:
-        """Return the path of the block that produces a value, or most of it; `""` if not attributed."""
+        """Return the path of the block that produces a value, or the largest part of it; `""` if not attributed.
+
+        Args:
+            id: Id of the instruction that defines the value.
+            index: Index of the value in a tuple result, such as `"{1}"`; `""` if the result is an array.
+        """
         first = self._by_id.get(id)
         if first is None:
             return UNATTRIBUTED
@@ -292,7 +304,10 @@ class Makers:
         return None
 
     def _round_loop(self, loop: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Return an element of the loop body's result, or of the loop's operand if the body passes it on unchanged."""
+        """Return the source of an element of a loop's result.
+
+        This is the element of the body's result, or of the loop's operand if the body passes the element on unchanged.
+        """
         assert self._module is not None
         bodies = self._module.called(loop, "body")
         found = bodies[0].element(index[0]) if bodies and index else None
@@ -308,5 +323,5 @@ class Makers:
 
 
 def _most(one: Instruction) -> str:
-    """Return the block with the largest share, or the first of several."""
+    """Return the block with the largest share of an instruction, the first of equal ones; `""` if it has no block."""
     return max(one.shares, key=lambda share: share[1])[0] if one.shares else UNATTRIBUTED

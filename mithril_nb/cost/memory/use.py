@@ -48,7 +48,7 @@ class Moment:
     """Memory held while one instruction or equation runs.
 
     Attributes:
-        id: Its id in its stage, `"hlo"` or `"jaxpr"`.
+        id: Id of the instruction in stage `"hlo"`, or of the equation in stage `"jaxpr"`.
         bytes: Bytes held.
     """
 
@@ -62,10 +62,10 @@ class MemoryUse(Shown):
 
     `lives` add up exactly to `timeline` at every position, and to `at_peak` and `kinds` at `peak_at`.
 
-    The peak of a compiled program is the memory that XLA allocates for it: arguments, outputs and temporaries, with
-    outputs that reuse arguments counted once (`memory_analysis()`: argument + output + temp - alias), and constants,
-    which `memory_analysis()` leaves out. The part that no value fills at the peak has kind `"unfilled"` and no block:
-    gaps between values, alignment, and outputs that are not written yet.
+    The peak of a compiled program is the memory that XLA allocates for it: arguments, outputs, temporaries and
+    constants. Outputs that reuse arguments count once. In the terms of `memory_analysis()`, which leaves out constants,
+    this is argument + output + temp - alias + constants. The part that no value fills at the peak has kind `"unfilled"`
+    and no block: gaps between values, alignment, and outputs that are not written yet.
 
     Attributes:
         program: Name of the program.
@@ -74,14 +74,16 @@ class MemoryUse(Shown):
         peak_bytes: Peak memory in bytes; `None` if unknown.
         peak_at: The first position in `timeline` that reaches the peak; `None` if unknown.
         filled_bytes: The most bytes that values fill at any position; `None` if unknown.
-        timeline: The positions of the schedule in order. Bodies of loops and branches occur once.
-        at_peak: Bytes held at the peak by path of the block; `""` is not attributed.
-        kinds: The same by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"`, `"unfilled"`. As in
-            `memory_analysis()`, an intermediate value in the buffer of a later output counts as an output.
+        timeline: The positions of the schedule in order. Bodies of loops and branches occur once. Empty if XLA reports
+            no live ranges.
+        at_peak: Bytes held at the peak, by path of the block; `""` means not attributed.
+        kinds: Bytes held at the peak, by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"` and
+            `"unfilled"`. As in `memory_analysis()`, an intermediate value in the buffer of a later output counts as an
+            output.
         lives: The live ranges, in the order in which they begin.
-        blocks: Paths of all blocks of the program, in its order, including those that hold no memory.
-        xla: The result of `memory_analysis()`; `None` if the program is not compiled, or it is not available.
-        notes: Notes on unknown sizes, with reasons.
+        blocks: Paths of all blocks in the order of the program, including those that hold no memory.
+        xla: The result of `memory_analysis()`; `None` for an estimate, or if it is not available.
+        notes: Notes, such as the reasons for unknown sizes.
     """
 
     program: str
@@ -135,7 +137,8 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
 
     Args:
         inspection: The program.
-        source: `"compiled"` compiles it and reads XLA's buffer assignment. `"analytic"` only traces it and estimates.
+        source: `"compiled"` compiles the program and reads XLA's buffer assignment. `"analytic"` only traces the
+            program, and estimates its memory from the equations.
 
     Raises:
         UnknownOptionError: Unknown source.
@@ -162,13 +165,13 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
 
 
 def best_memory_of(inspection: ProgramStages) -> MemoryUse:
-    """Return the memory use of a compiled program; if it does not compile, the estimate, with a note.
+    """Return the memory use of a compiled program; if it does not compile, an estimate with a note.
 
     Args:
         inspection: The program.
 
     Raises:
-        StageUnavailableError: The program cannot be traced.
+        StageUnavailableError: The program cannot be traced, or has no jaxpr for an estimate and does not compile.
     """
     try:
         return memory_of(inspection)
@@ -199,7 +202,10 @@ def _analytic(inspection: ProgramStages) -> MemoryUse:
 
 
 def _state(inspection: ProgramStages) -> dict[str, str]:
-    """Return the block that each argument is optimizer state of: the only block that uses it, in its update."""
+    """Return a dict from the id of each argument to the block whose optimizer state it is; `""` if it is none.
+
+    The optimizer state of a block is used only by this block, and only in the update.
+    """
     if inspection.given is not None:
         return {}
     equations = inspection.equations
@@ -214,7 +220,7 @@ def _state(inspection: ProgramStages) -> dict[str, str]:
 
 
 def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[LiveRange]:
-    """Return live ranges in which unattributed arguments have the block of their id."""
+    """Return live ranges in which unattributed arguments have the block that `blocks` lists for their id."""
     return [
         replace(life, block=blocks.get(life.id, UNATTRIBUTED)) if life.kind == ARGUMENTS and not life.block else life
         for life in lives
@@ -265,7 +271,17 @@ def _use(
     xla: Memory | None,
     notes: Iterable[str],
 ) -> MemoryUse:
-    """Return the memory use from live ranges; allocated memory beyond them is unfilled."""
+    """Return the memory use from live ranges.
+
+    Args:
+        inspection: The program.
+        source: One of `SOURCES`.
+        lives: The live ranges.
+        sequence: Ids of the instructions or equations in the order in which they run.
+        aside: Bytes that XLA allocates. If values never fill that many, the rest is `"unfilled"`.
+        xla: The result of `memory_analysis()`.
+        notes: The notes of the result.
+    """
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
     # XLA allocates before the program runs, so the gaps between values count at the peak too.
@@ -288,7 +304,15 @@ def _use(
 def _in_sum(
     inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
-    """Return the memory use without live ranges: only the allocated bytes by kind and block."""
+    """Return the memory use without live ranges: only the allocated bytes by kind and block.
+
+    Args:
+        inspection: The program.
+        source: One of `SOURCES`.
+        sizes: Bytes by kind and block; empty if unknown.
+        xla: The result of `memory_analysis()`.
+        why: Why live ranges are unknown.
+    """
     at_peak, kinds = _by_block_and_kind((*key, size) for key, size in sizes.items())
     peak = sum(sizes.values()) if sizes else None
     missing = "timeline" if sizes else "peak_bytes, timeline"
@@ -299,7 +323,11 @@ def _in_sum(
 
 
 def _by_block_and_kind(parts: Iterable[tuple[str, str, int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the sums of kinds, blocks and bytes: by block, the largest first, and by kind."""
+    """Return two dicts: the sum of bytes by block, the largest first, and by kind.
+
+    Args:
+        parts: Triples of kind, block and bytes.
+    """
     blocks: dict[str, int] = {}
     kinds = dict.fromkeys(KINDS, 0)
     for kind, block, size in parts:
@@ -320,7 +348,7 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
         kind = kinds.get(buffer.kind)
         if kind is None:
             continue
-        # If values share a buffer, its block changes over time.
+        # If values of several blocks share a buffer, it belongs to none of them.
         blocks = {makers.block_of(value.instruction, value.index) for value in buffer.values}
         block = blocks.pop() if len(blocks) == 1 else UNATTRIBUTED
         sizes[kind, block] = sizes.get((kind, block), 0) + buffer.size_bytes
@@ -328,7 +356,7 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
 
 
 def _sizes_from_xla(xla: Memory) -> dict[tuple[str, str], int]:
-    # `memory_analysis()` counts an output in the buffer of an argument in both figures, and in `alias`.
+    # An output that reuses the buffer of an argument is counted in `output` too, so `alias` is subtracted.
     known = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
     return {(kind, UNATTRIBUTED): size for kind, size in known.items()}
 
