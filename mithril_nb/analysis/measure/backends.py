@@ -1,4 +1,4 @@
-"""`time_backends`: FLOPs and times of the blocks of a program, with XLA and as NumPy, PyTorch and C source."""
+"""`time_backends`: the time of each block of a program, run by XLA and as NumPy, PyTorch and C source."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class BackendTimes:
     """FLOPs and times of the blocks of a program on several backends; print it to see a table.
 
     Attributes:
-        flops: Analytic FLOPs by block; `None` if unknown.
-        seconds: Seconds by backend and block. The time of a block includes the blocks inside it.
+        flops: Analytic FLOPs by block, including the blocks inside it; `None` if unknown.
+        seconds: Seconds by backend and block, including the blocks inside it.
         totals: Seconds of the whole program by backend.
     """
 
@@ -88,13 +88,13 @@ def time_backends(
     Args:
         target: An `Inspection`, or any target of `ml.inspect`.
         *args: Arguments of the program, as in `ml.profile`; missing ones get placeholder values.
-        backends: Names among `"numpy"`, `"torch"` and `"c"`; default: all available ones.
-        runs: Number of measured runs. Times are medians.
+        backends: Names among `"numpy"`, `"torch"` and `"c"`; by default all that are available.
+        runs: Number of measured runs. Times of emitted source are medians over the runs; for XLA see `ml.profile`.
         **options: The other arguments of `ml.inspect`.
 
     Raises:
         UnknownOptionError: A backend is unknown.
-        UnsupportedPrimitiveError: A library cannot express a block.
+        UnsupportedPrimitiveError: A backend has no operation for a primitive of the program.
         StageUnavailableError: The program cannot be traced, or does not compile.
 
     Examples:
@@ -113,17 +113,18 @@ def time_backends(
             f"backends={[*BACKENDS]!r}",
         )
     inspection, given = inspected(target, args, options)
-    analytic = inspection.cost("analytic").by_block
+    analytic = inspection.cost("analytic")
     measured = profile(inspection, *given, runs=runs, warm_up=2, peaks=_UNKNOWN_PEAKS)
     values, seconds, totals = values_for(inspection, given), dict[str, dict[str, float]](), dict[str, float]()
-    seconds["XLA"] = {path: one.time_s for path, one in measured.by_block.items() if one.time_s is not None}
+    inside = {path: measured.subtree(path).time_s for path in (*measured.by_group, *measured.by_block)}
+    seconds["XLA"] = {path: time_s for path, time_s in inside.items() if time_s is not None}
     totals["XLA"] = measured.wall_s
     for name in names:
         samples = _python(inspection, name, values, runs) if name != "c" else _c(inspection, values, runs)
         totals[name] = statistics.median(whole for whole, _ in samples)
         paths = {path for _, one in samples for path in one}
         seconds[name] = {path: statistics.median(one.get(path, 0.0) for _, one in samples) for path in paths}
-    return BackendTimes({path: one.flops for path, one in analytic.items()}, seconds, totals)
+    return BackendTimes({path: analytic.subtree(path).flops for path in analytic.by_block}, seconds, totals)
 
 
 _Sample = tuple[float, dict[str, float]]
@@ -162,7 +163,11 @@ def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_
 
 
 class _Ticking(ast.NodeTransformer):
-    """Adds a call of the clock after each statement of the functions that compute equations."""
+    """Adds a call of `_tick` after each statement of each function that computes equations.
+
+    Args:
+        timed: Numbers of the lines that compute equations.
+    """
 
     def __init__(self, timed: set[int]):
         self._timed = timed
@@ -205,7 +210,7 @@ def _c(inspection: Inspection, values: Any, runs: int) -> list[_Sample]:
 
 
 def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
-    """Return a C file with a clock before each statement of its functions, and the lines of each statement."""
+    """Return C source that reads a clock before each statement, and the lines of each statement by its first line."""
     lines, groups = list[str](), dict[int, range]()
     is_body, is_emitted, start = False, False, 0
     for number, line in enumerate(source.lines, 1):
@@ -225,7 +230,7 @@ def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
 
 
 def _shares_by_line(source: Source, program: traced.Program) -> dict[int, tuple[str, ...]]:
-    """Return the block of each equation that a line computes."""
+    """Return a dict from the number of a line to the blocks of the equations that it computes, one for each."""
     _, rows = instructions_of(source, program.by_id, program.inputs)
     return {row.line: tuple([path for path, _ in row.shares]) for row in rows if row.line is not None}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 
 import mithril_nb as ml
@@ -28,6 +30,19 @@ def test_each_block_has_a_time_on_each_backend(inspection: Any) -> None:
         assert found.seconds[name].keys() >= found.flops.keys()
         assert all(found.seconds[name][path] > 0 for path in found.flops)
     assert [*found.totals] == ["XLA", "numpy", "c"]
+
+
+def test_a_block_includes_the_blocks_inside_it_on_each_backend() -> None:
+    def program(x: Any) -> Any:
+        with jax.named_scope("outer"):
+            y = jnp.tanh(x @ x)
+            with jax.named_scope("inner"):
+                return y @ y
+
+    found = time_backends(program, jnp.ones((32, 32)), backends=["numpy"], runs=3)
+    assert found.flops == {"outer": 2 * 2 * 32**3, "outer/inner": 2 * 32**3}
+    for seconds in found.seconds.values():
+        assert seconds["outer"] > seconds["outer/inner"] > 0
 
 
 def test_lines_contain_every_equation_that_computes(inspection: Any) -> None:
