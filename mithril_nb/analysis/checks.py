@@ -28,7 +28,7 @@ Bound = float | tuple[float | None, float | None] | None
 """The upper bound of a cost, or a pair of lower and upper bound; `None` for no bound."""
 
 UNKNOWN = ("fail", "ignore", "warn")
-"""Actions if the known cost keeps a bound and the cost of some equations is unknown."""
+"""Actions if the known cost is within a bound, but the cost of some equations is unknown."""
 _MOST_SHOWN = 5
 _WORDS = {
     "flops": ("needs", "FLOPs"),
@@ -40,18 +40,18 @@ _WORDS = {
 
 @dataclass(frozen=True)
 class _Measured:
-    """One cost of a program.
+    """One kind of cost of a program, such as its FLOPs.
 
     Attributes:
-        value: The sum of the known costs; `None` if all are unknown.
+        value: The sum of the known costs; `None` if it cannot be computed.
         source: Source of the cost.
-        unknown: Costs that are missing in it, with the reasons.
+        unknown: The costs that `value` leaves out, with the reasons.
         blocks: The cost of each block.
-        advice: Advice that makes it known; `""` if there is none.
-        numbers: Example numbers of the symbolic sizes that it depends on.
+        advice: Code or a hint that makes an unknown cost known; `""` if there is none.
+        numbers: Example numbers of the symbolic sizes that the cost depends on.
         formula: The cost as a formula of these sizes; `""` if unknown.
-        is_known_at: True if numbers for these sizes make all of it known.
-        is_of_rows: True if it is a sum over equations or instructions, and only some of these are unknown.
+        is_known_at: True if the cost is fully known once these sizes have numbers.
+        is_of_rows: True if the cost is a sum over equations or instructions, which may leave out unknown ones.
     """
 
     value: int | None
@@ -65,7 +65,10 @@ class _Measured:
     is_of_rows: bool = False
 
     def violated(self, low: float | None, high: float | None) -> float | None:
-        """Return the bound that the cost violates, if any. A lower bound is undecided if some costs are unknown."""
+        """Return the bound that the cost violates, or `None`.
+
+        A sum that leaves out unknown costs cannot violate a lower bound.
+        """
         if self.value is None:
             return None
         if high is not None and self.value > high:
@@ -87,32 +90,33 @@ def assert_cost(
 ) -> None:
     """Fail if a program costs more than a bound. Use it in a test to catch changes that make a program more expensive.
 
-    Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest, each of which may be
-    `None`. If the cost of some equations is unknown, the sum of the others is compared: above the bound it fails, else
-    a warning names the unknown equations. A bound fails if its cost is unknown for another reason: a symbolic size,
-    parameters in an unknown argument, or a peak that was not compiled.
+    Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest value, one of which
+    may be `None`.
+
+    If the cost of some equations is unknown, the sum of the others is compared: the check fails if this sum is above
+    the bound, else a warning lists the unknown equations. The check always fails if a cost is unknown for another
+    reason: a symbolic size, parameters in an unknown argument, or a program that does not compile for `peak_bytes`.
 
     Args:
-        target: A program: the result of `ml.inspect`, or anything that it takes.
-        *args: Its arguments, as for `ml.inspect`.
-        flops: Bound of its FLOPs.
-        bytes_accessed: Bound of the bytes that it reads and writes.
-        peak_bytes: Bound of the bytes that it holds at its peak, `inspection.memory.peak_bytes`; compiles the program.
-        params: Bound of its number of parameters. For a function, pass its parameter argument to `ml.inspect`:
+        target: A program: the result of `ml.inspect`, or any target of `ml.inspect`.
+        *args: Arguments of the program, as for `ml.inspect`.
+        flops: Bound of the FLOPs.
+        bytes_accessed: Bound of the bytes that the program reads and writes.
+        peak_bytes: Bound of the peak memory, `inspection.memory.peak_bytes`; compiles the program.
+        params: Bound of the number of parameters. For a function, name the argument with the parameters:
             `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
-        source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. Default: `"analytic"`, which only
-            traces the program, and is the same on every machine; `"lowered"`, else `"compiled"`, for a program
-            without a jaxpr, such as a file of StableHLO or HLO.
-        unknown: Action if equations with unknown cost leave a bound undecided: `"warn"` (a `MithrilWarning`), the
-            default, so that the check works on any program; `"fail"`; `"ignore"`. `ml.register_cost` adds missing
-            costs.
+        source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. The default is `"analytic"`, which
+            only traces the program, and gives the same result on every machine. A program without a jaxpr, such as a
+            file of StableHLO or HLO, has `"lowered"` or `"compiled"` instead.
+        unknown: Action if unknown costs leave a bound undecided: `"warn"` with a `MithrilWarning`, so that the check
+            works on any program; `"fail"`; or `"ignore"`. `ml.register_cost` adds missing costs.
         **options: Other arguments of `ml.inspect`.
 
     Raises:
         CostBoundError: A cost is outside its bounds, or unknown as described above. It is an `AssertionError`.
-        UnknownOptionError: `unknown` has another value; a bound is missing, misspelled or invalid; or arguments are
-            given for an inspection, which already has them.
-        StageUnavailableError: The program cannot be traced, or not lowered or compiled if a bound needs that.
+        UnknownOptionError: `source` or `unknown` has another value; there is no bound, or a bound is misspelled or
+            invalid; or arguments are passed with an inspection, which already has them.
+        StageUnavailableError: The program cannot be traced, or cannot be lowered or compiled if `source` needs that.
 
     Examples:
         In a file that pytest runs:
@@ -178,7 +182,11 @@ def assert_cost(
 
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
-    """Return the lower and the upper bound of a cost."""
+    """Return the lower and the upper bound of a cost, either of which may be `None`.
+
+    Raises:
+        UnknownOptionError: `bound` is neither a number of at least 0 nor a pair of such numbers in order.
+    """
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
     ends = [end for end in pair if end is not None]
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
@@ -216,7 +224,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
 
 
 def _is_known_at(cost: Cost, name: str) -> bool:
-    """Return whether a cost is fully known with example numbers for its symbolic sizes."""
+    """Return whether a cost is fully known once the symbolic sizes have numbers, tested with examples."""
     try:
         numbered = cost.at(**_numbers(cost))
     except MithrilError:  # the program rejects these sizes
@@ -230,7 +238,7 @@ def _numbers(cost: Cost) -> Mapping[str, int]:
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
-    """Return the rows for which a cost is unknown, with the reasons."""
+    """Return a text for each group of rows of which a cost is unknown, such as `"2 × sort: no rule"`."""
     groups: dict[tuple[str, str], int] = {}
     for row in cost.rows if name != "params" else ():
         if getattr(row, name) is None:
@@ -248,7 +256,10 @@ def _problem(
     unknown: str,
     call: _Call,
 ) -> Diagnostic | None:
-    """Return the violation of a cost's bounds, if any; warn if it is undecided and `unknown` is `"warn"`."""
+    """Return the error for a cost outside its bounds or unknown, or `None`.
+
+    Warns if unknown costs leave the bound undecided and `unknown` is `"warn"`.
+    """
     value, (verb, noun) = found.value, _WORDS[name]
     end = found.violated(low, high)
     is_over = value is not None and end is not None and value > end
@@ -260,7 +271,7 @@ def _problem(
     facts = [(name, f"{shown_value} ({found.source})"), ("bound", _bound_text(low, high))]
     if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
         if unknown == "warn":
-            notice(_in_part(f"program {inspection.name!r}: its bound of {noun}", facts, found.unknown))
+            notice(_in_part(f"program {inspection.name!r}: the bound of {noun}", facts, found.unknown))
         return None
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
@@ -284,8 +295,8 @@ def _problem(
 
 
 def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
-    """Return the warning about a bound that only the known costs were compared with."""
-    more = ("unknown", "\n".join(unknown)), ("instead", 'unknown="fail" or unknown="ignore"')
+    """Return the warning that a bound was compared only with the known part of a cost."""
+    more = ("unknown", "\n".join(unknown)), ("no warning", 'unknown="fail" or unknown="ignore"')
     return str(Diagnostic(f"{what} is checked in part.", (*facts, *more)))
 
 
@@ -297,7 +308,7 @@ def _without_numbers(
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
     number = f"a number for {' and '.join(found.numbers)}"
     advice = f"{number}."
-    if found.formula and not found.is_known_at:  # a lower bound of the cost cannot be checked
+    if found.formula and not found.is_known_at:  # even with numbers, part of the cost stays unknown
         advice = f"leave out {name}=."
         facts.append(("all in", f"print({call.cost(name, found.source)})"))
     elif found.formula:
@@ -320,7 +331,7 @@ def _passing(
 ) -> list[str]:
     """Return the bounds and options of a call that passes, as source code.
 
-    Measured values replace violated bounds. Bounds that cannot be checked are left out.
+    The actual costs replace violated bounds. Bounds that cannot be checked are left out.
     """
     checked = {name: found for name, found in measured.items() if found.value is not None or found.is_of_rows}
     is_violated = {name: found.violated(*pairs[name]) is not None for name, found in checked.items()}
@@ -343,11 +354,11 @@ def _literal(bound: float) -> str:
 
 @dataclass(frozen=True)
 class _Call:
-    """Source code for advice.
+    """Source code to suggest in an error.
 
     Attributes:
-        inspected: The inspection of the program.
-        passing: A call of `assert_cost` that passes.
+        inspected: Code that returns the inspection of the program.
+        passing: A call of `ml.assert_cost` that passes.
     """
 
     inspected: str
@@ -361,7 +372,7 @@ class _Call:
         return cls(f"ml.inspect({', '.join(arguments)})", f"ml.assert_cost({', '.join((*arguments, *passing))})")
 
     def cost(self, name: str, source: str) -> str:
-        """Return the source code of the costs of all blocks."""
+        """Return code that returns the costs of all blocks."""
         return f"{self.inspected}.memory" if name == "peak_bytes" else f'{self.inspected}.cost("{source}")'
 
 
@@ -381,7 +392,7 @@ def _bound_text(low: float | None, high: float | None) -> str:
 
 
 def _most_expensive(blocks: Mapping[str, int]) -> str:
-    """Return the blocks with the largest part of a cost, as a table."""
+    """Return a table of the blocks with the largest costs, each with its share of the sum over all blocks."""
     whole = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
     rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]

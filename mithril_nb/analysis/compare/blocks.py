@@ -20,14 +20,14 @@ _NUMBERED = re.compile(r"(.*?)_?[0-9]+$")
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """A block of one side.
+    """A block of one side of a comparison.
 
     Attributes:
-        path: Its path.
-        kind: Its kind: `"Linear"`; `""` if unknown, as for a scope of a function.
-        options: Its options, and the user's notes on its ports.
-        structure: Equal for blocks with the same content, whatever their names.
-        is_named: True if the user named it; false for a default name such as `linear_0`.
+        path: Path of the block.
+        kind: Kind of the block, such as `"Linear"`; `""` if unknown, as for a scope of a function.
+        options: Options of the block, and the user's notes on its ports.
+        structure: The content of the block as a value that is equal for blocks with the same content.
+        is_named: True if the user named the block; false for a default name such as `linear_0`.
     """
 
     path: str
@@ -47,11 +47,12 @@ class BlockChange:
 
     Attributes:
         mark: `"added"`, `"removed"`, `"changed"`, `"renamed"`, or `"moved"` into another block.
-        before: Its path on the left; `None` if it is added.
-        after: Its path on the right; `None` if it is removed.
-        kind: Its kind, on the right if it is there; `""` if unknown.
-        details: Triples of name, text before and text after for each option that differs, and for its instructions.
-        inside: Number of blocks inside an added or removed block, which are not listed separately.
+        before: Path of the block on the left; `None` if it is added.
+        after: Path of the block on the right; `None` if it is removed.
+        kind: Kind of the block on the right, or of a removed block on the left; `""` if unknown.
+        details: A triple of name, text before and text after for each option that differs. If instructions differ, the
+            last triple counts them.
+        inside: For an added or removed block, the number of blocks inside it, which are not listed separately.
     """
 
     mark: Mark
@@ -63,7 +64,7 @@ class BlockChange:
 
     @property
     def path(self) -> str:
-        """Its path, on the right if it is there."""
+        """Path of the block on the right; of a removed block on the left."""
         return (self.before if self.after is None else self.after) or ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -98,7 +99,12 @@ def blocks_of_graph(graph: LogicalGraph) -> dict[str, BlockInfo]:
 
 
 def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
-    """Return the user's notes and labels on the ports of a block, or of the graph itself, as options."""
+    """Return the user's notes and labels on the ports of a block, as options by name.
+
+    Args:
+        graph: The graph that contains the block.
+        name: Name of the block; `""` for the graph itself.
+    """
     found = {f"name of {end.port}": label for label, end in graph.labels if end.node == name != ""}
     for end, note in graph.notes:
         if end.node == name:
@@ -113,8 +119,9 @@ def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], known: Blocks) -> di
 
     Args:
         stage: The stage.
-        kinds: Kind of each block, where known.
-        known: The blocks of its model, if it has one. Other blocks, such as the loss, are added.
+        kinds: The kind of each block by path, if known.
+        known: The blocks of the program's model; empty if there is no model. The result also has blocks of the program
+            that the model does not have, such as the loss.
     """
     own: dict[str, list[Hashable]] = {}
     for one in stage.instructions:
@@ -145,9 +152,10 @@ def _around(path: str) -> list[str]:
 
 
 def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
-    """Return the path after for each path before that has a counterpart.
+    """Return a dict from the path of each block on the left to the path of its counterpart on the right.
 
-    Blocks match by path first, then by structure, so that renamed and moved blocks are found.
+    Blocks without a counterpart are left out. Blocks match by path first, then by structure, so that renamed and moved
+    blocks are found.
     """
     # Ties are broken in the same way in both directions, and in every process.
     looks, others = ([(path, one.kind, repr(one.options)) for path, one in side.items()] for side in (before, after))
@@ -180,7 +188,7 @@ def _levels(blocks: Blocks) -> dict[str, list[str]]:
 
 
 def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> list[tuple[str, str]]:
-    """Match the blocks directly inside two matched blocks."""
+    """Return pairs of paths that match, of the blocks directly inside two matched blocks."""
     found: list[tuple[str, str]] = []
     left, right = {_name(one): one for one in before}, {_name(one): one for one in after}
 
@@ -189,7 +197,7 @@ def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> lis
 
     for name in [name for name, one in left.items() if name in right and one.structure == right[name].structure]:
         take(name, name)
-    # A default name is weaker evidence than structure: inserting a block renumbers those after it.
+    # A default name is weaker evidence than structure: inserting a block renumbers the blocks after it.
     ours, theirs = ({one.structure for one in side.values()} for side in (left, right))
     for name in [name for name in left if name in right and left[name].kind == right[name].kind]:
         is_elsewhere = left[name].structure in theirs or right[name].structure in ours
@@ -218,7 +226,7 @@ def _match_moved(
     others: Mapping[str, Sequence[str]],
     found: dict[str, str],
 ) -> None:
-    """Match blocks without a counterpart that have the same structure anywhere, outer blocks first."""
+    """Add to `found` the blocks without a counterpart that have the same structure elsewhere, outer blocks first."""
     taken = set(found.values())
     free: dict[Hashable, list[str]] = {}
     for path in reversed([*after]):
@@ -231,7 +239,7 @@ def _match_moved(
         if not places:
             continue
         waiting = [(path, places.pop())]
-        while waiting:  # the blocks inside move along
+        while waiting:  # then the blocks inside both
             left, right = waiting.pop()
             if left in found or right in taken:
                 continue
@@ -245,13 +253,13 @@ def _match_moved(
 def changes_of_blocks(
     before: Blocks, after: Blocks, matches: Mapping[str, str], details: Mapping[str, tuple[str, str, str]]
 ) -> tuple[BlockChange, ...]:
-    """Return the blocks that differ, in the order of the right side; removed ones follow the block before them.
+    """Return the blocks that differ, in the order of the right side. A removed block follows its predecessor.
 
     Args:
         before: The blocks on the left.
         after: The blocks on the right.
-        matches: The path after for each matched path before.
-        details: A further detail by path after: the differences of its instructions.
+        matches: The result of `match_blocks`.
+        details: The differing instructions of a block, as in `BlockChange.details`, by path on the right.
     """
     found: list[tuple[int, bool, BlockChange]] = []
     sources = {to: at for at, to in matches.items()}
@@ -259,7 +267,7 @@ def changes_of_blocks(
     for number, path in enumerate(after):
         if path not in sources:
             outer = path.rpartition("/")[0]
-            if outer in sources:  # an outer added block implies those inside
+            if outer in sources:  # blocks inside an added block are not listed
                 fresh = BlockChange("added", None, path, after[path].kind, inside=added[path])
                 found.append((number, False, fresh))
             continue
@@ -284,12 +292,12 @@ def changes_of_blocks(
 
 
 def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
-    """Return the number of unmatched blocks inside each block."""
+    """Return the number of blocks inside each block that are not in `matched`."""
     return Counter(outer for path in blocks if path not in matched for outer in _around(path)[:-1])
 
 
 def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:
-    """Return the options that differ."""
+    """Return name, text before and text after of each option that differs."""
     found = [("kind", left.kind, right.kind)] if left.kind != right.kind else []
     for name in dict.fromkeys((*left.options, *right.options)):
         one, other = left.options.get(name), right.options.get(name)
@@ -306,12 +314,12 @@ def _text(block: BlockInfo, name: str) -> str:
 
 
 def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, None]:
-    """Return the connections of a model as text, `"linear_0.output -> relu_0.input"`.
+    """Return the connections of a model in order, as keys of a dict: `"linear_0.output -> relu_0.input"`.
 
     Args:
         graph: The model.
-        paths: Path to write for each block that both compared models contain, so that renamed blocks do not count as
-            changes. Connections inside blocks that only this model contains are left out.
+        paths: The path to write for each block that both compared models contain, so that connections of a renamed
+            block are equal on both sides. Connections inside blocks that only this model contains are left out.
     """
     found: dict[str, None] = {}
 

@@ -30,14 +30,16 @@ from mithril_nb.targets.calls import variable_of
 from mithril_nb.targets.entry_point import called_as
 
 _FIRST = ("jaxpr", "stablehlo", "hlo_before", "hlo")
-"""Stages whose instructions identify the blocks, the best first."""
+"""Stages from whose instructions the blocks of a program can be read, the best first."""
 _KINDS = "graph"
 """The stage that lists the kind of each block."""
 
 
 @dataclass(frozen=True)
 class Connections:
-    """Connections of a model that differ, as `"linear_0.output -> relu_0.input"` with paths on the right.
+    """The connections that only one of two models has, such as `"linear_0.output -> relu_0.input"`.
+
+    A block that both models have is written with its path on the right.
 
     Attributes:
         added: Connections only on the right.
@@ -55,7 +57,7 @@ class Comparison(Shown):
     Stages and costs are compared on first use and cached.
 
     Attributes:
-        before: The left side: its name, version of JAX and stages.
+        before: The left side, with its name, version of JAX and stages.
         after: The right side.
     """
 
@@ -70,7 +72,10 @@ class Comparison(Shown):
 
     @cached_property
     def quick_stages(self) -> tuple[str, ...]:
-        """The stages of both sides that need only a trace or were computed at the first look, without machine code."""
+        """The stages of both sides, except machine code, that need only a trace or are computed already.
+
+        The list does not change after its first use.
+        """
         sides = self.before, self.after
         quick = [name for name in self.stages if all(side.is_quick(name) for side in sides)]
         return tuple(name for name in quick if not has_machine_code([name]))
@@ -82,7 +87,10 @@ class Comparison(Shown):
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """Path on the right for each block on the left that has a counterpart; `""` is the model itself."""
+        """A dict from the path of each block on the left to that of its counterpart on the right.
+
+        `""` is the model itself. Blocks without a counterpart are left out.
+        """
         return match_blocks(*self._blocks)
 
     @cached_property
@@ -102,7 +110,7 @@ class Comparison(Shown):
         )
 
     def stage(self, name: str) -> StageComparison:
-        """Return one stage of both sides, line by line; it is computed on first use.
+        """Return the differences of one stage, line by line; they are computed on first use.
 
         Args:
             name: One of `stages`.
@@ -116,7 +124,7 @@ class Comparison(Shown):
             )
         if name not in self.stages:
             raise UnknownOptionError(
-                f"both sides of a comparison need the stage {name!r}.",
+                f"the stage {name!r} is not on both sides of the comparison.",
                 (("before", self.before.described), ("after", self.after.described)),
                 f"comparison.stage({nearest(name, self.stages) or self.stages[0]!r})",
             )
@@ -126,10 +134,10 @@ class Comparison(Shown):
 
     @property
     def cost(self) -> CostComparison | None:
-        """The change of the cost by block, which adds up to the change of the whole; `None` if not available.
+        """The change of the cost, by block and in total; `None` if not available.
 
-        Both sides are counted in the same way: `"analytic"` if possible, else `"lowered"` or `"compiled"`. Renamed
-        blocks have one row with their path on the right.
+        Both sides are counted in the same way: `"analytic"` if possible, else `"lowered"` or `"compiled"`. A renamed
+        block is listed once, by its path on the right.
         """
         return self._counted[0]
 
@@ -154,7 +162,7 @@ class Comparison(Shown):
 
     @cached_property
     def is_same(self) -> bool:
-        """True if blocks, connections and `quick_stages` are equal; Python and its line numbers do not count."""
+        """True if blocks, connections and `quick_stages` are equal, except the stages `"python"` and `"graph"`."""
         is_equal = not self.blocks and self.connections == Connections()
         return is_equal and all(
             self.stage(name).is_same for name in self.quick_stages if name not in ("python", "graph")
@@ -162,7 +170,10 @@ class Comparison(Shown):
 
     @cached_property
     def first_stage(self) -> str | None:
-        """The first stage with instructions that both sides have, whose graphs are compared; `None` for models."""
+        """The stage from whose instructions the blocks of both sides are read.
+
+        It is the first one available on both sides; `None` if there is none, as for models without shapes.
+        """
         known = [name for name in (*_FIRST, *self.stages) if name in self.stages]
         sides = self.before, self.after
         return next((name for name in known if all(side.stage(name).unavailable is None for side in sides)), None)
@@ -181,7 +192,7 @@ class Comparison(Shown):
         return blocks_of_stage(side.stage(self.first_stage), kinds, known)
 
     def _instructions_by_block(self) -> dict[str, tuple[str, str, str]]:
-        """Return the number of differing instructions of each block on the right that both sides have."""
+        """Return the number of differing instructions, as in `BlockChange.details`, by path on the right."""
         if self.first_stage is None:
             return {}
         found = self.stage(self.first_stage)
@@ -196,7 +207,7 @@ class Comparison(Shown):
         for one in found.removed:
             count(one, "removed", self.paths)
         for _, one in found.changed:
-            if one.line not in found.rewired:  # other operands make another connection, not another block
+            if one.line not in found.rewired:  # with other operands the connection has changed, not the block
                 count(one, "changed")
         what = "equations" if self.first_stage == "jaxpr" else "instructions"
         return {
@@ -212,8 +223,8 @@ class Comparison(Shown):
             *stages: Names of the stages to include; by default `quick_stages`.
 
         Returns:
-            `before`, `after`, `blocks`, `connections`, `stages` (by name, see `StageComparison.to_dict`), and `cost`
-            (see `CostComparison.to_dict`), which is `None` if not available.
+            `before`, `after`, `blocks`, `connections`, `stages` (the `StageComparison.to_dict()` of each, by name), and
+            `cost` (`CostComparison.to_dict()`, or `None` if not available).
         """
         return {
             "before": self.before.to_dict(),
@@ -229,12 +240,12 @@ class Comparison(Shown):
         return json.dumps(finite(self.to_dict(*stages)), allow_nan=False)
 
     def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
-        """Return one HTML file with both graphs, the stages side by side and the costs.
+        """Return an HTML page with both graphs, the stages side by side and the costs.
 
-        The file needs no kernel and no network.
+        The page needs no kernel and no network.
 
         Args:
-            path: Where to write the file; by default it is only returned.
+            path: The file to write; by default the page is only returned.
             stages: Names of the stages to include; by default all that both sides have, except machine code.
 
         Raises:
@@ -282,22 +293,24 @@ class Comparison(Shown):
 def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
     """Compare two models or programs: blocks, connections, every stage line by line, and costs by block. Nothing runs.
 
-    Blocks match by path, then by structure, so that a renamed or moved block counts as such. Lines of stages match by
+    Blocks match by path, then by structure, so that renamed and moved blocks are recognised. Lines of stages match by
     block, role, opcode and position; the names of variables make no difference.
 
     Args:
         a: The left side: a model, an inspection, a stage (such as one side of a step of `ml.step_through`), the path
-            of a file that `inspection.save` or `ml.save` wrote, or anything that `ml.inspect` accepts.
-        b: The right side, likewise. A file may come from another version of JAX.
-        *args: Arguments of both, as for `ml.inspect`. Without arguments and `shapes`, only the blocks and connections
-            of models are compared. For different shapes or dtypes, pass two inspections.
-        **options: Options of both, as for `ml.inspect`, such as `shapes={"input": [32, 784]}`.
+            of a file that `inspection.save` or `ml.save` wrote, or any target of `ml.inspect`. A file may come from
+            another version of JAX.
+        b: The right side, of any of the same kinds.
+        *args: Arguments of both sides, as for `ml.inspect`. Without arguments and `shapes`, only the blocks and
+            connections of models are compared. For different shapes or dtypes, pass two inspections.
+        **options: Options of both sides, as for `ml.inspect`, such as `shapes={"input": [32, 784]}`.
 
     Returns:
-        The differences. A cell that ends with it shows them; `to_html` writes them to a file.
+        The differences. They are displayed if the call ends a cell; `to_html` writes them to a file.
 
     Raises:
-        UnknownOptionError: A value cannot be compared, takes no arguments, or has nothing in common with the other.
+        UnknownOptionError: A value cannot be compared; arguments or options are passed for an inspection or a stage,
+            which takes none; or both sides have no stage in common.
         ModelFileError: A file cannot be read, or contains neither a model nor an inspection.
 
     Examples:

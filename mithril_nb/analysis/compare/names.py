@@ -1,4 +1,4 @@
-"""Lines without the names of their variables, so that a diff ignores mere renumbering."""
+"""Lines of a stage without the names of variables, so that a diff ignores variables that are only renumbered."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Line(NamedTuple):
     """One line of a stage.
 
     Attributes:
-        text: The line with a placeholder for each name.
-        names: The names in order.
-        defines: For each name, whether the line defines it.
+        text: The line with `HOLE` in place of each name of a variable.
+        names: These names in order.
+        defines: True for each name that the line defines.
     """
 
     text: str
@@ -45,7 +45,7 @@ def lines_without_names(text: str, stage: str) -> list[Line]:
 
     Args:
         text: The text of the stage.
-        stage: Name of the stage; other stages than jaxpr, MLIR, HLO and LLVM IR have no variables to leave out.
+        stage: Name of the stage. Lines of stages other than jaxpr, MLIR, HLO and LLVM IR are returned unchanged.
 
     Examples:
         >>> [line.names for line in lines_without_names("a:f32[3] = mul b 2.0\nc:f32[3] = sin a", "jaxpr")]
@@ -85,9 +85,9 @@ def _line(line: str, pattern: re.Pattern[str], known: set[str] | None) -> Line:
 
 
 class Renaming:
-    """The names on the right for the names on the left: a one-to-one mapping, learned from definitions.
+    """A one-to-one mapping from the names of variables on the left to those on the right, built line by line.
 
-    A text may define a name again, as each function of StableHLO does; then the last definition counts.
+    A text may define a name again, as each function of StableHLO does. Then the last definition counts.
     """
 
     def __init__(self) -> None:
@@ -95,12 +95,12 @@ class Renaming:
         self._left: dict[str, str] = {}
 
     def define(self, left: Line, right: Line) -> None:
-        """Learn the names that two matched lines define, in order."""
+        """Map the names that the left line defines to those that the right line defines, in order."""
         for name, other in zip(_defined(left), _defined(right), strict=False):
             self._bind(name, other)
 
     def agrees(self, left: Line, right: Line) -> bool:
-        """Return whether two lines with equal text use corresponding names; learn the names they define."""
+        """Return whether two lines with equal text use corresponding names, and map names that they define."""
         is_same = True
         for name, other, is_defined in zip(left.names, right.names, left.defines, strict=True):
             if is_defined or (name not in self._right and other not in self._left):

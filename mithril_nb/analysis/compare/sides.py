@@ -32,10 +32,10 @@ class Side:
 
     Attributes:
         name: Name of the model or program.
-        jax: Version of JAX that made its stages; `""` without stages.
-        graph: The logical graph of a model; `None` for a program.
-        names: Names of its stages, in order; empty for a model without shapes.
-        sources: The ways in which its cost can be counted.
+        jax: Version of JAX that made the stages; `""` without stages.
+        graph: The logical graph of a model; `None` if the side is not a model.
+        names: Names of the stages, in order; empty for a model without shapes.
+        sources: The sources by which the cost can be counted, such as `"analytic"`.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Side:
 
     @property
     def described(self) -> str:
-        """Its name and its stages, for errors."""
+        """Name and stages of the side, for errors."""
         return f"{self.name!r}: {f'stages {listed(self.names)}' if self.names else 'a model without shapes'}"
 
     def is_quick(self, name: str) -> bool:
@@ -61,7 +61,7 @@ class Side:
         return self._stage(name)
 
     def cost(self, source: str) -> Cost:
-        """Return its cost by one of `sources`.
+        """Return the cost of the program by one of `sources`.
 
         Raises:
             StageUnavailableError: The program cannot be traced, lowered or compiled.
@@ -83,7 +83,8 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Si
         options: Options of `ml.inspect`.
 
     Raises:
-        UnknownOptionError: The value cannot be compared, or takes no arguments.
+        UnknownOptionError: The value cannot be compared; or it is an inspection or a stage, which takes no arguments
+            and options.
         ModelFileError: The file cannot be read.
     """
     has_call = bool(args or options)

@@ -1,4 +1,4 @@
-"""Two texts of the same stage, line by line: which instructions and lines are added, removed, changed or moved."""
+"""The differences of one stage of two programs: lines and instructions that are added, removed, changed or moved."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Row(NamedTuple):
 
     Attributes:
         mark: `"same"`, `"added"`, `"removed"` or `"changed"`. Names of variables make no difference.
-        before: The line on the left, counted from 1; `None` if it is added.
-        after: The line on the right; `None` if it is removed.
+        before: Number of the line on the left, from 1; `None` for an added line.
+        after: Number of the line on the right, from 1; `None` for a removed line.
     """
 
     mark: RowMark
@@ -38,9 +38,9 @@ class Key(NamedTuple):
     """Provenance of a line.
 
     Attributes:
-        blocks: Its blocks, as paths on the left; empty for a line that starts no instruction.
-        role: Its role.
-        is_matched: False if one of its blocks has no counterpart.
+        blocks: The blocks of the instruction that starts on the line, as paths on the left; empty if none starts.
+        role: The role of this instruction.
+        is_matched: False if one of the blocks has no counterpart on the other side.
     """
 
     blocks: tuple[Hashable, ...] = ()
@@ -50,14 +50,14 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class StageComparison(Shown):
-    """One stage of two programs, line by line.
+    """The differences of one stage of two programs, line by line.
 
     Attributes:
         before: The stage on the left.
         after: The stage on the right.
         rows: The aligned lines.
-        moved: Line after for each removed line that was added elsewhere unchanged.
-        rewired: Lines after of changed rows that differ only in their operands.
+        moved: A dict from the number of each removed line to that of the added line that is equal to it.
+        rewired: Numbers of lines on the right that differ from those on the left only in their operands.
     """
 
     before: Stage
@@ -73,44 +73,44 @@ class StageComparison(Shown):
 
     @property
     def unavailable(self) -> str | None:
-        """The reason why a side is missing, or `None`."""
+        """The reason why the stage is not available on one side; `None` if it is available on both."""
         reasons = (("before", self.before.unavailable), ("after", self.after.unavailable))
         return next((f"{side}: {why}" for side, why in reasons if why is not None), None)
 
     @property
     def is_same(self) -> bool:
-        """True if both sides are equal, except for the names of variables; or unavailable on both."""
+        """True if both sides are equal except for the names of variables, or if both are unavailable."""
         if self.before.unavailable is not None and self.after.unavailable is not None:
             return True
         return self.unavailable is None and all(row.mark == "same" for row in self.rows)
 
     @cached_property
     def counts(self) -> Mapping[str, int]:
-        """Number of rows by mark, without unchanged ones."""
+        """The number of rows with the marks `"added"`, `"removed"` and `"changed"`."""
         found = Counter(row.mark for row in self.rows)
         return {mark: found[mark] for mark in ("added", "removed", "changed")}
 
     @cached_property
     def added(self) -> tuple[Instruction, ...]:
-        """Instructions only on the right, without moved ones."""
+        """The instructions that are only on the right, without moved ones."""
         places = set(self.moved.values())
         return self._of("added", lambda row: row.after not in places, self.after)
 
     @cached_property
     def removed(self) -> tuple[Instruction, ...]:
-        """Instructions only on the left, without moved ones."""
+        """The instructions that are only on the left, without moved ones."""
         return self._of("removed", lambda row: (row.before or 0) not in self.moved, self.before)
 
     @cached_property
     def changed(self) -> tuple[tuple[Instruction, Instruction], ...]:
-        """Pairs of instructions before and after that correspond and differ."""
+        """Pairs of an instruction on the left and its counterpart on the right that differ."""
         rows = [row for row in self.rows if row.mark == "changed"]
         pairs = [(self._left.get(row.before or 0), self._right.get(row.after or 0)) for row in rows]
         return tuple((one, other) for one, other in pairs if one is not None and other is not None)
 
     @cached_property
     def matches(self) -> Mapping[str, str]:
-        """Id after for the id of each instruction before that has a counterpart."""
+        """A dict from the id of each instruction on the left to the id of its counterpart on the right."""
         pairs = [(row.before, row.after) for row in self.rows if row.before and row.after] + [*self.moved.items()]
         return {self._left[at].id: self._right[to].id for at, to in pairs if at in self._left and to in self._right}
 
@@ -129,7 +129,7 @@ class StageComparison(Shown):
         return tuple(starts[line] for line in lines if line is not None and line in starts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain data: counts, ids of instructions, and rows without unchanged ones."""
+        """Return the comparison as plain data: ids of the differing instructions, and the rows that differ."""
         return {
             "name": self.name,
             "unavailable": self.unavailable,
@@ -142,10 +142,12 @@ class StageComparison(Shown):
         }
 
     def diff_lines(self, around: int | None = _AROUND) -> Iterator[str]:
-        """Yield the diff as lines of text: `-`, `+`, or a space for context; a changed line is `-` and `+`.
+        """Yield the diff as lines of text that begin with `-`, with `+`, or with a space if unchanged.
+
+        A changed line is shown twice, with `-` and with `+`.
 
         Args:
-            around: Unchanged lines shown around a change; `None` shows all.
+            around: Number of unchanged lines shown before and after a change; `None` shows all.
         """
         left, right = split_lines(self.before.text), split_lines(self.after.text)
         for start, end in runs(self.rows):
@@ -177,7 +179,7 @@ class StageComparison(Shown):
 
 
 def starts_of(stage: Stage) -> dict[int, Instruction]:
-    """Return the instruction that starts on each line; the outermost if several do."""
+    """Return the instruction that starts on each line, by number of the line; the first if several start there."""
     found: dict[int, Instruction] = {}
     for one in stage.instructions:
         found.setdefault(one.line, one)
@@ -185,12 +187,12 @@ def starts_of(stage: Stage) -> dict[int, Instruction]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text."""
+    """Return the lines of a text, without an empty line after the last line end."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
 def runs(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each run of rows that are all unchanged, or all different."""
+    """Yield the start and end index of each longest run of rows that are all unchanged, or all different."""
     start = 0
     for at in range(1, len(rows) + 1):
         if at == len(rows) or (rows[at].mark == "same") != (rows[start].mark == "same"):
@@ -199,19 +201,19 @@ def runs(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
 
 
 def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> StageComparison:
-    """Compare two texts of the same stage.
+    """Return the differences of one stage of two programs.
 
-    Lines correspond by provenance: by block, role, opcode and position. Names of variables make no difference, unless
-    an operand is another value.
+    Lines correspond by block, role, opcode and position. A line is not changed if only the names of variables differ,
+    as long as they name corresponding values.
 
     Args:
         before: The stage on the left.
         after: The stage on the right.
-        paths: Path on the right for each block on the left that has a counterpart.
+        paths: A dict from the path of each block on the left to that of its counterpart on the right.
     """
     if before.unavailable is not None or after.unavailable is not None:
         return StageComparison(before, after, ())
-    # Ties are broken in the same way in both directions, so that the comparison of b and a mirrors that of a and b.
+    # Compared in a fixed order of the texts, so that the comparison of b and a mirrors that of a and b.
     left, right = (lines_without_names(side.text, side.name) for side in (before, after))
     if after.text < before.text:
         rows, moved = _compared((after, before), (right, left), {to: at for at, to in paths.items()})
@@ -228,7 +230,7 @@ _FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
 
 
 def _removed_first(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return rows with the removed ones before the added ones of the same gap."""
+    """Return rows in which, between two matched rows, removed rows come before added ones."""
     found: list[Row] = []
     for _, some in groupby(rows, lambda row: row.before is not None and row.after is not None):
         found += sorted(some, key=lambda row: row.mark == "added")
@@ -247,7 +249,14 @@ def _compared(
 
 
 def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[Key]:
-    """Return the provenance of each line; that of a block without a counterpart equals no other."""
+    """Return the provenance of each line.
+
+    Args:
+        stage: The stage.
+        count: The number of lines.
+        paths: The path on the left of each block that has a counterpart.
+        side: `"left"` or `"right"`, which keeps blocks without a counterpart different from those on the other side.
+    """
     found = [Key()] * count
     known = {"": "", **paths}
     for line, one in starts_of(stage).items():
@@ -261,7 +270,7 @@ def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list
 def _pairs(
     before: Stage, after: Stage, lines: tuple[list[Line], list[Line]], keys: tuple[list[Key], list[Key]]
 ) -> dict[int, int]:
-    """Return the line on the right for each line on the left that has a counterpart, in order."""
+    """Return a dict from the index of each line on the left to that of its counterpart on the right, in order."""
     (left, right), (ours, theirs) = lines, keys
     found = dict(
         align(
@@ -270,7 +279,8 @@ def _pairs(
         )
     )
     starts, others = starts_of(before), starts_of(after)
-    # Weaker keys align the gaps: the same text with another provenance, then the same provenance and opcode.
+    # Weaker keys align the lines that are left: the same text with another provenance, then the same provenance and
+    # opcode.
     opcodes = [starts[at + 1].opcode if at + 1 in starts else None for at in range(len(left))]
     their_opcodes = [others[at + 1].opcode if at + 1 in others else None for at in range(len(right))]
     found = _fill(found, [_text_key(*one) for one in zip(ours, left, strict=True)],
@@ -284,18 +294,18 @@ def _pairs(
 
 
 def _text_key(key: Key, line: Line) -> Hashable:
-    """Return a key that ignores the blocks of a line, except that a new block does not match a kept one."""
+    """Return a key that ignores the blocks of a line, except whether they have counterparts."""
     return line.text, key.is_matched
 
 
 def _head(line: Line) -> Hashable:
-    """Return a key for lines that start no instruction: the first word, such as `module` or `func.func`."""
+    """Return a key for lines such as `module ...` or `func.func ...`: the first word and the indentation, or `None`."""
     words = line.text.split(None, 1)
     return (words[0], len(line.text) - len(line.text.lstrip())) if len(words) > 1 and words[0][0].isalpha() else None
 
 
 def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hashable]) -> dict[int, int]:
-    """Align the lines between those already aligned; `None` matches nothing."""
+    """Return `found` with the lines between those already aligned, aligned by keys; the key `None` matches nothing."""
     filled = dict(found)
     start = low = 0
     for at, to in (*found.items(), (len(left), len(right))):
@@ -310,7 +320,10 @@ def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hasha
 def _moved(
     left: Sequence[Line], right: Sequence[Line], ours: Sequence[Key], theirs: Sequence[Key], pairs: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return the line on the right for each instruction on the left that is there unchanged, out of order."""
+    """Return the moved lines: a dict from an unmatched line on the left to an unmatched equal line on the right.
+
+    Only lines with the provenance of an instruction can move.
+    """
     taken = set(pairs.values())
     free: dict[Hashable, list[int]] = {}
     for to in range(len(right) - 1, -1, -1):

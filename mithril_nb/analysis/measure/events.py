@@ -1,4 +1,4 @@
-"""Profiler events: when each instruction ran in each run, and the time of a run divided among its instructions."""
+"""Profiler events: when each instruction ran, and how the time of a run is divided among its instructions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.stages.jax_jit import hold_types_of_stats
 from mithril_nb.stages.records import Stage
 
 MARKER = "mithril_nb run"
-"""Name of the annotation around each run; its stat `RUN` is the run's number."""
+"""Name of the annotation around each run. Its stat `RUN` is the number of the run."""
 RUN = "run"
 NAMED = "hlo_op"
 """The stat that marks an instruction's event on every platform; its value is the name of the instruction."""
@@ -24,10 +24,10 @@ PROGRAM = "program_id"
 DEVICE_PLANE = "/device:"
 """Prefix of the planes with events of accelerators; on a CPU, the host's threads do the work."""
 TRIED_PLANES = ("/host:CPU", "/device:GPU")
-"""Starts of the names of planes whose event format was verified, on a CPU and on an H100 (JAX 0.11.2); events of other
-planes are read the same way, with a note."""
-# XLA's CPU runtime writes a second event when an instruction completes, maybe on another thread: `_p` of the first is
-# `_c` of the second. Without it, an instruction completes when its event ends.
+"""Prefixes of the planes whose event format was verified, on a CPU and on an H100 (JAX 0.11.2). Events of other planes
+are read in the same way, with a note."""
+# XLA's CPU runtime writes a second event when an instruction completes, maybe on another thread. The stat `_p` of the
+# first event equals the stat `_c` of the second. Without a second event, an instruction completes when its event ends.
 _THROUGH, _GIVES, _TAKES = "end: ", "_p", "_c"
 
 
@@ -52,8 +52,8 @@ class RunEvents:
 
     Attributes:
         start_ns: Time of the call.
-        end_ns: Time when its results were ready.
-        events: Executions of instructions in between.
+        end_ns: Time when the results were ready.
+        events: Executions of instructions that started in between.
     """
 
     start_ns: float
@@ -66,8 +66,8 @@ class Recording:
     """The profiler's events of one program.
 
     Attributes:
-        runs: The program's runs in order, by number.
-        planes: Names of the planes with its events.
+        runs: The runs of the program in order, by number.
+        planes: Names of the profiler's planes that contain these events.
         unavailable: The reason if there are no events, else `None`.
     """
 
@@ -92,7 +92,7 @@ def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording
     Args:
         folder: The folder that the profiler wrote.
         module: Name of the program's HLO module.
-        ids: Names of its instructions.
+        ids: Names of the instructions of the module.
     """
     files = sorted(folder.rglob("*.xplane.pb"))
     if not files:
@@ -107,7 +107,7 @@ def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording
 
 
 def _events_of(plane: Any, runs: dict[int, RunEvents]) -> Iterator[_Raw]:
-    """Yield the instructions on one plane, and add its annotated runs to `runs`."""
+    """Yield the executions of instructions on one plane, and add the runs that are annotated on it to `runs`."""
     begun: list[tuple[Any, dict[str, Any]]] = []
     through: dict[Any, float] = {}
     for line in plane.lines:
@@ -144,7 +144,7 @@ def _recording(runs: Mapping[int, RunEvents], found: list[_Raw], module: str, id
         if one.module == module and place >= 0 and one.start_ns <= runs[numbers[place]].end_ns:
             during.append((runs[numbers[place]], one))
     programs = {one.program for _, one in during}
-    if len(programs) > 1:  # Another thread ran a program of the same name: drop programs with other instructions.
+    if len(programs) > 1:  # another thread ran a program of the same name: drop programs with other instructions
         strange = {one.program for _, one in during if one.id not in ids}
         programs -= strange
     if not during:
@@ -160,11 +160,11 @@ def _recording(runs: Mapping[int, RunEvents], found: list[_Raw], module: str, id
 
 @dataclass(frozen=True)
 class RunTimes:
-    """The time of one run, divided; the parts sum to the whole.
+    """The time of one run, divided into parts that add up to `wall_ns`.
 
     Attributes:
         wall_ns: Time from the call until the results are ready.
-        by_id: Time of each instruction, without the instructions that it runs.
+        by_id: Time of each instruction. The time of a loop, branch or call excludes the instructions inside it.
         between_ns: Time between instructions.
         dispatch_ns: Time before the first and after the last instruction.
         events: Number of recorded events.
@@ -178,7 +178,7 @@ class RunTimes:
 
 
 def callers_of(stage: Stage) -> Mapping[str, frozenset[str]]:
-    """Return, for each instruction, all loops, branches and calls that contain it."""
+    """Return a dict from the id of each instruction to the ids of all loops, branches and calls around it."""
     module = HloModule.of(stage)
     if module is None:
         return {}
@@ -204,12 +204,11 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
     """Divide the time of a run among its instructions.
 
     Each moment belongs to the instruction that runs. If a loop and an instruction inside it run, the moment belongs to
-    the inner one. Instructions that run at the same time on different threads or devices share it equally. So the
-    parts sum to the time of the run.
+    the inner one. Instructions that run at the same time on different threads or devices share the moment equally.
 
     Args:
         run: The events of the run.
-        callers: For each instruction, the loops, branches and calls that contain it.
+        callers: The result of `callers_of`.
 
     Examples:
         >>> from mithril_nb.analysis.measure.events import Event
@@ -224,7 +223,7 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
         start, end = max(event.start_ns, run.start_ns), min(event.end_ns, run.end_ns)
         if end > start:
             points += [(start, True, place), (end, False, place)]
-    points.sort()  # At the same moment, ends come before starts.
+    points.sort()  # at the same moment, ends come before starts
     wall = run.end_ns - run.start_ns
     if not points:
         return RunTimes(wall, by_id, 0.0, wall, len(run.events))

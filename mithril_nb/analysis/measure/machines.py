@@ -1,4 +1,4 @@
-"""The peaks of this machine: FLOP/s of a large matmul and bytes/s of a large copy."""
+"""The peaks of this machine: FLOP/s of a large matmul, and bytes/s of updating a large array."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _MEMORY = "memory"
 _ROUND_S = 0.05
 """Length of one measurement round, without compiling and finding a size."""
 _ROUNDS = 8, 24
-"""Rounds per peak: minimum, and maximum if the rounds differ."""
+"""Least and most rounds for each peak; more than the least are measured while the best three differ."""
 _ALIKE = 0.03
-"""On an idle machine, the best rounds differ by at most this fraction."""
+"""The best rounds agree if they differ by at most this fraction, as on an idle machine."""
 _LONG_ENOUGH_S = 4e-3
 _SIZES = (512, 1024, 2048, 4096, 8192)
 _COPIED_BYTES = {"cpu": 1 << 27}
 _COPIED_BYTES_ELSEWHERE = 1 << 29
-"""Larger than the caches of CPUs and accelerators."""
+"""Sizes of the updated array, larger than the caches of CPUs and accelerators."""
 _LOCK = threading.Lock()
 
 
@@ -49,14 +49,14 @@ class Machine:
         device_kind: JAX's name for the device.
         cores: Number of processors that this process may use.
         jax_version: JAX version of the latest measurement.
-        settings: Settings of XLA in the environment: `XLA_FLAGS` and `NPROC`.
+        settings: Values of the environment variables `XLA_FLAGS` and `NPROC`, which change XLA's speed.
         flops_per_s: FLOP/s of a large matmul, by dtype of its operands.
         bytes_per_s: Bytes/s read and written while updating a large array in place.
         measured_at: Time of the latest measurement, in UTC.
         source: How the peaks were obtained, as text.
         dates: Time of each peak's measurement, by dtype or `"memory"`; default: `measured_at`.
-        busy: Peaks that were measured while the machine was busy; the true peaks may be higher.
-        processor: The operating system's name of the processor; for JAX it is only `"cpu"`.
+        busy: Keys, as in `dates`, of the peaks that were measured on a busy machine, so the true peaks may be higher.
+        processor: The operating system's name of a CPU, which JAX only calls `"cpu"`; `""` for other devices.
         jax_versions: JAX version of each peak's measurement, by the keys of `dates`; default: `jax_version`.
 
     Examples:
@@ -82,16 +82,16 @@ class Machine:
     jax_versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def peak_of(self, dtype: str | None = None) -> float:
-        """Return the peak FLOP/s of a dtype: its matmul rate, or the highest rate if it was not measured."""
+        """Return the peak FLOP/s of a dtype; the highest peak of all dtypes if this one was not measured."""
         rates = self.flops_per_s
         return rates[dtype] if dtype is not None and dtype in rates else max(rates.values())
 
     def peaks(self, dtype: str | None = None) -> dict[str, float]:
-        """Return the arguments of a roofline plot: `flops_per_s` and `bytes_per_s`."""
+        """Return the peaks that a roofline plot needs: `flops_per_s` of a dtype, and `bytes_per_s`."""
         return {"flops_per_s": self.peak_of(dtype), "bytes_per_s": self.bytes_per_s}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the attributes as plain data."""
         mappings = ("flops_per_s", "dates", "jax_versions")
         return {**asdict(self), **{name: dict(getattr(self, name)) for name in mappings}}
 
@@ -111,17 +111,17 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
     """Return the peaks of this machine, measured now or read from the cache.
 
     Peaks are cached in the user's cache folder, for each device, number of cores and XLA settings. A measurement takes
-    less than two seconds on an idle CPU. The cache keeps the best rate of all rounds and measurements, with its date,
-    because other work on the machine can only lower a rate. If the machine was busy, `source` contains that, and the
-    next call on an idle machine measures the rate again.
+    less than two seconds on an idle CPU. The cache keeps the best rate of all measurements, with its date, because
+    other work on the machine can only lower a rate. If the machine was busy, `source` contains "on a busy machine", and
+    the next call on an idle machine measures the rate again.
 
     Args:
-        dtypes: The dtypes whose matmul rates are needed.
-        device: The `jax.Device`; default: JAX's default device.
+        dtypes: The dtypes of which the peaks are needed. If some peaks are cached, the result may contain more.
+        device: The `jax.Device`; by default JAX's default device.
         anew: True to measure again even if the peaks are cached.
 
     Raises:
-        UnknownOptionError: `dtypes` is not a list of dtypes, or `device` not a device.
+        UnknownOptionError: `dtypes` is not a list of names of dtypes, or `device` is not a `jax.Device`.
 
     Examples:
         >>> import jax
@@ -182,10 +182,10 @@ def _now() -> str:
 
 
 def known_machine(device: Any = None) -> Machine | None:
-    """Return the cached peaks of this machine without measuring; `None` if there are none.
+    """Return the cached peaks of this machine without measuring; `None` if none are cached.
 
     Args:
-        device: The `jax.Device`; default: JAX's default device.
+        device: The `jax.Device`; by default JAX's default device.
     """
     file = cache_folder() / "machines.json"
     found = _read(file).get(_key(_described(jax.devices()[0] if device is None else device)))
@@ -205,7 +205,7 @@ class _Peak:
         date: Time of the measurement.
         is_busy: True if the machine was busy, so that the true peak may be higher.
         jax_version: JAX version of the measurement.
-        is_quiet: True if its rounds agreed.
+        is_quiet: True if the best rounds of the measurement agreed.
     """
 
     rate: float
@@ -215,9 +215,10 @@ class _Peak:
     is_quiet: bool = True
 
     def after(self, before: _Peak | None) -> _Peak:
-        """Return the higher of two rates, with `is_busy` set if it may still be too low.
+        """Return the higher of this rate and the rate of an earlier measurement.
 
-        A noisy rate that a second measurement hardly raises counts as final: some machines are never idle.
+        `is_busy` of the result is true if the rate should be measured again. A rate whose rounds differ is final once
+        another measurement does not raise it by more than `_ALIKE`, because some machines are never idle.
         """
         is_new = before is None or self.rate > (1 + _ALIKE) * before.rate
         may_grow = self.is_busy or (is_new and not self.is_quiet)
@@ -238,7 +239,7 @@ def _peaks(one: Machine) -> dict[str, _Peak]:
 
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
-    """Write the peaks to the file, except where another process has written higher ones; return the result."""
+    """Return the peaks as a `Machine`, and write it to the file. Higher peaks that another process wrote are kept."""
     known = _read(file)
     other = known.get(_key(here))
     every = dict(peaks)
@@ -261,7 +262,11 @@ def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
 
 
 def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
-    """Return the best rate of several rounds, and whether the three best agree; disturbances only lower a rate."""
+    """Return the best rate of several rounds, because disturbances only lower a rate; and whether the best three agree.
+
+    Args:
+        rounds: Measures one round, and returns its rate.
+    """
     least, most = _ROUNDS
     rates: list[float] = []
     while len(rates) < most:
@@ -272,7 +277,7 @@ def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
 
 
 def matmul_rounds(dtype: str) -> Callable[[], float]:
-    """Return a function that runs one round: the best FLOP/s of a matmul of two large square matrices."""
+    """Return a function that measures one round, and returns the best FLOP/s of a matmul of large square matrices."""
     size, run = _SIZES[0], _matmul(_SIZES[0], dtype)
     for larger in _SIZES[1:]:
         if _quickest(run, 0.0) > _LONG_ENOUGH_S:
@@ -290,7 +295,7 @@ def _matmul(size: int, dtype: str) -> Callable[[], Any]:
 
 
 def copy_rounds(platform: str) -> Callable[[], float]:
-    """Return a function that runs one round: the best bytes/s of updating an array larger than the caches in place."""
+    """Return a function that measures one round: the best bytes/s of updating in place an array larger than caches."""
     count = _COPIED_BYTES.get(platform, _COPIED_BYTES_ELSEWHERE)
     held = [jnp.ones(count // 4, jnp.float32)]
     negate = jax.jit(jnp.negative, donate_argnums=0).lower(held[0]).compile()
@@ -305,7 +310,7 @@ def copy_rounds(platform: str) -> Callable[[], float]:
 
 
 def cache_folder() -> Path:
-    """Return the folder for measurements that can be repeated."""
+    """Return the folder for cached measurements: `mithril_nb` in the user's cache folder."""
     if sys.platform == "win32":
         given, usual = os.environ.get("LOCALAPPDATA"), Path.home() / "AppData" / "Local"
     elif sys.platform == "darwin":
@@ -316,7 +321,10 @@ def cache_folder() -> Path:
 
 
 def _quickest(run: Callable[[], Any], budget_s: float) -> float:
-    """Return the shortest run time: time taken by other processes is not a limit of the machine."""
+    """Return the shortest time of a run in seconds, over as many runs as fit in the budget, at least one.
+
+    The shortest, because time that other processes take is not a limit of the machine.
+    """
     best, begun = float("inf"), time.perf_counter()
     while True:
         start = time.perf_counter()
@@ -342,7 +350,7 @@ def _described(device: Any) -> Machine:
 
 
 def _processor() -> str:
-    """Return the model of the processor, because machines may share a cache folder."""
+    """Return the model name of the processor. It is part of the cache key, because machines may share a folder."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             if line.startswith("model name"):
@@ -373,7 +381,7 @@ def _read(file: Path) -> dict[str, Machine]:
 
 
 def _write(file: Path, known: Mapping[str, Machine]) -> None:
-    """Write the file; if that fails, each process measures the peaks."""
+    """Write the file. An error is ignored: without the file, each process measures the peaks."""
     text = json.dumps({key: one.to_dict() for key, one in known.items()}, indent=1, allow_nan=False)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -14,11 +14,11 @@ from mithril_nb.cost.records import CostRow, Figures, sum_of_figures
 from mithril_nb.stages.records import UNATTRIBUTED
 
 BETWEEN = "(between instructions)"
-"""Row of the time between instructions."""
+"""Id of the row with the time between instructions."""
 DISPATCH = "(dispatch)"
-"""Row of the time from the call to the first instruction, and from the last one until the results are ready."""
+"""Id of the row with the time before the first instruction and after the last one."""
 WHOLE = "(whole runs)"
-"""Row of the whole time, if the times of instructions are unknown."""
+"""Id of the row with the whole time, if the times of instructions are unknown."""
 OVERHEAD = (BETWEEN, DISPATCH)
 
 
@@ -57,13 +57,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Rate:
-    """Achieved rates; `None` if unknown.
+    """The rates that a block or program achieves, each `None` if unknown.
 
     Attributes:
-        flops_per_s: FLOP/s achieved.
-        bytes_per_s: Bytes/s achieved.
-        roofline: Shortest time that the machine's peaks allow, divided by the measured time. Above 1 if part of the
-            data came from cache, which is faster than main memory.
+        flops_per_s: FLOPs in a second.
+        bytes_per_s: Bytes read and written in a second.
+        roofline: Shortest time that the machine's peaks allow, divided by the measured time. It is above 1 if part of
+            the data came from cache, which is faster than main memory.
         limit: The peak that determines the shortest time: `"compute"` or `"memory"`.
     """
 
@@ -77,18 +77,19 @@ class Rate:
 class Profile(Cost):
     """The measured cost of a program, returned by `ml.profile`.
 
-    All seconds are per run. The total is the wall time of runs without the profiler. Times of instructions are means
-    over the half of the profiled runs whose wall time is closest to the total. The remaining time is between and around
-    instructions, so that blocks sum to the total. `source` is `"measured"`; FLOPs and bytes are from
-    `cost("compiled")`.
+    All times are seconds of one run. `total.time_s` is the wall time of runs without the profiler, `wall_s`. The time
+    of an instruction is the mean over the half of the profiled runs whose wall time is closest to this. The rest of the
+    wall time is between and around instructions, so all rows sum to the total. `source` is `"measured"`. FLOPs and
+    bytes are those of `cost("compiled")`; if optimized HLO is not available, those of `cost("analytic")`.
 
     Attributes:
-        runs: Number of measured runs without the profiler, and of as many with it.
-        warm_up: Number of runs before them.
+        runs: Number of measured runs without the profiler, and also of those with it.
+        warm_up: Number of runs before the measured ones.
         times_run: Number of all runs of the program.
         walls_s: Seconds of each run without the profiler.
-        profiled_s: Seconds of each profiled run; only of runs whose events are known, if there are any.
-        samples: Seconds of each row in each of these runs, by id.
+        profiled_s: Seconds of each profiled run whose events are known; if there is none, of each profiled run.
+        samples: Seconds of each row in each of the runs in `profiled_s`, by id. If the times of instructions are
+            unknown, seconds of each run in `walls_s`.
         contractions: Dtype of the operands of each matmul and convolution, by id, because each dtype has its own peak.
         machine: The machine's peaks; `None` if they could not be measured.
     """
@@ -104,17 +105,20 @@ class Profile(Cost):
 
     @cached_property
     def wall_s(self) -> float:
-        """Seconds of one run without the profiler, from the call until the results are ready."""
+        """Seconds of one run without the profiler, from the call until the results are ready.
+
+        This is the mean over the middle half of the runs.
+        """
         return middle_mean(self.walls_s)
 
     @property
     def profiler_s(self) -> float:
-        """Seconds that the profiler adds to a run; may be negative on a busy machine."""
+        """Seconds that the profiler adds to a run; on a busy machine the difference may be negative."""
         return middle_mean(self.profiled_s) - self.wall_s
 
     @property
     def instructions_s(self) -> float | None:
-        """Seconds of one run in which instructions run: the total without the time around and between them."""
+        """Seconds of one run in which instructions run, without the time between and around them; `None` if unknown."""
         times = [row.time_s for row in self.rows if row.time_s is not None and row.id not in (*OVERHEAD, WHOLE)]
         return sum(times) if times else None
 
@@ -125,40 +129,41 @@ class Profile(Cost):
 
     @cached_property
     def spreads(self) -> Mapping[str, Spread]:
-        """Distribution of each block's time, without the blocks inside it; `""` is the time outside all blocks."""
+        """Distribution of the time of each block without the blocks inside it; `""` is the time outside all blocks."""
         every = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
         return {path: spread for path, spread in every.items() if spread is not None}
 
     def spread_of(self, paths: Iterable[str]) -> Spread | None:
-        """Return the distribution of the summed time of several blocks; `None` if they took no time.
+        """Return the distribution of the summed time of several blocks; `None` if the times of all are unknown.
 
         Args:
-            paths: The blocks, each without the blocks inside it.
+            paths: Paths of the blocks. The blocks inside a block count only if they are listed too.
         """
         found = [self._seconds[path] for path in paths if path in self._seconds]
         return Spread.of([sum(each) for each in zip(*found, strict=True)])
 
     @cached_property
     def rates(self) -> Mapping[str, Rate]:
-        """Rates of each block, without the blocks inside it; `""` is the work outside all blocks."""
+        """Rates of each block without the blocks inside it; `""` is the work outside all blocks."""
         return {path: self.rate_of([path]) for path in self._figures}
 
     def rate_of(self, paths: Sequence[str]) -> Rate:
         """Return the rates of several blocks together.
 
         Args:
-            paths: The blocks, each without the blocks inside it; `""` is the work outside all blocks.
+            paths: Paths of the blocks; `""` is the work outside all blocks. The blocks inside a block count only if
+                they are listed too.
         """
         figures = sum_of_figures(self._figures[path] for path in paths)
         return self._rate(figures, sum(self._compute_s(path) for path in paths))
 
     @cached_property
     def rate(self) -> Rate:
-        """Rates of the whole program, over its whole time."""
+        """Rates of the whole program over its whole time."""
         return self._rate(self.total, self._compute_s(None))
 
     def roofline_points(self) -> list[dict[str, Any]]:
-        """Return the roofline point of each block that took time, as plain data; the machine's peaks are the roof."""
+        """Return a roofline point for each block that took time, as plain data."""
         return [
             {
                 "block": path,
@@ -172,7 +177,7 @@ class Profile(Cost):
         ]
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the profile as plain data."""
+        """Return the profile as plain data: the entries of `Cost.to_dict()`, and times, rates and the machine."""
         return {
             **super().to_dict(rows=rows),
             "runs": self.runs,
@@ -192,7 +197,10 @@ class Profile(Cost):
 
     @property
     def overhead(self) -> Mapping[str, float | None]:
-        """Seconds of one run in which no instruction runs, by row; of the whole run if those are unknown."""
+        """Seconds of one run in which no instruction runs: `"(between instructions)"` and `"(dispatch)"`.
+
+        If the times of instructions are unknown, the only entry is the whole run, `"(whole runs)"`.
+        """
         return {row.id: row.time_s for row in self.rows if row.id in (*OVERHEAD, WHOLE)}
 
     def __str__(self) -> str:
@@ -213,7 +221,7 @@ class Profile(Cost):
 
     @cached_property
     def _figures(self) -> Mapping[str, Figures]:
-        """Cost of each block without the blocks inside it; `""` is the cost outside all blocks."""
+        """Cost of each block without the blocks inside it; `""` is the cost outside all blocks, without overhead."""
         instructions = self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
         return {**self.by_block, UNATTRIBUTED: instructions.unattributed}
 
@@ -222,7 +230,7 @@ class Profile(Cost):
 
     @cached_property
     def _by_dtype(self) -> list[tuple[float, Cost]]:
-        """Groups of rows with the same peak, each with that peak in FLOP/s."""
+        """Pairs of a peak in FLOP/s and the cost of the rows that it applies to."""
         assert self.machine is not None
         groups: dict[str | None, list[CostRow]] = {}
         for row in self.rows:
@@ -230,7 +238,11 @@ class Profile(Cost):
         return [(self.machine.peak_of(dtype), self._only(rows)) for dtype, rows in groups.items()]
 
     def _compute_s(self, path: str | None) -> float:
-        """Return the shortest time for the FLOPs of a block, in seconds; `None` means the whole program."""
+        """Return the shortest time in seconds that the peaks allow for the FLOPs of a block.
+
+        Args:
+            path: Path of the block; `""` is the work outside all blocks, `None` the whole program.
+        """
         seconds = 0.0
         for peak, cost in self._by_dtype if self.machine is not None else ():
             found = cost.total if path is None else cost.by_block.get(path, Figures())
@@ -251,7 +263,7 @@ class Profile(Cost):
 
 
 def middle_half(lengths: Sequence[float]) -> list[int]:
-    """Return the indices of the middle half of the runs, by length.
+    """Return the indices of runs without the shortest and the longest quarter, sorted by length.
 
     Examples:
         >>> middle_half([5.0, 1.0, 3.0, 2.0])
@@ -263,7 +275,7 @@ def middle_half(lengths: Sequence[float]) -> list[int]:
 
 
 def middle_mean(lengths: Sequence[float]) -> float:
-    """Return the mean length of the middle half of the runs.
+    """Return the mean length of runs without the shortest and the longest quarter.
 
     Examples:
         >>> middle_mean([5.0, 1.0, 3.0, 2.0])

@@ -31,7 +31,7 @@ _NO_GRAPHS = {"xla_gpu_enable_command_buffer": ""}
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _CONTRACTIONS = ("dot", "convolution")
 _NOTABLE = 0.05
-"""If the profiler makes runs longer by more than this fraction, a note reports it."""
+"""If the profiler makes runs longer by more than this fraction, a note is added."""
 
 
 def profile(
@@ -40,20 +40,20 @@ def profile(
     """Run a program under JAX's profiler, and return the time of each instruction, block and role.
 
     The program is compiled if necessary and run `warm_up` times, then `runs` times without and `runs` times with the
-    profiler, in turns. The program really runs, with its prints and callbacks. Your arrays are unchanged afterwards:
-    each run gets a copy of the donated ones.
+    profiler, in turns. A few more runs, the first ones of each turn, are not measured. The program really runs,
+    including prints and callbacks. Your arrays are unchanged afterwards: each run gets a copy of the donated ones.
 
     Args:
         target: An `Inspection`, or any target of `ml.inspect`.
-        *args: Arguments of the program; for an `Inspection` all of its arrays, the last ones, or none. Missing
+        *args: Arguments of the program. For an `Inspection` all of its arrays, only the last ones, or none. Missing
             arguments and `jax.ShapeDtypeStruct`s get placeholder values; the notes list them.
         runs: Number of measured runs.
-        warm_up: Number of runs before them that do not count.
-        peaks: The machine's peaks; default: measured once, and kept in the user's cache folder.
+        warm_up: Number of runs before the measured ones.
+        peaks: The machine's peaks, as `ml.machine()` returns them; by default measured once and then cached.
         **options: The other arguments of `ml.inspect`.
 
     Returns:
-        The costs with times, by instruction, block and role; print it to see a table.
+        The costs with times, by instruction, block and role; `print` shows a table.
 
     Raises:
         StageUnavailableError: The program cannot be traced, or does not compile.
@@ -143,7 +143,11 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 
 
 def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
-    """Return the inspection, and the given values in the order of its arguments."""
+    """Return the inspection of a target, and the arguments to run it, in order and without static ones.
+
+    Raises:
+        UnknownOptionError: `target` is an inspection, and there are options.
+    """
     if not isinstance(target, Inspection):
         with called_as("ml.profile"):
             check_options(options)
@@ -171,7 +175,7 @@ def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) 
     try:
         return values_for(inspection, given)
     except UnexpectedInputError:
-        # The programs of modules, and of models with inputs by name, have their own order of arrays.
+        # The programs of modules, and of models with inputs by name, take their arrays in another order.
         if is_inspected:
             raise
         return values_for(inspection, ())
@@ -185,7 +189,7 @@ def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
 
 
 def _contractions(stage: Stage) -> dict[str, str]:
-    """Return the dtype of the operands of each matmul and convolution."""
+    """Return the dtype of the operands of each matmul and convolution, by id of the instruction."""
     dtypes = {one.id: one.shapes[0].dtype for one in stage.instructions if one.shapes}
     return {
         one.id: dtypes.get(one.operands[0], one.shapes[0].dtype)
@@ -197,12 +201,12 @@ def _contractions(stage: Stage) -> dict[str, str]:
 def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[str, ...]]:
     try:
         return machine(dtypes or (MATMUL,), _device_of(compiled)), ()
-    except Exception as error:  # The program has not failed: its times are valid without peaks.
+    except Exception as error:  # times are valid without peaks
         return None, (f"roofline: the peaks of this machine could not be measured: {error}",)
 
 
 def _recorded(inspection: Inspection, compiled: Any) -> Any:
-    """Return the program to run with the profiler.
+    """Return the program to run with the profiler: on a GPU compiled again without CUDA graphs.
 
     In a CUDA graph, events name the graph and the kernel, and equal instructions share one kernel. Without CUDA graphs,
     each event names its instruction.
@@ -221,10 +225,10 @@ def _device_of(compiled: Any) -> Any:
 
 
 def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
-    """Return a note if the program ran on another kind of device than the one of `peaks=`."""
+    """Return a note if `peaks=` describes another kind of device than the one on which the program ran."""
     try:
         device = _device_of(compiled)
-    except Exception:  # The program has not failed.
+    except Exception:  # only the note is missing
         return ()
     here, there = (device.platform, device.device_kind), (peaks.platform, peaks.device_kind)
     if here == there:
@@ -236,7 +240,7 @@ def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
 def _timed(
     cost: Cost, found: Runs, times: Sequence[RunTimes]
 ) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
-    """Return the rows with times, then rows of time outside instructions, and the samples behind the means."""
+    """Return the rows with times and new rows for the time outside instructions; and the times of each run, by row."""
     if not times:
         whole = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(found.walls_s))
         return (*cost.rows, whole), {WHOLE: found.walls_s}

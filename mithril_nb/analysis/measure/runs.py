@@ -1,4 +1,4 @@
-"""Run a compiled program, alternately with and without the profiler, on the user's arrays or placeholder values."""
+"""Runs of a compiled program, with and without the profiler in turns, on the user's arrays or placeholder values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mithril_nb.targets.arrays import NUMBERS
 _MOST_NAMES = 4
 _SEED = 0
 _DRAWN = 1 << 16
-"""Number of random values; larger arrays repeat them."""
+"""Number of random values that are drawn for a placeholder; larger arrays repeat them."""
 _SPREAD = 0.02
 """Standard deviation of placeholder parameters, as in many initializers: activations neither grow nor vanish."""
 
@@ -35,9 +35,9 @@ class Values:
     """The arguments of one run of a program.
 
     Attributes:
-        leaves: The arrays in the order of the program's inputs, on the devices that it needs.
+        leaves: The arrays in the order of the program's inputs, on the devices that the program needs.
         structure: The tree structure of the arguments, `(args, kwargs)`.
-        donated: For each array, whether the program donates it and so invalidates it.
+        donated: True for each array that the program donates, so that a run invalidates it.
         placeholders: Names of the inputs with placeholder values.
     """
 
@@ -47,7 +47,7 @@ class Values:
     placeholders: tuple[str, ...]
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments of one run, with copies of the donated arrays, which the next run needs again."""
+        """Return the arguments of one run. Donated arrays are copied, because the next run needs them again."""
         leaves = [
             leaf.copy() if taken and not _is_number(leaf) else leaf
             for leaf, taken in zip(self.leaves, self.donated, strict=True)
@@ -57,7 +57,7 @@ class Values:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for the profile."""
+        """A note that lists the inputs with placeholder values, if there are any."""
         if not self.placeholders:
             return ()
         names = ", ".join(self.placeholders[:_MOST_NAMES])
@@ -97,7 +97,13 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
 
 
 def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any], inputs: Sequence[Input]) -> list[Any]:
-    """Return the leaves of `args` that are inputs; static leaves are not, and in most functions numbers are static."""
+    """Return the leaves of `args` that are inputs of the program.
+
+    Numbers are inputs only if all leaves fit with them: often they are static arguments instead.
+
+    Raises:
+        UnexpectedInputError: The shapes, dtypes or number of the leaves do not fit.
+    """
     leaves = [leaf for leaf in jax.tree.leaves(args) if _is_array(leaf) or _is_number(leaf)]
     for found in (leaves, [leaf for leaf in leaves if _is_array(leaf)]):
         wanted = avals[len(avals) - len(found) :] if len(found) <= len(avals) else ()
@@ -151,9 +157,9 @@ def _placeholder(aval: Any, is_param: bool, place: int) -> Any:
 
 
 _TURNS = 4
-"""Number of profiler sessions. Alternating makes a change of the machine's speed affect both kinds of runs."""
+"""Number of turns, each without and then with the profiler, so that a change of the machine's speed affects both."""
 _WAITING = threading.Lock()
-"""JAX has one profiler per process: a second thread waits."""
+"""Held while the profiler is in use: JAX has one per process, so a second thread waits."""
 
 
 @dataclass(frozen=True)
@@ -164,8 +170,8 @@ class Runs:
         walls_s: Seconds of each run without the profiler.
         profiled_walls_s: Seconds of each profiled run.
         profiled: The profiled runs whose events are known.
-        planes: Names of the profiler planes with these events.
-        left_out: The reasons why events of other runs are unknown.
+        planes: Names of the profiler's planes that contain these events.
+        left_out: For each turn without known events, the reason.
         times_run: Number of runs of the program, warm-up included.
     """
 
@@ -178,7 +184,7 @@ class Runs:
 
     @property
     def unavailable(self) -> str | None:
-        """The reason if there are no events at all, else `None`."""
+        """The reason if the events of all runs are unknown, else `None`."""
         return None if self.profiled else self.left_out[0]
 
 
@@ -188,8 +194,8 @@ class Runner:
     Args:
         name: The program's name in messages.
         compiled: The program.
-        values: Its arguments.
-        recorded: The program to run with the profiler; default: `compiled`.
+        values: The arguments of the program.
+        recorded: The program to run with the profiler; by default `compiled`.
     """
 
     def __init__(
@@ -202,10 +208,10 @@ class Runner:
         """Run the program once, and return the seconds until its results are ready.
 
         Args:
-            number: Number of the profiled run; `None` without the profiler.
+            number: Number of a run that the profiler records, which the annotation contains; `None` for other runs.
 
         Raises:
-            ProfilingError: The program failed.
+            ProfilingError: The program raised an error.
         """
         args, kwargs = self._values.arguments()
         self.times_run += 1
@@ -234,11 +240,11 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
         runner: The program.
         runs: Number of measured runs.
         warm_up: Number of runs before them.
-        module: Name of its HLO module.
-        ids: Names of its instructions.
+        module: Name of the program's HLO module.
+        ids: Names of the instructions of the module.
 
     Raises:
-        ProfilingError: The program failed, or JAX's profiler is already in use.
+        ProfilingError: The program raised an error, or JAX's profiler is already in use.
     """
     walls: list[float] = []
     profiled_walls: list[float] = []
@@ -247,7 +253,7 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
         for _ in range(warm_up):
             runner.run()
         for count in _in_turns(runs):
-            runner.run()  # Not counted, as with the profiler: the first run of a turn is slower.
+            runner.run()  # not counted, because the first run of a turn is slower
             walls += [runner.run() for _ in range(count)]
             recordings.append(_recorded(runner, count, profiled_walls, module, ids))
     read = [one for one in recordings if one.unavailable is None]
@@ -262,7 +268,7 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
 
 
 def _in_turns(runs: int) -> list[int]:
-    """Split the runs into turns of about the same length.
+    """Return the number of runs in each turn, which are about equal.
 
     Examples:
         >>> _in_turns(10), _in_turns(2)
@@ -273,10 +279,13 @@ def _in_turns(runs: int) -> list[int]:
 
 
 def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
-    """Run a program under the profiler; afterwards the profiler is off and its folder deleted, also after an error."""
+    """Run a program `count` times under the profiler, add the seconds of each run to `walls`, and return the events.
+
+    Afterwards the profiler is off and its folder is deleted, also after an error.
+    """
     options = jax.profiler.ProfileOptions()
-    options.python_tracer_level = 0  # No events for Python: the time between runs does not count.
-    options.host_tracer_level = 1  # Events for instructions, not for every task of the thread pool.
+    options.python_tracer_level = 0  # no events for Python
+    options.host_tracer_level = 1  # events for instructions, not for every task of the thread pool
     options.enable_hlo_proto = False
     with tempfile.TemporaryDirectory(prefix="mithril_nb_profile_", ignore_cleanup_errors=True) as folder:
         try:
@@ -289,7 +298,7 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
             ) from error
         done = False
         try:
-            runner.run()  # The first run in a trace is slower: threads begin to write events.
+            runner.run()  # not counted, because threads begin to write events
             for number in range(count):
                 walls.append(runner.run(number))
             done = True
@@ -299,16 +308,16 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
             return Recording({}, unavailable=reason)
         try:
             return read_recording(Path(folder), module, ids)
-        except Exception as error:  # Other versions may write another format; the times of whole runs are still valid.
+        except Exception as error:  # another version may write another format; the times of whole runs are still valid
             return Recording({}, unavailable=f"the profiler's events cannot be read: {error}")
 
 
 def _stop(is_failing: bool) -> str | None:
-    """Stop the profiler; return the reason if it returned nothing, else `None`."""
+    """Stop the profiler; return the reason if this fails, else `None`. If the program failed, its error is raised."""
     try:
         jax.profiler.stop_trace()
     except Exception as error:
-        if is_failing:  # The program's error matters more.
+        if is_failing:
             return None
         return f"the profiler returned no events: {error}"
     return None

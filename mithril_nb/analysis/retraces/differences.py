@@ -1,4 +1,4 @@
-"""Differences between the signatures of two calls, as sentences."""
+"""Differences between the signatures of two calls, as clauses of a sentence."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from mithril_nb.stages.jax_jit import Transform
 _AROUND = 40
 """Number of characters shown before the first difference of two long texts."""
 _STRUCTURE = 1000
-"""Number of parts that a changed structure counts for, so that a call with the same structure is more similar."""
+"""Number of parts for which a changed structure counts, so that a call with the same structure is more similar."""
 _MOST = 3
-"""Largest number of differences in a sentence; the others are counted."""
+"""Most differences that a sentence lists; the others are only counted."""
 _MESH = "the mesh of the context"
 _CONTEXT = {
     "mesh_context_manager": _MESH,
@@ -44,7 +44,8 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
     Args:
         old: The earlier call.
         new: The later call.
-        is_compiled: Compare like the cache of compiled programs: placement and options of `jax.jit` count too.
+        is_compiled: True to compare like the cache of compiled programs, for which placement, transformations and
+            options of `jax.jit` count too.
     """
     before = {one.name: one for one in old.arguments}
     found: list[Difference] = []
@@ -75,7 +76,7 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
 
 
 def sentence(clauses: Sequence[str]) -> str:
-    """Join clauses to one sentence; those after the third are counted.
+    """Join clauses to one sentence, which lists the first three and counts the others; `""` if there are none.
 
     Examples:
         >>> sentence(["a changed", "b changed"]), sentence("abcde")
@@ -124,7 +125,7 @@ def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_al
 
 
 def _parts(old: str, new: str) -> int:
-    """Return the number of differing parts of two types: dtype, rank, and each axis of the shape.
+    """Return the number of parts in which two types differ: the dtype, the rank, and each axis of the shape.
 
     Examples:
         >>> _parts("f32[2,3]", "f32[4,3]"), _parts("f32[3]", "bf16[4]"), _parts("f32[3]", "f32[]")
@@ -176,7 +177,7 @@ def _of_structure(old: Argument, new: Argument) -> str:
             if earlier != later:
                 return f"{new.at(path)} is of a class {name} that was defined again"
     if were and are and ("",) not in (old.paths, new.paths):
-        arrays = {*old.paths} & {*new.paths}  # their types may change as well, but not their structure
+        arrays = {*old.paths} & {*new.paths}  # a changed type of an array is not a changed structure
         outer: set[str] = set()
         for path in sorted(were.keys() & are.keys() - arrays, key=len):
             if were[path] != are[path] and not _is_in(path, outer):
@@ -196,7 +197,7 @@ def _of_structure(old: Argument, new: Argument) -> str:
 
 
 def _is_in(path: str, outer: Collection[str]) -> bool:
-    """Return whether a path is one of some others, or inside one."""
+    """Return whether a path is in `outer`, or inside a path in it."""
     return any(path[:end] in outer for end in range(len(path) + 1) if path[end : end + 1] in ("", ".", "["))
 
 

@@ -1,4 +1,4 @@
-"""Counts of traces and compilations of one function, with the reason for each retrace, and their reports."""
+"""Counts of the traces and compilations of one function with the reason for each retrace, and reports of them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Retrace:
 
     Attributes:
         reason: One sentence: how the call differs from the most similar earlier call.
-        file: Path of the user's file with the call; `""` if the whole stack is library code.
-        line: The line in that file, from 1; 0 if unknown.
-        place: File and line for display, such as `"train.py:12"` or `"cell [3]:2"`.
+        file: Path of the user's file that contains the call; `""` if unknown, as when only library code is on the
+            stack.
+        line: Number of the line in this file, from 1; 0 if unknown.
+        place: File and line for display, such as `"train.py:12"` or `"cell [3]:2"`; `""` if unknown.
         call: Number of the call, from 1; `None` in a `with ml.watch()` block, or for ahead-of-time lowering.
         is_traced: True if the function was traced again; False if it was only lowered and compiled.
         trace_s: Seconds of the trace; `None` if JAX reports none, as inside another trace or under `jax.grad`.
@@ -54,24 +55,24 @@ class Retrace:
 
 @dataclass(frozen=True)
 class FunctionReport(Shown):
-    """Counts and times of the calls, traces, lowerings and compilations of a function. Returned by `ml.watch`.
+    """Counts and times of the calls, traces, lowerings and compilations of a watched function.
 
     Attributes:
         name: The name of the function; `"f in grad_f"` for the function that `jax.grad(f)` returns.
         place: File and line of the definition, such as `"train.py:12"`; `""` if unknown.
-        library: The installed library that defines it; `None` for a function that the user defined, jitted or watched.
+        library: The installed library that defines the function; `None` if the user defined, jitted or watched it.
         calls: Number of calls; `None` if unknown, because JAX reports no event for a cache hit.
         hits: Number of cache hits: calls without a trace, lowering or compilation; `None` if unknown.
         traces: Number of traces of the Python function.
         lowerings: Number of conversions to StableHLO.
         compilations: Number of compilations by XLA, reads from disk included.
-        disk_hits: Number of compilations that were read from JAX's persistent compilation cache.
+        disk_hits: Number of these that were read from JAX's persistent compilation cache.
         trace_s: Seconds of all traces with a known time.
         untimed_traces: Number of traces without a known time.
         lower_s: Seconds of all lowerings.
         compile_s: Seconds of all compilations.
-        retraces: The first retraces, and compilations without a new trace, in order.
-        left_out: Number of later retraces, which are only counted.
+        retraces: The first 100 retraces, and compilations without a new trace, in order.
+        left_out: Number of later ones, which are only counted.
         unjitted: Number of calls under `jax.disable_jit()`, in which the Python function itself runs.
     """
 
@@ -104,7 +105,7 @@ class WatchReport(Shown):
 
     Attributes:
         functions: A report for each function, sorted by time, the longest first.
-        left_out: Number of further functions, which were not watched.
+        left_out: Number of traces, lowerings and compilations of further functions, which were not watched.
     """
 
     functions: tuple[FunctionReport, ...]
@@ -131,7 +132,7 @@ class WatchReport(Shown):
         return sum(one.time_s for one in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
-        """Return the report of the function with a name; if there are several, the one that took longest.
+        """Return the report of the function with a name; of several functions, the one that took longest.
 
         Raises:
             UnknownOptionError: No function with this name was traced or compiled.
@@ -148,7 +149,7 @@ class WatchReport(Shown):
 
 
 MOST_RETRACES = 100
-"""Number of retraces stored per function; later ones are only counted."""
+"""Most retraces that are stored for a function; later ones are only counted."""
 _MOST_SIGNATURES = 64
 _MOST_FUNCTIONS = 256
 _UNSEEN = "the earlier calls were not watched, so there is nothing to compare with"
@@ -157,7 +158,7 @@ _OR_STATIC = ", or a static argument is not equal to the earlier one"
 
 
 class _Entry:
-    """A trace, or a compilation without a trace; it becomes a `Retrace` unless it is the first."""
+    """A trace, or a compilation without a trace. Unless it is the function's first, it becomes a `Retrace`."""
 
     def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
         self.reason, self.number, self.is_traced = reason, number, is_traced
@@ -177,10 +178,11 @@ class Recorder:
 
     Args:
         name: The name of the function.
-        source: File and first line of its definition, `("", 0)` if unknown.
-        wrapper: The name of the function around it, if it is wrapped.
-        is_seen: Whether JAX traced the function before it was watched.
-        counts_calls: Whether each call is counted, rather than events only.
+        source: File and first line of the definition; `("", 0)` if unknown.
+        wrapper: The name of the function that wraps it, such as `"grad_f"`; `""` if there is none.
+        is_seen: True if JAX traced the function before it was watched.
+        counts_calls: True if the caller reports each call; false if it reports only traces, lowerings and
+            compilations.
 
     Attributes:
         is_of_user: True if the user jitted or watched the function, though a library may define it.
@@ -202,7 +204,7 @@ class Recorder:
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
         self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
-        """Signatures of traces (True), and of all calls that lowered something (False)."""
+        """Signatures of the calls that traced (`True`), and of those that lowered (`False`)."""
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
         self._left_out = 0
@@ -239,7 +241,7 @@ class Recorder:
             self._unjitted += 1
 
     def trace(self, call: JitCall, number: int | None = None) -> Callable[[float], None]:
-        """Count a trace; return a function that records its seconds."""
+        """Count a trace, and return a function that records the seconds that the trace took."""
         with self._lock:
             if self.name == UNNAMED:  # JAX has no name for a callable object
                 self._title = type(call.function).__qualname__.rpartition("<locals>.")[2]
@@ -258,7 +260,7 @@ class Recorder:
         return timed
 
     def lower(self, seconds: float, call: JitCall | None, number: int | None = None) -> None:
-        """Count a lowering."""
+        """Count a lowering. It belongs to the last trace on this thread, or is an entry without a trace."""
         entry: _Entry | None = getattr(self._thread, "entry", None)
         with self._lock:
             self._lowerings += 1
@@ -275,7 +277,7 @@ class Recorder:
         self._thread.entry = entry
 
     def compile(self, seconds: float, from_disk: bool) -> None:
-        """Count a compilation."""
+        """Count a compilation; `from_disk` is true if it was read from the persistent compilation cache."""
         entry: _Entry | None = getattr(self._thread, "entry", None)
         with self._lock:
             self._compilations += 1
@@ -346,7 +348,7 @@ class Recorder:
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
-        """Store a call; return its differences from the most similar earlier call, or `None` if there is none."""
+        """Store a call, and return its differences from the most similar earlier call; `None` for the first call."""
         known = self._signatures[is_trace]
         try:
             new = signature_of(call, known[-1] if known else None)
@@ -361,7 +363,7 @@ class Recorder:
         return [one.clause for one in min(found, key=lambda each: sum(one.parts for one in each))]
 
     def _is_known(self, function: Any) -> bool:
-        """Return whether a function object was traced before, or is the first one."""
+        """Return whether a function object was traced before, or is the first that is traced."""
         is_first = not self._functions
         reference = self._functions.get(id(function))
         is_known = id(function) in self._functions and (reference is None or reference() is function)

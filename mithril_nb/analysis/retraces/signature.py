@@ -1,4 +1,4 @@
-"""Signatures of calls as plain data. No array is kept alive."""
+"""Signatures of calls as plain data, which keeps no array alive."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ LONGEST_TEXT = 20_000
 SHOWN_TEXT = 120
 """Longest shown text of a value, in characters."""
 _EXACT = frozenset({"bool", "int", "float", "complex", "str", "bytes", "NoneType"})
-"""Types whose values are equal if their texts and hashes are equal."""
+"""Names of types whose values are equal if their texts and hashes are equal."""
 
 
 class Leaf(NamedTuple):
-    """Type and placement of an array in an argument; or a static value in an argument of `eqx.filter_jit`."""
+    """An array in an argument, by type and placement; or a static value in an argument of `eqx.filter_jit`."""
 
     type: str
     is_weak: bool
     placement: str
     """The sharding of a committed array; `""` if JAX may place it."""
     mesh: str = ""
-    """The mesh and the part of the sharding that belong to the type, and so to the key of the trace cache."""
+    """The mesh and the part of the sharding that belong to the type, so that JAX's trace cache compares them."""
     transforms: tuple[str, ...] = ()
-    """The transformations of the value, the outermost first."""
+    """The JAX transformations of the value, such as `vmap`, the outermost first."""
     static: Static | None = None
-    """The value, if it is static."""
+    """The static value; `None` for an array."""
 
 
 class Static(NamedTuple):
     """A static value.
 
     Attributes:
-        kind: Name of its type.
-        text: Its `repr`; `""` if that fails.
-        hash: Its hash; `None` if that fails.
+        kind: Name of the value's type.
+        text: The `repr` of the value, without memory addresses; `""` if it raises an error.
+        hash: The hash of the value; `None` if it raises an error.
         function: Description of a function; `""` for other values.
-        reference: A weak reference; `None` if the value does not support one.
+        reference: A weak reference to the value; `None` if the value does not support one.
     """
 
     kind: str
@@ -75,7 +75,7 @@ class Static(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """True if equality is certain, rather than inferred from text and hash."""
+        """True if equality can be tested: the type is simple, or there is a reference to the value."""
         return self.reference is not None or self.kind in _EXACT
 
 
@@ -91,7 +91,7 @@ class Argument(NamedTuple):
     paths: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     nodes: tuple[tuple[str, str, weakref.ref[type] | None], ...] = ()
-    """Path, name and class of each container of arrays, outer ones first; for each `None`, without a class."""
+    """Path, name of the class, and class of each container of arrays, outer ones first; a `None` value has no class."""
 
     def at(self, path: str) -> str:
         """Return the label of a part of the argument."""
@@ -101,12 +101,12 @@ class Argument(NamedTuple):
 
     @property
     def kinds(self) -> Mapping[str, str]:
-        """The class of each container of arrays, and the type of each array, by path."""
+        """The name of the class of each container of arrays, and the type of each array, by path."""
         nodes = {path: name for path, name, _ in self.nodes}
         return {**nodes, **dict(zip(self.paths, (one.type for one in self.leaves), strict=True))}
 
     def describe(self) -> str:
-        """Return the type of a single array, or the structure of a container."""
+        """Return the type of the argument if it is an array, else the structure of the container."""
         if self.paths == ("",):
             return self.leaves[0].type
         return self.structure
@@ -119,7 +119,7 @@ class Signature(NamedTuple):
     context: tuple[tuple[str, str, int | None], ...]
     options: tuple[tuple[str, str], ...]
     transforms: tuple[Transform, ...] = ()
-    """The transformations around the call, the outermost first; without those inside an outer `jax.jit`."""
+    """The JAX transformations of which the call receives tracers, the outermost first."""
 
 
 def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
@@ -127,7 +127,7 @@ def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
 
     Args:
         call: The call.
-        earlier: A signature whose equal parts are shared, which saves memory for large trees of parameters.
+        earlier: An earlier signature. The result shares its equal parts, which saves memory for large parameter trees.
     """
     shared = {} if earlier is None else {one.name: one for one in earlier.arguments}
     arguments = [_argument(call, position, value) for position, value in enumerate(call.args)]
@@ -190,13 +190,14 @@ def _read(
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
     leaves = tuple(_leaf(one, call.is_filtered and not _is_array(one)) for _, one in found)
     structure = str(tree).removeprefix("PyTreeDef(").removesuffix(")")
-    # The hash of a PyTreeDef ignores static data; its text includes it, with the addresses of functions.
+    # The hash of a PyTreeDef ignores static data. Its text includes static data, but also addresses of functions, which
+    # `shortened` removes.
     nodes = tuple(_nodes(every, shape))
     return Argument(name, label, is_by_name, None, shortened(structure), hash(structure), paths, leaves, nodes)
 
 
 def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
-    """Yield path, name and class of each container with leaves; for each leaf `None`, without a class."""
+    """Yield the nodes of `Argument` from the leaves and the tree structure of its value."""
     left = [(tree, 0, 0)]
     while left:
         node, depth, first = left.pop()

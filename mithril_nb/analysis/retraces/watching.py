@@ -19,9 +19,9 @@ from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.jit_events import JitCall, Source, thread
 
 MOST_FOLLOWERS = 4
-"""Number of cell outputs that are updated for one watched function; older ones stay unchanged."""
+"""Most cell outputs that are updated for a watched function or block; older outputs stay unchanged."""
 MOST_FUNCTIONS = 1_000
-"""Number of functions that a `with ml.watch()` block distinguishes; later ones are only counted."""
+"""Most functions that a `with ml.watch()` block distinguishes; events of further functions are only counted."""
 
 
 class Following(Shown):
@@ -39,7 +39,7 @@ class Following(Shown):
         self._followers.append(changed)
 
     def changed(self) -> None:
-        """Call the followers."""
+        """Call the registered callbacks."""
         for follower in tuple(self._followers):
             follower()
 
@@ -48,7 +48,12 @@ class Following(Shown):
 
 
 class _Call:
-    """Observer of one call of a watched function on its thread."""
+    """Observer of one call of a watched function, on the thread of the call.
+
+    Args:
+        watched: The function.
+        number: Number of the call; `None` for ahead-of-time lowering or tracing, which is not counted as a call.
+    """
 
     __slots__ = ("has_missed", "number", "watched")
 
@@ -73,7 +78,7 @@ class _Call:
             self.miss()
 
     def _is_innermost(self) -> bool:
-        """Return whether this is the innermost call in progress; a recursive function may have several."""
+        """Return whether this is the innermost call of the function in progress; there may be several by recursion."""
         return next(one for one in reversed(thread.scopes) if getattr(one, "watched", None) is self.watched) is self
 
     def miss(self) -> None:
@@ -88,7 +93,7 @@ class Watched(Following, JitWrapper):
     """A jitted function that counts its calls, traces, lowerings and compilations. Returned by `ml.watch`.
 
     It has the signature and the attributes of the jitted function: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
-    When printed or displayed, it shows its report.
+    `print` and a notebook show its report.
 
     Attributes:
         recorder: The counter.
@@ -127,7 +132,7 @@ class Watched(Following, JitWrapper):
         return result
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Lower the function for the given arguments, as the jitted function does; its trace is counted."""
+        """Lower the function for the given arguments, as the jitted function does; the trace is counted."""
         return self._ahead(self._jitted.lower, args, kwargs)
 
     def trace(self, /, *args: Any, **kwargs: Any) -> Any:
@@ -143,7 +148,7 @@ class Watched(Following, JitWrapper):
         return self.recorder.report()
 
     def reset(self) -> None:
-        """Count from 0 again."""
+        """Set all counts to 0 and drop the retraces; later calls are still compared with earlier ones."""
         self.recorder.reset()
 
     @property
@@ -153,7 +158,7 @@ class Watched(Following, JitWrapper):
 
     @property
     def retraces(self) -> tuple[Retrace, ...]:
-        """The retraces so far, the first 100 of them."""
+        """The first 100 retraces so far."""
         return self.report().retraces
 
     def is_of(self, call: JitCall) -> bool:
@@ -194,7 +199,7 @@ class Watched(Following, JitWrapper):
 class Watch(Following):
     """Watch all jitted functions that are called inside a `with` block, on all threads. Returned by `ml.watch()`.
 
-    When printed or displayed, it shows its report.
+    `print` and a notebook show its report.
     """
 
     def __init__(self) -> None:
@@ -218,7 +223,7 @@ class Watch(Following):
                 jit_events.ignore(self)
 
     def report(self) -> WatchReport:
-        """Return a report for each function that was traced, lowered or compiled so far, the longest time first."""
+        """Return a report for each function that was traced, lowered or compiled so far, the slowest function first."""
         with self._lock:
             recorders, left_out = [*self._recorders.values()], self._left_out
         reports = sorted((one.report() for one in recorders), key=lambda one: -one.time_s)
@@ -230,7 +235,7 @@ class Watch(Following):
         return self.report().retraces
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
-        """Count a trace; the trace of a library function inside another trace counts as part of that trace."""
+        """Count a trace. A trace of a library function inside another trace is not counted separately."""
         if call.is_nested and not call.is_of_user and library_of(call.source[0]) is not None:
             return None
         recorder = self._recorder(call.name, call.source, call)
@@ -255,7 +260,11 @@ class Watch(Following):
             self.changed()
 
     def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
-        """Return the counter of a function; without a call, of the last function with this name on this thread."""
+        """Return the counter of a function; `None` if there are too many functions.
+
+        Without a call, the wrapper of the function is unknown: it is that of the last one with the same name and source
+        on this thread.
+        """
         latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
         wrapper = latest.get((name, source), "") if call is None else call.wrapper
         latest[name, source] = wrapper

@@ -1,4 +1,4 @@
-"""Costs of a program with other settings: batch, width, depth, dtype, remat or mesh, one or two at a time."""
+"""Costs of a program with other settings, such as batch, width, depth, dtype or remat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change of a program's costs when some of its settings change, and values computed in the background."""
+"""The change of a program's costs with its settings, and values that are computed in the background."""
 
 from __future__ import annotations
 
@@ -22,14 +22,18 @@ Value = TypeVar("Value")
 
 
 def quiet_queue() -> JobQueue:
-    """Return a queue for jobs that store their errors: a thread that printed them would print into any cell."""
+    """Return a queue that prints no errors: its jobs store their errors, and a thread would print into any cell."""
     return JobQueue("mithril_nb what-if", failed=lambda error: None)
 
 
 class Future(Generic[Value]):
-    """A value that is computed in the background.
+    """A value that is computed on first use, or in the background after `start`.
 
     An error is stored and raised by `result`; nothing is printed.
+
+    Args:
+        make: Computes the value.
+        queue: The background thread.
 
     Examples:
         >>> Future(lambda: 6 * 7, quiet_queue()).result()
@@ -67,7 +71,7 @@ class Future(Generic[Value]):
 
         Raises:
             TimeoutError: The value is not ready in time; the computation continues.
-            Exception: The computation raised it.
+            Exception: The error that the computation raised.
         """
         if timeout is None:
             return self._once.get()
@@ -100,7 +104,7 @@ class Peak:
 
     Attributes:
         bytes: The bytes; `None` if unknown.
-        reason: The reason if unknown.
+        reason: Why they are unknown; else `""`.
         source: `"compiled"` for XLA's plan, `"analytic"` for an estimate from the equations; `""` if unknown.
     """
 
@@ -115,12 +119,13 @@ class Change(Shown):
 
     Attributes:
         program: Name of the program.
-        settings: For each setting that changed, its values before and after.
+        settings: The values before and after of each setting that changed.
         before: The cost before.
         after: The cost after.
-        way: Origin of the figures. `"formula"`, `"learned and verified"` and `"traced"` are exact and equal;
-            `"estimate"` uses the equations of `before` with the dtype of `after`; `"compiled"` is XLA's.
-        notes: Notes on the figures.
+        way: Origin of `after`. `"formula"`, `"learned and verified"` and `"traced"` give the same costs; `WhatIf.ways`
+            describes them. `"estimate"` uses the equations of the old dtype with the new dtype. `"compiled"` is the
+            cost of the compiled program.
+        notes: Notes on the costs.
     """
 
     program: str
@@ -140,17 +145,17 @@ class Change(Shown):
 
     @property
     def delta(self) -> Figures:
-        """Total after minus total before; `None` for unknown costs."""
+        """Total after minus total before; a cost is `None` if it is partly unknown on either side."""
         return self.comparison.total.delta
 
     @property
     def by_block(self) -> Mapping[str, Pair]:
-        """The own cost of each block: `.before`, `.after` and `.delta`."""
+        """The cost of each block without the blocks inside it, with `.before`, `.after` and `.delta`."""
         return self.comparison.by_block
 
     @cached_property
     def by_role(self) -> Mapping[str, Pair]:
-        """The costs of forward, backward and update: `.before`, `.after` and `.delta`."""
+        """The costs of the roles forward, backward and update, each with `.before`, `.after` and `.delta`."""
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
         found = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
@@ -158,17 +163,17 @@ class Change(Shown):
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:
-        """The peak memory before and after, each with the reason if unknown.
+        """The peak memory before and after.
 
-        Waits until both programs are traced, and compiled as far as XLA's memory plan needs. If one of them has too
-        many equations for that, both are estimates from the equations (`source` is `"analytic"`); `compiled` has XLA's
-        own values.
+        The first access traces both programs, and compiles them as far as XLA's memory plan needs. If one of them has
+        more than 1,500 equations, or has no such plan, both are estimates from the equations: `source` is `"analytic"`.
+        Then `change.compiled.result().peaks` has XLA's own values.
         """
         return self.memory.result()
 
     @cached_property
     def memory(self) -> Future[tuple[Peak, Peak]]:
-        """The peaks, computed in the background after `change.memory.start()`."""
+        """The same as `peaks`, but computed in the background: after `change.memory.start()`."""
         return self._peaks or Future.of((Peak(None, _NO_PEAK), Peak(None, _NO_PEAK)))
 
     @property
@@ -179,23 +184,23 @@ class Change(Shown):
 
     @property
     def compiled(self) -> Future[Change]:
-        """The change of the compiled programs; the first access starts the compiler in the background.
+        """The change of the compiled programs; any access starts the compiler in the background.
 
-        `change.compiled.is_done` is true when it is ready; `change.compiled.result(timeout=60)` waits for it. The
-        costs are per device.
+        `change.compiled.is_done` is true when the result is ready, and `change.compiled.result(timeout=60)` waits for
+        it. Its costs are those of one device.
         """
         assert self._compiled is not None, "this is already a change of compiled programs"
         return self._compiled.start()
 
     @cached_property
     def exact(self) -> Future[Change]:
-        """The change with exact costs; if this one is an estimate, they are computed in the background."""
+        """The change with exact costs: this one, unless it is an estimate; then it is computed in the background."""
         if self._exact is None:
             return Future.of(self)
         return self._exact()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the change as plain data. It computes nothing: the peak is included only if it is known."""
+        """Return the change as plain data. This computes no peak: peaks are included only if they are known already."""
         peaks: list[dict[str, Any]] = [{"bytes": None, "reason": NOT_ASKED}] * 2
         if self._peaks is not None and self._peaks.is_done:
             peaks = [asdict(peak) for peak in self._peaks.result()]

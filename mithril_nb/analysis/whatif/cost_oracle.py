@@ -1,4 +1,4 @@
-"""The cost of a program at any settings: predicted if the prediction is exact, else traced again."""
+"""The cost of a program at any settings: predicted, estimated for another dtype, or traced again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.jax_jit import context_now
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
-"""Origin of costs: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""
+"""Values of `Answer.way`: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""
 MOST_KEPT = 16
-"""Number of traced programs that are cached; one with thousands of equations takes megabytes."""
+"""Most traced programs that are cached; a program with thousands of equations takes megabytes."""
 WORTH_LEARNING_S = 0.1
-"""Programs that trace faster than this are always traced; slower ones start a background thread."""
+"""Programs that trace faster than this are always traced; for slower ones, answers are prepared in the background."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Answer:
 
     @property
     def is_exact(self) -> bool:
-        """True if tracing would give the same cost."""
+        """True unless the cost is an estimate."""
         return self.way != ESTIMATE
 
 
@@ -63,7 +63,7 @@ class PriorityLock:
         """Hold the lock.
 
         Args:
-            background: Whether foreground work goes first.
+            background: True to wait until no foreground work waits for the lock.
         """
         with self._wake:
             self._waiting += not background
@@ -86,11 +86,12 @@ class CostOracle:
     Args:
         subject: The program.
         queue: The background thread.
-        learns: Whether to prepare in the background; by default if the program takes long to trace.
+        learns: True to prepare answers in the background; by default if the program takes long to trace.
 
     Attributes:
         subject: The program.
-        ways: Origin of the costs for each setting: `FORMULA`, `LEARNED`, or the reason why it is traced.
+        ways: Origin of the costs for each setting that was prepared: `FORMULA`, `LEARNED`, or `TRACED` with the reason
+            why the program is traced.
     """
 
     def __init__(self, subject: Subject, queue: JobQueue, learns: bool | None = None):
@@ -108,10 +109,10 @@ class CostOracle:
         self._learns = learns
 
     def start(self) -> None:
-        """Trace the program at its base settings; if that takes long, start to prepare in the background.
+        """Trace the program at its base settings; if that takes long, start to prepare answers in the background.
 
         Raises:
-            Exception: As `traced`.
+            Exception: As in `traced`.
         """
         inspection, self._base = self.traced(self.subject.base)
         if self._learns is None:
@@ -119,20 +120,20 @@ class CostOracle:
         self.prepare(*self.subject.base)
 
     def context(self) -> AbstractContextManager[None]:
-        """Restore, in any thread, the JAX context in which the program was created."""
+        """Return a context manager that restores, in any thread, the JAX context in which this oracle was created."""
         return self._context()
 
     # Tracing
 
     def traced(self, settings: Settings, background: bool = False) -> tuple[Inspection, Cost]:
-        """Return the program at some settings and its cost, traced once.
+        """Return the program at some settings, and its analytic cost; the last traces are cached.
 
         Args:
             settings: Values of all settings.
-            background: Whether other threads go first.
+            background: True to let foreground work go first.
 
         Raises:
-            Exception: The function that makes the program raised it.
+            Exception: The error that the function that makes the program raised.
             StageUnavailableError: The program cannot be traced.
         """
         key = key_of(settings)
@@ -154,10 +155,10 @@ class CostOracle:
     # Cached and predicted costs
 
     def at(self, settings: Settings) -> Answer:
-        """Return the cost at some settings by the fastest exact method, or an estimate.
+        """Return the cost at some settings: a known or predicted one, else an estimate, else from a new trace.
 
         Raises:
-            Exception: As `traced`.
+            Exception: As in `traced`.
         """
         found = self._known(settings)
         if found is None:
@@ -177,7 +178,11 @@ class CostOracle:
         return Answer(found, way) if found is not None and self._exists(settings, way) else None
 
     def _exists(self, settings: Settings, way: str) -> bool:
-        """Return whether the program exists at some settings, as far as its argument shapes show without tracing."""
+        """Return whether the program at some settings has the predicted argument shapes; it is made, but not traced.
+
+        Raises:
+            Exception: The error that the function that makes the program raised.
+        """
         with self._lock.taken(), self.context():
             inspection = self.subject.inspection(settings)
         known = self._learned.input_shapes(settings) if way == LEARNED and self._learned is not None else None
@@ -195,7 +200,8 @@ class CostOracle:
     def _estimated(self, settings: Settings) -> Answer | None:
         """Return an estimate for another dtype, computed from the equations of the base dtype.
 
-        `None` if tracing is fast, the dtype stays the same, or these equations are unknown.
+        The result is `None` if tracing is fast, if the dtype stays the same, or if the cost in the base dtype is
+        neither traced nor predicted.
         """
         before = self.subject.base.get("dtype")
         after = self._dtype(settings.get("dtype"))
@@ -210,7 +216,7 @@ class CostOracle:
         return Answer(cost, ESTIMATE, (note,))
 
     def _dtype(self, given: Any) -> str:
-        """Return the dtype that JAX uses for a given one; `""` if it is not a dtype."""
+        """Return the name of the dtype that JAX uses for a value of the setting; `""` if the value is not a dtype."""
         with self.context(), suppress(TypeError):
             return "" if given is None else jax.dtypes.canonicalize_dtype(given).name
         return ""
@@ -218,7 +224,7 @@ class CostOracle:
     # Preparing in the background
 
     def prepare(self, *names: str) -> None:
-        """Prepare answers for some settings in the background, if the program takes long to trace."""
+        """Prepare answers for other values of some settings in the background, if this oracle learns."""
         base = self.subject.base
         new = [name for name in names if name in base and name not in self._prepared]
         if not self._learns or not new or self._base is None or self._queue.is_ended:
@@ -244,7 +250,7 @@ class CostOracle:
                     self._trace_ahead({**base, name: value})
         except _Cancelled:
             return
-        except Exception as error:  # tracing all of them is always correct
+        except Exception as error:  # then all settings are traced
             self.ways.update({name: f"{TRACED}: {first_line(error)}" for name in sizes})
 
     def _learn(self, base: Settings, sizes: list[str], cost: Cost) -> None:
@@ -281,7 +287,10 @@ class CostOracle:
             return self.subject.inspection(settings).cost("analytic")
 
     def _by_formula(self, settings: Settings) -> Cost | None:
-        """Return the cost by formulas. JAX treats dims of size 1 specially, so formulas cover only larger ones."""
+        """Return the cost by formulas; `None` if they do not cover the settings.
+
+        JAX treats axes of size 1 specially, so formulas cover only larger sizes.
+        """
         formula = self._formula
         if formula is None or not set(self._different(settings)) <= set(formula[0]):
             return None
@@ -293,7 +302,10 @@ class CostOracle:
         return self._formula[0] if self._formula is not None else ()
 
     def _try_symbol(self, name: str, cost: Cost) -> None:
-        """Test whether a setting can be a symbol, together with the settings that already are."""
+        """Try to trace with a symbolic size for a setting, together with the settings that are symbolic already.
+
+        If the formula agrees with traces, it is stored; else the reason is stored in `ways`.
+        """
         symbols = (*self._symbols, name)
         base = dict(self.subject.base)
         try:
@@ -310,7 +322,7 @@ class CostOracle:
         def predict(settings: Settings) -> Cost:
             return _with_numbers(formula, {one: settings[one] for one in symbols})
 
-        # A symbol equals no number, so an `if` on a remainder always takes the same branch with it.
+        # With a symbol, an `if` such as `size % 8 == 0` always takes the same branch, so numbers must be tried too.
         where = first_mismatch(predict, self._costed, base, name)
         if where is None:
             self._formula, self.ways[name] = (symbols, formula), FORMULA
@@ -319,11 +331,11 @@ class CostOracle:
 
 
 class _Cancelled(BaseException):
-    """Raised when preparation is cancelled; not an `Exception`, so it is never cached as a program's failure."""
+    """Raised when the preparation is cancelled. It is no `Exception`, so it is never cached as a program's failure."""
 
 
 def _usual(name: str, value: Any) -> tuple[Any, ...]:
-    """Return likely values of a setting that is not a size: the other truth value, or bfloat16 for float32."""
+    """Return values that the user may try next: the other truth value, or bfloat16 for float32; else none."""
     if isinstance(value, bool):
         return (not value,)
     return ("bfloat16",) if name == "dtype" and value is not None and format_value(value) == "float32" else ()
@@ -334,7 +346,10 @@ def _with_numbers(formula: Cost, values: Settings) -> Cost:
 
 
 def _renumbered(formula: Cost, like: Cost) -> Cost:
-    """Return a formula whose rows have the ids of a program without symbols, which add further equations."""
+    """Return a formula whose rows have the ids of the program without symbols.
+
+    The ids differ, because symbolic sizes add equations.
+    """
     program, other = formula.symbolic, like.symbolic
     if program is None or other is None or len(program.kinds.members) != len(other.kinds.members):
         return formula
@@ -351,7 +366,7 @@ def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
     float32 for any input dtype. Only a trace with the dtype is exact.
 
     Args:
-        program: The program.
+        program: The equations.
         before: The dtype to replace.
         after: The new dtype.
     """

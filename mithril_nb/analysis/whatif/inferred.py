@@ -1,9 +1,9 @@
 """Sizes in a program as functions of its settings, inferred from a few traces and verified at others.
 
 A dim of an operand is a setting, or a multiple, product, quotient or sum of settings: `batch*tokens`, `3*width`,
-`floordiv(width, heads)`. Varying one setting at a time finds the function. Points with several changed settings must
-agree with it, and the costs computed with these sizes must equal those of every trace. JAX's own symbols prove the
-same, but fail at the first `if` on a size, at `range(depth)`, and at a square root of a size.
+`floordiv(width, heads)`. Traces with one changed setting determine this function. Traces with several changed settings
+must agree with it, and the costs computed with these sizes must equal the costs of all traces. JAX's symbolic sizes
+need no such tests, but fail at the first `if` on a size, at `range(depth)`, and at a square root of a size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Values = tuple[int, ...]
 
 
 class NotInferredError(ValueError):
-    """The program changes with its sizes, or a size is not a simple function of the settings."""
+    """Raised if the equations change with the settings, or a size is not a simple function of the settings."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,16 @@ class Size:
     slopes: tuple[tuple[str, Fraction], ...] = ()
 
     def at(self, point: Point) -> Fraction:
-        """Return its value; a fraction means that the program does not exist at this point."""
+        """Return the size at a point. A fraction means that the program does not exist there."""
         if self.slopes:
             return self.factor + sum(slope * point[name] for name, slope in self.slopes)
         return self.factor * prod((Fraction(point[name]) ** power for name, power in self.powers), start=Fraction(1))
 
     def text(self, letters: Mapping[str, str]) -> str:
-        """Format it like JAX's symbolic sizes.
+        """Format the size as JAX formats symbolic sizes.
+
+        Args:
+            letters: The name to write for each setting.
 
         Examples:
             >>> Size(Fraction(3, 2), (("width", 1), ("heads", -1))).text({"width": "width", "heads": "h"})
@@ -84,7 +87,8 @@ class Inferred:
         names: The settings that vary.
 
     Raises:
-        NotInferredError: The equations differ between traces, or a size follows no simple rule.
+        NotInferredError: The equations differ between traces, a size follows no simple rule, or predicted costs differ
+            from those of a trace.
     """
 
     def __init__(self, points: Sequence[Point], costs: Sequence[Cost]):
@@ -101,7 +105,10 @@ class Inferred:
                 raise NotInferredError(f"differs from tracing at {where}")
 
     def covers(self, point: Point) -> bool:
-        """Return whether costs at a point can be predicted: only between the smallest and largest traced values."""
+        """Return whether costs at a point can be predicted.
+
+        Each setting must be between the smallest and the largest traced value, and all sizes must be integers there.
+        """
         for name in self.names:
             values = [one[name] for one in self._points]
             if not min(values) <= point[name] <= max(values):
@@ -118,7 +125,7 @@ class Inferred:
         ]
 
     def at(self, point: Point) -> Cost:
-        """Return the costs at a point that is covered."""
+        """Return the costs at a covered point."""
         numbers = {self._letters[name]: int(point[name]) for name in self.names}
         one = self._program
         program = SymbolicProgram(one.name, one.equations, one.inputs, numbers, one.kinds)
@@ -212,7 +219,7 @@ class Inferred:
 
 
 def agree(one: Cost, other: Cost) -> bool:
-    """Return whether costs are equal, ignoring the ids of equations."""
+    """Return whether two costs are equal, row by row, ignoring the ids of equations."""
     return _figures(one) == _figures(other)
 
 
@@ -240,7 +247,13 @@ def _kind(one: Equation) -> Any:
 
 
 def _constant(same: tuple[Any, ...], where: str) -> Any:
-    """Return a constant that may depend on a size; its value matters only if it is 0 or 1."""
+    """Return the constant at all points; `"?"` if it differs between points, but is nowhere 0 or 1.
+
+    Costs depend on a constant only if it is 0 or 1.
+
+    Raises:
+        NotInferredError: The constants are neither equal nor all above 1, between 0 and 1, or negative.
+    """
     if all(one == same[0] for one in same[1:]):
         return same[0]
     if all(isinstance(one, float) and one > 1 for one in same) or all(

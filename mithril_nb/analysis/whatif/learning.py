@@ -1,7 +1,7 @@
-"""Learn the effect of settings on a program's cost from a few traces, and the range in which that is exact.
+"""Rules for the effect of settings on a program's cost, learned from a few traces, and the range in which they hold.
 
-A deeper program has other equations, but the same blocks: `block_1` costs as much as `block_2`, and the cost outside of
-blocks grows by the same rows with each block. Two depths determine these rows, and a third must agree.
+A deeper program has other equations, but the same blocks: `block_1` costs as much as `block_2`, and outside of these
+blocks each further block adds the same rows. Two depths determine these rows, and a third must agree.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ class Repeated:
     """The costs of a program at any depth, from its costs at two depths.
 
     Args:
-        shallow: A depth of 3 or more, and the cost there.
-        deeper: A greater depth, and the cost there.
+        shallow: A depth of 3 or more, and the cost at this depth.
+        deeper: A larger depth, and the cost at this depth.
     """
 
     def __init__(self, shallow: tuple[int, Cost], deeper: tuple[int, Cost]):
         (self._depth, self._cost), (self._next, self._deeper) = shallow, deeper
 
     def matches(self, depth: int, cost: Cost) -> bool:
-        """Return whether the prediction for a depth equals a cost."""
+        """Return whether the predicted cost at a depth equals `cost`."""
         found = self.at(depth)
         return found is not None and whole(found) == whole(cost)
 
     def at(self, depth: int) -> Cost | None:
-        """Return the cost at a depth, with rows by block and without ids; `None` if it does not grow linearly."""
+        """Return the cost at a depth, with rows sorted by block and without ids; `None` if it cannot be predicted."""
         first, templates = self._found
         if not templates and set(_paths(self._deeper)) != set(_paths(self._cost)):
             return None
@@ -74,7 +74,7 @@ class Repeated:
         return replace(self._cost, rows=tuple(rows), params=known, once=whole, symbolic=None)
 
     def _grown(self, path: str, depth: int) -> list[CostRow] | None:
-        """Return the rows of a block that is not repeated; the count of each row grows linearly with depth."""
+        """Return the rows at a depth of a block that is not repeated; `None` if their number is not linear in depth."""
         here, there = (Counter(rows.get(path, ())) for rows in self._rows)
         rows: list[CostRow] = []
         for row in {**here, **there}:
@@ -86,7 +86,7 @@ class Repeated:
 
     @cached_property
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
-        """Template and number of each block; `(None, 0)` for a block that is not an instance of a template."""
+        """A dict from the path of each block to its template and number; `(None, 0)` if the block is not repeated."""
         first, templates = self._found
         places = range(first, first + self._depth)
         instances = {one.format(place): (one, place) for one in templates for place in places}
@@ -94,7 +94,7 @@ class Repeated:
 
     @cached_property
     def _found(self) -> tuple[int, tuple[str, ...]]:
-        """The number of the first repeated block, 0 or 1, and the paths of such blocks with `{}` instead of it."""
+        """The number of the first repeated block, 0 or 1, and the templates: paths with `{}` instead of the number."""
         here, there = _paths(self._cost), _paths(self._deeper)
         new = [path for path in there if path not in set(here)]
         for first in (0, 1):
@@ -105,7 +105,7 @@ class Repeated:
                 for template in _templates_of(path, number)
                 if all(template.format(place) in here for place in range(first + 1, first + self._depth - 1))
             )
-            # Templates of inner blocks, in program order.
+            # In the order of the program.
             order = {path: place for place, path in enumerate(here)}
             found = sorted(templates, key=lambda one: order.get(one.format(first + 1), len(order)))
             instances = {one.format(place) for one in found for place in range(first, first + self._next)}
@@ -132,12 +132,12 @@ def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
 
 
 def _nameless(row: CostRow) -> CostRow:
-    """Return the row without its id and its equations."""
+    """Return a row without id and equations."""
     return replace(row, id="", equations=())
 
 
 def _templates_of(path: str, number: int) -> Iterable[str]:
-    """Yield the path once for each occurrence of the number, with `{}` instead of it."""
+    """Yield a template for each occurrence of `number` in `path`, with `{}` instead of this occurrence."""
     escaped = path.replace("{", "{{").replace("}", "}}")
     for match in re.finditer(r"\d+", escaped):
         if match.group() == str(number):
@@ -145,7 +145,7 @@ def _templates_of(path: str, number: int) -> Iterable[str]:
 
 
 def _line(start: int, other: int, at_start: int | None, at_other: int | None, at: int) -> int | None:
-    """Extrapolate two counts linearly; `None` if the result is not a count."""
+    """Return the count at `at` on the line through two counts; `None` if it is not an integer of at least 0."""
     if at_start is None or at_other is None:
         return None
     grown, rest = divmod((at_other - at_start) * (at - start), other - start)
@@ -153,15 +153,15 @@ def _line(start: int, other: int, at_start: int | None, at_other: int | None, at
 
 
 def whole(cost: Cost) -> list[Any]:
-    """Return a cost as a comparable value, regardless of the order and the ids of its rows."""
+    """Return a value that is equal for costs with the same rows in any order, ignoring ids."""
     rows = Counter(_nameless(row) for row in cost.rows)
     return [rows, cost.params, cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]
 
 
 Trace = Callable[[Settings], Cost]
-"""Traces the program at some settings; raises if the program does not exist there."""
+"""Returns the cost of the program at some settings; raises if the program does not exist there."""
 MOST_TRIES = 8
-"""Number of small steps of a size to try: often only multiples of a head count or of a stride are possible."""
+"""Most small steps of a size to try: often only multiples of the number of heads or of a stride are possible."""
 _DEPTH_NAME = re.compile("depth|layer|block|num_l|n_l")
 
 
@@ -170,11 +170,12 @@ class Learned:
     """The costs of a program as a function of several settings.
 
     Attributes:
-        base: The settings from which it was learned.
-        depth: The setting that repeats blocks, if there is one.
-        inferred: The costs by the other settings, at one value of `depth`, or at the two values that determine it.
-        reasons: Reasons why other settings could not be learned.
-        most_deep: Largest depth for which costs are predicted.
+        base: The settings of the first trace.
+        depth: The setting that repeats blocks; `None` if there is none.
+        inferred: The costs as a function of the other settings, at each of two values of `depth`; with the key 0 if
+            there is no `depth`.
+        reasons: For each setting that could not be learned, the reason.
+        most_deep: Largest value of `depth` at which costs are predicted.
     """
 
     base: Settings
@@ -190,7 +191,7 @@ class Learned:
         return (*inside, *((self.depth,) if self.depth else ()))
 
     def at(self, settings: Settings) -> Cost | None:
-        """Return the cost at some settings; `None` if it is not known exactly."""
+        """Return the cost at some settings; `None` if it cannot be predicted there."""
         names = self.names
         others = {name: value for name, value in settings.items() if name not in names}
         numbers = {name: value for name, value in settings.items() if name in names}
@@ -207,7 +208,7 @@ class Learned:
         return Repeated(*costs.items()).at(int(numbers[self.depth])) if is_covered else None
 
     def input_shapes(self, settings: Settings) -> list[tuple[int, ...]] | None:
-        """Return the shapes of the program's inputs; `None` if unknown: a deeper program has more inputs."""
+        """Return the shapes of the program's inputs; `None` at a depth that was not traced, with other inputs."""
         if self.depth is not None and settings[self.depth] not in self.inferred:
             return None
         place = 0 if self.depth is None else settings[self.depth]
@@ -215,11 +216,11 @@ class Learned:
 
 
 def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
-    """Learn the cost of a program as a function of its sizes, jointly, and verify the result.
+    """Learn the cost of a program as a function of several sizes together, and verify it.
 
     Args:
-        trace: Traces the program.
-        base: Its settings.
+        trace: Returns the cost at some settings.
+        base: The settings to start from.
         names: The settings that are sizes.
     """
     learned, starts = Learned(base), [base]
@@ -244,12 +245,14 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
 
 
 def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> int | None:
-    """Return a value of a setting, near or far from its base, where the prediction differs from tracing.
+    """Return a value of a setting at which a prediction differs from a trace; `None` if it agrees.
+
+    Two values are tried: one near to the base value, and one far from it.
 
     Args:
-        predict: Predicts costs without tracing.
-        trace: Traces the program.
-        base: Its settings.
+        predict: Predicts the cost at some settings.
+        trace: Returns the cost at some settings from a trace.
+        base: The settings to start from.
         name: The setting.
     """
     for values in (_near(base[name]), _far(base[name])):
@@ -260,9 +263,12 @@ def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> i
 
 
 def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
-    """Add a large and a small value at which the program follows the same rules; return the last error, if any.
+    """Add to `values` a large and a small value at which the program follows the same rules.
 
-    Costs are predicted only between these values: a cap, or a size that becomes 1, may lie beyond them.
+    Costs are predicted only between these values: beyond them, a size may reach a limit or become 1.
+
+    Returns:
+        The last error; `""` if there was none.
     """
     problem = ""
     for candidates in (_far(start[name]), _low(start[name])):
@@ -297,7 +303,7 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
 
 
 def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dict[str, list[int]]) -> None:
-    """Learn all sizes jointly; leave out sizes that fail together with the others."""
+    """Learn all sizes in `kept` together. While that fails, leave out the last size, with the reason."""
     while kept:
         joint = _joint(trace, starts[0], kept)
         points = [{name: value} for name, values in kept.items() for value in values] + joint
@@ -320,7 +326,7 @@ def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dic
 
 
 def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], points: Sequence[Settings]) -> str:
-    """Return why a deeper program with changed sizes differs from the prediction made from the two shallow ones."""
+    """Return an error if the cost of a deeper program with changed sizes differs from the prediction, else `""`."""
     assert learned.depth is not None
     for point in points[:1]:
         settings = {**learned.base, **point}
@@ -333,7 +339,7 @@ def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], po
 
 
 def _joint(trace: Trace, start: Settings, kept: dict[str, list[int]]) -> list[dict[str, int]]:
-    """Return settings with all sizes changed at which the program can be traced."""
+    """Return at most two settings at which all sizes have changed and the program can be traced."""
     found: list[dict[str, int]] = []
     for place in (-1, 0, 1) if len(kept) > 1 else ():
         point = {name: values[place] for name, values in kept.items()}
@@ -355,7 +361,7 @@ def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tu
 
 
 def _near(size: int) -> Iterator[int]:
-    """Yield the next values in the smallest possible steps, which reveal rounding up to a multiple."""
+    """Yield slightly larger values, which reveal sizes that are rounded up to a multiple; then twice the size."""
     yield from [size + step for step in range(1, size) if size % step == 0][:MOST_TRIES]
     yield 2 * size
 

@@ -37,14 +37,14 @@ from mithril_nb.targets.entry_point import OPTIONS, options_written
 from mithril_nb.targets.mithril_models import compiled_for, given_specs
 
 _MOST_TRIED = 8
-"""Most changes that are tried before one is suggested; each resolves the whole model."""
+"""Most changes that are tried before one is suggested, because each try infers the whole model."""
 _MOST_LISTED = 3
 """Most blocks of a series that are listed one by one."""
 Changes = Mapping[str, Any]
 
 
 def attributes_of(graph: LogicalGraph) -> dict[str, Any]:
-    """Return the attributes of all blocks by path and name: `{"mlp/linear_0.dimension": 64}`."""
+    """Return a dict of the attributes of all blocks, such as `{"mlp/linear_0.dimension": 64}`."""
     return {f"{path}.{name}": value for path, node in graph.walk() for name, value in node.block.attributes}
 
 
@@ -71,13 +71,13 @@ def likely_change(graph: LogicalGraph, name: str, value: Any, works: Callable[[C
         graph: The model.
         name: The unknown setting.
         value: Its new value.
-        works: Function that returns whether the model can be built with a change.
+        works: Returns whether the model can be built with a change.
     """
     return next((one for one in islice(_likely(graph, name, value), _MOST_TRIED) if works(one)), None)
 
 
 def examples(graph: LogicalGraph, works: Callable[[Changes], bool]) -> Changes | None:
-    """Return a valid change of one attribute; `None` if the first ones tried all fail."""
+    """Return a change that doubles one integer attribute; `None` if the model can be built with none of those tried."""
     sizes = {name: value for name, value in attributes_of(graph).items() if is_size(value)}
     return next((one for one in islice(_doubled(sizes), _MOST_TRIED) if works(one)), None)
 
@@ -119,7 +119,7 @@ def format_changes(changes: Changes, text: Callable[[Any], str]) -> str:
 
     Args:
         changes: The changes.
-        text: Function that formats a value.
+        text: Formats a value.
 
     Examples:
         >>> format_changes({"a.heads": 2}, repr), format_changes({f"block_{n}.heads": 2 for n in range(12)}, repr)
@@ -146,8 +146,8 @@ def rebuild_call(
     Args:
         target: The model.
         name: The argument.
-        values: Its new values.
-        is_swept: Whether the values are swept.
+        values: The new values of the argument.
+        is_swept: True if the values are swept.
         shapes: Shapes of the model's inputs.
         options: Other arguments of `ml.inspect`.
 
@@ -179,15 +179,19 @@ def _can_build(model: Model, changes: Changes, shapes: Mapping[str, Sequence[Any
 
 
 class OwnModel:
-    """A mithril_nb model.
+    """A mithril_nb model with settings.
 
-    Its settings are `batch`, the first dim that its inputs share; their other dims, such as `"input.1"`; `dtype`,
-    `precision` and `remat`; and the attributes of its blocks by path, such as `"linear_0.dimension"`.
+    The settings are:
+
+    - `batch`, the size of the first axis of all inputs; only if this is the same number for all of them;
+    - the sizes of the other axes of inputs, such as `"input.1"`;
+    - `dtype`, `precision` and `remat`;
+    - the attributes of blocks by path, such as `"linear_0.dimension"`.
 
     Args:
         target: The model, compiled or not.
-        args: Its inputs, or their shapes.
-        shapes: Shapes of its inputs by name.
+        args: The inputs of the model, or their shapes.
+        shapes: Shapes of the inputs by name.
         options: Other arguments of `ml.inspect`, and inputs by name.
     """
 
@@ -246,15 +250,15 @@ class OwnModel:
         }
         dtype, backend = settings.get("dtype"), model.backend
         if dtype is not None and dtype != self.base.get("dtype"):
-            # The model's own constants have the dtype of its backend. If only the inputs were cast, every block would
-            # cast them back.
+            # The parameters and constants of a model have the dtype of the backend. If only the inputs were cast,
+            # blocks would cast them back.
             backend = copy.copy(backend)
             backend.default_dtype = as_dtype(dtype)
         if attributes or shapes != self._shapes or backend is not model.backend:
             model = self._made(attributes, shapes, backend)
         if settings.get("remat"):
             model = rematerialized(model)
-        # The loss and the optimizer keep their own dtypes, as with such a backend.
+        # `dtype` is not passed on: the loss and the optimizer keep their dtypes, as with such a backend.
         return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
 
     def _made(self, attributes: Settings, shapes: Mapping[str, Any], backend: Any) -> PhysicalModel:
@@ -269,10 +273,12 @@ class OwnModel:
         return tuple(settings["batch"] if axis == 0 and "batch" in settings else dim for axis, dim in enumerate(dims))
 
     def _add_attribute(self, name: str, value: Any, swept: Settings) -> None:
-        """Add an attribute of a block to the settings, or raise an error that suggests a similar one.
+        """Add an attribute of a block to `base`.
+
+        A name without a path that is no attribute's name is ignored: it may be another setting, misspelled.
 
         Raises:
-            UnknownOptionError: The block has no such attribute, and no other setting has a similar name.
+            UnknownOptionError: There is no such block, or it has no such attribute; the advice is a similar change.
         """
         known = attributes_of(self._graph)
         if name in known:
@@ -280,7 +286,7 @@ class OwnModel:
             return
         path = name.rpartition(".")[0]
         if not path and "/" not in name and not any(one.endswith(f".{name}") for one in known):
-            return  # possibly another setting, misspelled
+            return
         own = [one.removeprefix(f"{path}.") for one in known if one.rpartition(".")[0] == path]
         blocks = [found for found, _ in self._graph.walk()]
         raise UnknownOptionError(
@@ -320,7 +326,7 @@ class OwnModel:
 
 
 def rematerialized(model: PhysicalModel) -> PhysicalModel:
-    """Return a model whose gradient recomputes the loss's intermediate values and saves only its arguments."""
+    """Return a copy of a model whose backward pass recomputes intermediate values: only its arguments are saved."""
     other = copy.copy(model)
 
     def recomputed(method: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Settings of a program: validation and formatting of their values."""
+"""Settings of a program: validating and formatting their values."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def _hashable(value: Any) -> Any:
 
 
 def is_size(value: Any) -> bool:
-    """Return whether a value is an integer, excluding truth values."""
+    """Return whether a value is an integer; truth values are not."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def plain(value: Any) -> Any:
-    """Return a value for JSON: numbers, strings and truth values unchanged, others as a short text.
+    """Return a value for JSON: numbers, strings, truth values and `None` unchanged, others as a short text.
 
     Examples:
         >>> plain(np.int64(3)), plain(None), plain(np.dtype("float32"))
@@ -67,7 +67,7 @@ def plain(value: Any) -> Any:
 
 
 def format_value(value: Any) -> str:
-    """Format a value as a short text: a dtype by its name, in whatever form it is given.
+    """Format a value as a short text. A dtype, as a NumPy dtype or scalar type, is formatted as its name.
 
     Examples:
         >>> format_value("bfloat16"), format_value(np.float32), format_value(64)
@@ -82,7 +82,7 @@ def format_value(value: Any) -> str:
 
 
 def format_setting(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
-    """Format a setting as Python code, with its last value, or with all values if it is swept.
+    """Format a setting as Python code: with the last of `values`, or with all of them if the setting is swept.
 
     Examples:
         >>> format_setting("batch", (8, 16)), format_setting("batch", (8, 16), is_swept=True)
@@ -116,9 +116,9 @@ def checked(
         base: The settings before.
         changes: The new values.
         program: Name of the program, for errors.
-        takes_any: Whether the program accepts settings that it does not name.
-        is_made: Whether it is a user's function, which could declare further settings.
-        swept: The values of swept settings.
+        takes_any: True if the program accepts settings that are not in `base`.
+        is_made: True if a user's function makes the program: it could declare further settings.
+        swept: The values of swept settings, for errors.
 
     Raises:
         UnknownOptionError: A setting does not exist, or a size has an invalid value.
@@ -140,7 +140,13 @@ def checked(
 
 
 def make_call(name: str, values: Sequence[Any], is_swept: bool = False, returns: str = "function, (x,)") -> str:
-    """Return code that varies an unsupported setting through a function that makes the program.
+    """Return code that varies a setting that the program does not have: a function that makes the program with it.
+
+    Args:
+        name: The setting.
+        values: The values of the setting.
+        is_swept: True if the values are swept.
+        returns: Code for the result of the function.
 
     Examples:
         >>> make_call("depth", (3,))
@@ -163,7 +169,7 @@ def by_name(changes: Any, is_swept: bool = False) -> Settings:
 
     Args:
         changes: The changes.
-        is_swept: Whether their values are lists.
+        is_swept: True if the values are lists, for errors.
 
     Raises:
         UnknownOptionError: `changes` is not a dict with string keys.
@@ -182,10 +188,11 @@ def by_name(changes: Any, is_swept: bool = False) -> Settings:
 
 
 def check_size(name: str, before: Any, value: Any, program: str, is_swept: bool = False) -> None:
-    """Raise if the new value of a size is not a size.
+    """Raise if the new value of a size is not a size; other settings are not checked.
 
     Raises:
-        UnknownOptionError: The previous value is an integer, and the new one is not, or is negative.
+        UnknownOptionError: The previous value is an integer. The new value is not, or is negative although the previous
+            one is not.
     """
     if is_size(before) and (not is_size(value) or (value < 0 <= before)):
         what = f"each value of {name!r}" if is_swept else f"setting {name!r}"
@@ -201,7 +208,7 @@ def values_of(name: str, values: Any) -> tuple[Any, ...]:
     """Return the values of a swept setting without duplicates.
 
     Raises:
-        UnknownOptionError: The values are not a list, or there are none.
+        UnknownOptionError: The values are not a sequence or an array, or there are none.
     """
     is_list = isinstance(values, Sequence | range) and not isinstance(values, str)
     if not (is_list or (isinstance(values, np.ndarray) and values.ndim)) or not len(values):

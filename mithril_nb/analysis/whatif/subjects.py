@@ -18,20 +18,20 @@ from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.mithril_models import is_mithril_model
 
 OUTSIDE = ("dtype", "precision")
-"""Settings of every program, applied from outside."""
+"""Settings that every program has, because they do not need a function or a model that makes the program again."""
 OF_ANY = ("batch", *OUTSIDE)
 """Settings of a program that is not made by a function."""
 _CASTS = "only its inputs have the new dtype, its own casts are unchanged; "
 
 
 class Subject(Protocol):
-    """A program for any settings.
+    """A program that exists for different settings.
 
     Attributes:
-        name: Its display name.
-        base: Its initial settings.
-        makes: True if the settings are passed to a user's function, which may accept symbolic integers.
-        casts: Reason why it may contain more casts in another dtype.
+        name: Display name of the program.
+        base: The initial settings.
+        makes: True if the settings are passed to a user's function.
+        casts: Why the program may contain more casts in another dtype, for a note.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Subject(Protocol):
 
         Args:
             changes: The new values.
-            swept: The values of swept settings.
+            swept: The values of swept settings, for errors.
 
         Raises:
             UnknownOptionError: A setting does not exist, or a value is not valid.
@@ -55,19 +55,22 @@ class Subject(Protocol):
         """Return the program for these settings, without computing a stage.
 
         Raises:
-            Exception: The user's function raised it.
+            Exception: The error that the user's function raised.
         """
         ...
 
 
 class Made:
-    """A program made by a function of settings.
+    """A program made by a user's function of settings.
 
     Args:
-        make: Function of settings by name. It returns a function and its arguments, a model and the shapes of its
-            inputs, or an `Inspection`.
-        given: Settings that replace the function's defaults.
+        make: The function. It takes settings by name, and returns a function and its arguments, a model and the shapes
+            of its inputs, or an `Inspection`.
+        given: Settings that replace the defaults of `make`.
         starts: Initial values of swept settings that have no default.
+
+    Raises:
+        UnknownOptionError: `make` has no setting with a name in `given`, or a setting has no value.
     """
 
     makes = True
@@ -176,7 +179,7 @@ _NONE: Any = object()
 
 
 def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
-    """Return the settings of a function with their defaults, and whether it accepts any others."""
+    """Return the settings of a function with their defaults (`_NONE` for none), and whether it accepts any others."""
     try:
         parameters = python_inspect.signature(make).parameters.values()
     except (TypeError, ValueError):
@@ -193,10 +196,10 @@ def check_outside(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
 
     Args:
         settings: The settings.
-        swept: The values of swept settings.
+        swept: The values of swept settings, for errors.
 
     Raises:
-        UnknownOptionError: It is not a floating-point dtype, or not a known precision.
+        UnknownOptionError: `dtype` is not a floating-point dtype, or `precision` is unknown.
     """
     precision, dtype = settings.get("precision"), settings.get("dtype")
     if precision is not None and precision not in PRECISIONS:
@@ -214,7 +217,7 @@ def check_outside(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
 
 
 def _check_width(dtype: Any) -> None:
-    """Raise if JAX would silently use another dtype, and the costs would be those of that dtype."""
+    """Raise `UnknownOptionError` if JAX would silently use a narrower dtype instead, with other costs."""
     if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != jax.numpy.dtype(dtype):
         raise UnknownOptionError(
             f"JAX creates no {format_value(dtype)} arrays by default.",
@@ -236,8 +239,8 @@ def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
     """Return a program in another precision, and with its floating-point arrays in another dtype.
 
     Args:
-        make: Function that makes the program.
-        settings: `dtype` and `precision`; `None` or a missing entry changes nothing.
+        make: Makes the program.
+        settings: May contain `dtype` and `precision`; `None` changes nothing.
     """
     dtype, precision = settings.get("dtype"), settings.get("precision")
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
@@ -261,7 +264,7 @@ class Batch:
 
 
 def common_dtype(args: Any) -> str | None:
-    """Return the dtype of the floating-point arrays; `None` if there are none, or several dtypes."""
+    """Return the dtype of all floating-point arrays in `args`; `None` if there are none, or if dtypes differ."""
     found = {str(leaf.dtype) for leaf in jax.tree.leaves(args) if _is_floating(leaf)}
     return found.pop() if len(found) == 1 else None
 
@@ -285,12 +288,13 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
 
 
 def batch_of(inspection: Inspection) -> Batch:
-    """Return the arrays with the samples of a program: whole arguments whose arrays share their first dim.
+    """Return the batch of a program: arguments whose arrays all have the same size on their first axis.
 
-    If there are several candidates, the batch is the first dim that can vary while the others stay; a weight cannot.
+    Arguments with different sizes are different candidates. Of several candidates, the batch is the one that can change
+    its size alone. A weight cannot, because the other arrays would no longer fit.
 
     Raises:
-        ShapeError: There are no candidates, or several.
+        ShapeError: There is no candidate; or of several, none or more than one can change its size alone.
     """
     found = _candidates(inspection.arguments)
     fitting = [one for one in found if _is_free(inspection, one)] if len(found) > 1 else found
@@ -332,7 +336,7 @@ def _candidates(args: tuple[Any, ...]) -> list[Batch]:
 
 
 def _is_free(inspection: Inspection, batch: Batch) -> bool:
-    """Return whether the program can be traced for one more sample."""
+    """Return whether the program can be traced with one more sample in these arrays alone."""
     other = inspection.altered(lambda args: resized(args, batch, batch.size + 1))
     return other.stage("jaxpr").unavailable is None
 

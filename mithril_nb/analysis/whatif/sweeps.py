@@ -37,14 +37,14 @@ class Point:
     Attributes:
         settings: Values of the swept settings.
         flops: Arithmetic operations; `None` if unknown.
-        bytes_accessed: Bytes read and written.
-        transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
-        params: Number of parameters.
-        peak_bytes: Peak memory in bytes; with `source="compiled"`, of one device.
-        time_s: Seconds of one run.
-        way: Origin of the costs, as in `Change.way`; `""` if there are none.
+        bytes_accessed: Bytes read and written; `None` if unknown.
+        transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...; `None` if unknown.
+        params: Number of parameters; `None` if unknown.
+        peak_bytes: Peak memory in bytes, of one device unless it is an estimate; `None` if unknown.
+        time_s: Seconds of one run; `None` if unknown.
+        way: Origin of the costs: as in `Change.way`, or `"measured"`; `""` if all costs are unknown.
         reasons: The reason for each unknown cost.
-        at_least: Figures that are lower bounds, because some costs of the program are unknown.
+        at_least: Names of costs that are lower bounds, because part of them is unknown.
     """
 
     settings: Mapping[str, Any]
@@ -67,8 +67,8 @@ class Sweep(Shown):
         program: Name of the program.
         source: `"analytic"`, `"compiled"` or `"measured"`.
         settings: The values of each swept setting.
-        points: One for each combination; the last setting varies fastest.
-        notes: Notes on the figures.
+        points: A point for each combination of values; the last setting varies fastest.
+        notes: Notes on the costs.
     """
 
     program: str
@@ -126,22 +126,25 @@ def sweep(
 ) -> Sweep:
     """Compute the cost of a program over all values of one or two settings.
 
-    If the program cannot be made, traced, compiled or run at a point, that point is unknown and has the reason.
+    If the program cannot be made, traced, compiled or run at a point, the costs of this point are `None`, and the point
+    has the reason.
 
     Args:
         target: A program, as for `ml.what_if`.
-        *args: Its arguments, as for `ml.what_if`.
-        source: `"analytic"` counts equations, `"compiled"` uses XLA's figures, `"measured"` runs the program.
-        peak: Whether to compute the peak memory, which takes longer.
+        *args: Arguments of the program, as for `ml.what_if`.
+        source: `"analytic"` counts equations, `"compiled"` counts the compiled program, `"measured"` runs it.
+        peak: True to compute the peak memory, which takes longer.
         shapes: Shapes of a model's inputs, instead of arguments.
         changes: Settings whose names are not Python names: `{"linear_0.dimension": [256, 512]}`.
-        **settings: Settings by name. A list is swept: `batch=[8, 16, 32]`; other values apply to all points.
+        **settings: Settings by name. The values of a list, a range or an array are swept: `batch=[8, 16, 32]`. Other
+            values apply to all points.
 
     Returns:
-        The points, displayed as a picture in a notebook and as a table by `print`.
+        The points. A notebook shows them as a picture, and `print` as a table.
 
     Raises:
-        UnknownOptionError: No setting or more than two are lists, a setting does not exist, or a value is not valid.
+        UnknownOptionError: No setting or more than two are swept, a setting does not exist, or a value or `source` is
+            not valid.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -166,10 +169,10 @@ def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: 
     """Compute the cost of a program at all combinations of values.
 
     Args:
-        oracle: Costs of the program.
+        oracle: Returns the cost of the program at some settings.
         swept: The values of one or two settings.
         source: One of `SOURCES`.
-        peak: Whether to compute the peak memory.
+        peak: True to compute the peak memory.
 
     Raises:
         UnknownOptionError: As in `sweep`.
@@ -226,7 +229,7 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str) -> Point:
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:
-    """Return the notes on a cost as its reason; all notes if none names it."""
+    """Return the notes on a cost as the reason why it is unknown; all notes if none names the cost."""
     own = [note.removeprefix(f"{figure}: ") for note in notes if figure in note.partition(":")[0]]
     return "; ".join(own or notes) or "no reason given"
 
@@ -236,14 +239,14 @@ def _known_somewhere(points: Sequence[Point]) -> list[str]:
 
 
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
-    """Return the reasons for costs that are unknown at all points; other unknowns are shown at their points."""
+    """Return a note for costs that are unknown at all points, with the reason; other points show their own reasons."""
     known = _known_somewhere(points)
     found: dict[str, list[str]] = {}
     for point in points:
         for name, reason in point.reasons.items():
             if name not in known and name not in found.setdefault(reason, []):
                 found[reason].append(name)
-    # A point that failed has the same reason for all costs; it does not explain why other points lack one.
+    # A point that failed has one reason for all costs, which does not explain why a cost of another point is unknown.
     only = {reason for point in points if len(point.reasons) == len(FIELDS) for reason in point.reasons.values()}
     return tuple(
         f"{', '.join(names)}: {reason}" for reason, names in found.items() if names and not (known and reason in only)

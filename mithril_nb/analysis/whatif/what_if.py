@@ -29,19 +29,19 @@ from mithril_nb.targets.unsupported import has_argument
 COMPILED = "compiled"
 """The `way` of a change with XLA's figures."""
 MOST_PLANNED = 1500
-"""Most equations of a program for which XLA plans memory without an explicit request; more take seconds."""
+"""Most equations of a program that is compiled for its peak memory without an explicit request; more take seconds."""
 SHARDED = 'XLA decides how much of sharded arrays each device holds; source="compiled" has its plan'
 
 
 class WhatIf:
-    """A program with settings; calling it with other settings returns the change of its costs.
+    """A program with settings: call it with other settings to get the change of its costs.
 
-    Slow traces are prepared in a background thread, which ends by itself. Slow work on request, such as compiling, runs
-    in a second thread.
+    If the program is slow to trace, answers are prepared in a background thread, which ends by itself. Slow work on
+    request, such as compiling, runs in a second thread.
 
     Args:
         subject: The program.
-        learns: Whether to prepare in the background; by default if the program takes long to trace.
+        learns: True to prepare answers in the background; by default if the program takes long to trace.
     """
 
     def __init__(self, subject: Subject, learns: bool | None = None):
@@ -58,16 +58,19 @@ class WhatIf:
 
     @property
     def cost(self) -> Cost:
-        """The analytic cost at these settings."""
+        """The analytic cost before a change."""
         return self._oracle.at(self._oracle.subject.base).cost
 
     @property
     def ways(self) -> Mapping[str, str]:
-        """Origin of the costs for each setting, with the reason if it is always traced.
+        """The way in which the costs for other values of each setting are found.
 
-        `"formula"`: the program was traced with a symbol for the setting, and verified. `"learned and verified"`: rules
-        from a few values, verified at others. `"traced"`: traced again for each value. All of them give the same
-        figures, unless the program changes at a size between the verified ones; `learns=False` always traces.
+        - `"formula"`: by a trace with a symbolic size for the setting, which was verified at other numbers;
+        - `"learned and verified"`: by rules from traces at a few values, which were verified at others;
+        - `"traced"`: by a new trace for each value; the reason may follow.
+
+        All of them give the same costs, unless the program changes at a size between the verified ones. Pass
+        `learns=False` to `ml.what_if` to trace always.
         """
         return self._oracle.known_ways()
 
@@ -81,7 +84,7 @@ class WhatIf:
         Raises:
             UnknownOptionError: A setting does not exist, or a value is not valid.
             StageUnavailableError: The program cannot be traced with these settings.
-            Exception: The function that makes the program raised it.
+            Exception: The error that the function that makes the program raised.
         """
         subject = self._oracle.subject
         after = subject.settled({**by_name(changes), **settings})
@@ -106,7 +109,7 @@ class WhatIf:
         return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
 
     def ready(self, timeout: float | None = None) -> bool:
-        """Wait until the preparation is finished; return whether it is before the timeout.
+        """Wait until the preparation in the background is finished; return false if it takes longer than `timeout`.
 
         Args:
             timeout: Seconds to wait; by default without limit.
@@ -114,7 +117,7 @@ class WhatIf:
         return self._queue.wait(timeout)
 
     def close(self) -> None:
-        """Cancel the preparation. Calls still work."""
+        """Cancel the preparation in the background. The object can still be called."""
         self._queue.end()
 
     def _compiled(self, before: Settings, after: Settings) -> Future[Change]:
@@ -141,24 +144,31 @@ def what_if(
     learns: bool | None = None,
     **settings: Any,
 ) -> WhatIf:
-    """Prepare a program for questions about other settings: analytic costs at once, compiled ones in the background.
+    """Return an object that computes the costs of a program with other settings: `ml.what_if(make)(batch=64)`.
+
+    Analytic costs are computed at once, costs of the compiled program in the background.
+
+    `target` is one of two:
+
+    - A function that makes the program. It takes settings by name, and returns a function and the tuple of its
+      arguments (or their shapes), a model and the shapes of its inputs, or the result of `ml.inspect`.
+    - A program: a function with its arguments, an `Inspection` or a model. The settings are `batch`, `dtype` and
+      `precision`. A mithril_nb model also has `remat`, the sizes of the axes of its inputs (`"input.1"`), and the
+      attributes of its blocks (`"linear_0.dimension"`).
 
     Args:
-        target: A function that makes the program from settings. It takes settings by name, each with a default, and
-            returns a function and the tuple of its arguments (or their shapes), a model and the shapes of its
-            inputs, or the result of `ml.inspect`. Or a program: a function with its arguments, an `Inspection` or a
-            model. The settings of a program are `batch`, `dtype` and `precision`; a mithril_nb model also has `remat`
-            and the attributes of its blocks by path.
+        target: A function that makes the program, or the program.
         *args: Arguments of the function or inputs of the model; none if `target` makes the program.
         shapes: Shapes of a model's inputs, instead of arguments.
-        learns: Whether to prepare answers in the background; by default if the program takes long to trace.
-        **settings: Settings that replace the defaults; for a program, other arguments of `ml.inspect`.
+        learns: True to prepare answers in the background; by default if the program takes long to trace.
+        **settings: Values that replace the defaults of `target`; for a program, other arguments of `ml.inspect`.
 
     Returns:
-        An object that is called with other settings and returns a `Change`.
+        A `WhatIf`: call it with other settings to get a `Change`.
 
     Raises:
-        UnknownOptionError: A setting does not exist, or there is nothing to change.
+        UnknownOptionError: A setting does not exist or has no value, an option is not valid, or settings to change are
+            passed with a program: the returned object takes them.
         StageUnavailableError: The program cannot be traced.
 
     Examples:
@@ -196,13 +206,13 @@ def subject_of(
 
     Args:
         target: A program, or a function that makes one.
-        args: Its arguments.
+        args: Arguments of the program.
         shapes: Shapes of a model's inputs, instead of arguments.
-        settings: Settings by name.
+        settings: Settings by name, or other arguments of `ml.inspect`.
         starts: Initial values of swept settings, for functions without a default for them.
 
     Raises:
-        UnknownOptionError: There is nothing to change.
+        UnknownOptionError: As in `what_if`.
     """
     is_ours = type(target).__module__.startswith("mithril_nb.")  # such as a `WhatIf`, which is callable
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init") and not is_ours
@@ -225,7 +235,7 @@ def subject_of(
 
 
 def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
-    """Raise if a program is given settings in the first call that are not its arguments."""
+    """Raise `UnknownOptionError` if options of the first call are settings of a program and not arguments of it."""
     known = (*OF_ANY, "remat") if is_mithril_model(target) else OF_ANY
     changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
     if not changed:
@@ -242,7 +252,7 @@ def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> N
             ),
         )
     raise UnknownOptionError(
-        f"ml.what_if does not accept settings of {title_of(target)!r}; its result does.",
+        f"settings of {title_of(target)!r} are arguments of the result of ml.what_if, not of ml.what_if itself.",
         facts,
         f"{entry_point().call(*call)}({_given(changed)})",
     )
@@ -257,7 +267,7 @@ def _casts(cost: Cost) -> int:
 
 
 def _peaks(oracle: CostOracle, before: Settings, after: Settings) -> tuple[Peak, Peak]:
-    """Return both peaks from the same source, so that they are comparable: XLA's plan, or estimates."""
+    """Return both peaks from the same source, XLA's plan or estimates, so that they can be compared."""
     with suppress(Exception):  # for a program that cannot be traced, the estimate has the reason
         programs = [oracle.traced(settings)[0] for settings in (before, after)]
         if all(len(one.equations) <= MOST_PLANNED for one in programs):  # even if one of them is compiled already

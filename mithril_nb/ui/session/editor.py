@@ -388,7 +388,7 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
         else:
             raise UnknownOptionError(
                 f"the model has no setting {name!r}.",
-                (("its settings", ", ".join(["batch", *(f"{one}.0" for one in shapes), "attributes of blocks"])),),
+                (("settings", f"batch; the axis of an input ({next(iter(shapes), 'x')}.0); attributes of blocks"),),
                 'ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
                 if name in _OUTSIDE
                 else 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',

@@ -188,11 +188,11 @@ def half_known(x: Any) -> Any:
 
 def test_a_partly_checked_bound_warns() -> None:
     message = (
-        "program 'half_known': its bound of FLOPs is checked in part.\n"
-        "    flops    at least 1,088 (analytic)\n"
-        "    bound    at most 2,000\n"
-        "    unknown  2 × pure_callback: no rule: Python on the host\n"
-        '    instead  unknown="fail" or unknown="ignore"'
+        "program 'half_known': the bound of FLOPs is checked in part.\n"
+        "    flops       at least 1,088 (analytic)\n"
+        "    bound       at most 2,000\n"
+        "    unknown     2 × pure_callback: no rule: Python on the host\n"
+        '    no warning  unknown="fail" or unknown="ignore"'
     )
     with pytest.warns(MithrilWarning) as warned:
         ml.assert_cost(half_known, spec(8, 8), flops=2_000)

@@ -147,7 +147,7 @@ needs() needs a value for 'batch'.
         lambda: what_if(double, spec(4, 3), batch=8),
         UnknownOptionError,
         """\
-ml.what_if does not accept settings of 'double'; its result does.
+settings of 'double' are arguments of the result of ml.what_if, not of ml.what_if itself.
     given     batch=8
     settings  batch, dtype, precision
     Try: ml.what_if(double, x)(batch=8)""",
@@ -156,7 +156,7 @@ ml.what_if does not accept settings of 'double'; its result does.
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
         UnknownOptionError,
         """\
-ml.what_if does not accept settings of 'Linear'; its result does.
+settings of 'Linear' are arguments of the result of ml.what_if, not of ml.what_if itself.
     given     remat=True
     settings  batch, dtype, precision, remat
     Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",

@@ -117,7 +117,8 @@ def test_changed_dtype_equals_another_backend(session) -> None:
     assert str(session.backend.default_dtype) == "float32"
     problem = session.run_command("apply_what_if", {"changes": [["", "dtype", "bfloat16"]]})
     assert str(problem) == (
-        "the model has no setting 'dtype'.\n    its settings  batch, input.0, attributes of blocks\n"
+        "the model has no setting 'dtype'.\n"
+        "    settings  batch; the axis of an input (input.0); attributes of blocks\n"
         '    Try: ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
     )
 
