@@ -186,7 +186,7 @@ class Scan(Control):
                     next(one for one in specs if one not in unscanned),
                     f"a body whose {port.name!r} has {axis} axes or more",
                     f"axis={len(spec.shape)}  # with that axis first; or a body that keeps its axes",
-                    f"each step returns {spec.shape}, too few axes to insert axis {axis}",
+                    f"each step returns {spec.shape}: axis {axis} is out of range",
                 )
             else:
                 outputs[port.name] = TensorSpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)

@@ -168,7 +168,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'repeat.input'.
             given  (2, 4) float32
-            input  (2, 3) float32, the result of the body      each step receives the output of the step before
+            input  needs (2, 3) float32, the result of the body      each step receives the output of the step before
             Try: a body whose output matches its input, or another initial value.
         """,
     ),
@@ -294,7 +294,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  a body whose 'output' has 1 axes or more      each step returns (), too few axes to insert axis 1
+            input  needs a body whose 'output' has 1 axes or more      each step returns (): axis 1 is out of range
             Try: axis=0  # with that axis first; or a body that keeps its axes
         """,
     ),
@@ -303,7 +303,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  a body that returns arrays      its 'output' is a static value, not an array
+            input  needs a body that returns arrays      its 'output' is a static value, not an array
             Try: compute the shape outside this block.
         """,
     ),
@@ -312,7 +312,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'cond.input'.
             given  (5, 6, 3) float32
-            input  a body that returns arrays      its 'output' is a static value, not an array
+            input  needs a body that returns arrays      its 'output' is a static value, not an array
             Try: compute the shape outside this block.
         """,
     ),

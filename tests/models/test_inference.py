@@ -267,7 +267,7 @@ def test_a_weight_may_be_computed():
     assert str(problem) == (
         "cannot connect 'linear_0.output' to 'linear_1.weight'.\n"
         "    output  (9, 4) float32\n"
-        "    weight  (3, 4)\n"
+        "    weight  needs (3, 4)\n"
         "    Try: give it this shape, or leave the port open for a parameter."
     )
     assert problem.edge == ("linear_0.output", "linear_1.weight")

@@ -130,7 +130,7 @@ def test_folder_that_cannot_be_locked_is_rejected(small, blobs, tmp_path):
     assert message_of(lambda: fit(small, blobs, checkpoint=tmp_path)) == (
         f"""CheckpointError: the folder for checkpoints cannot be locked.
     folder   {tmp_path}
-    because  Is a directory
+    because  Is a directory: {str(tmp_path / NAME)!r}
     Try: ml.fit(model, data, checkpoint="runs/digits")"""
     )
 

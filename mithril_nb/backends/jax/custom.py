@@ -42,7 +42,7 @@ class RunsCustomOps(Protocol):
 
 
 REGISTERED: dict[str, WeakSet[RunsCustomOps]] = {}
-"""The living backends on which each op was registered."""
+"""By name of an op: the backends on which it was registered, while they exist."""
 # A ContextVar, because sessions infer the shapes of other models on other threads.
 _inferring: ContextVar[RunsCustomOps | None] = ContextVar("_inferring", default=None)
 
@@ -119,7 +119,7 @@ def computing(cls: type[Operator]) -> Kernel:
 
 
 def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
-    """Return the result of a function by port. It may be a dict, or an array if there is one output."""
+    """Return the result of a user's function by port. `given` is a dict, or an array if there is one output."""
     by_port = dict(given) if isinstance(given, Mapping) else {"output": given}
     if by_port.keys() != set(ports):
         raise UnknownOptionError(
@@ -159,16 +159,18 @@ def shapes(
 ) -> dict[str, TensorSpec] | None:
     """Infer the output specs of a custom op by tracing its function; `None` if unknown.
 
-    They are unknown if no backend is specified and several backends have different functions of this name.
+    The specs are unknown if the function cannot be traced with the unknown sizes of the inputs, or if several backends
+    have different functions of this name and none of them is selected by `inferring_for`.
 
     Args:
         cls: Class of the op.
-        options: Its options.
-        inputs: Specs of its inputs.
+        options: The options of the op.
+        inputs: Specs of the inputs of the op.
         default: Returns the backend for ops that are not registered on a backend.
 
     Raises:
-        MismatchError: The function does not accept these arrays.
+        MismatchError: The function does not accept arrays of these shapes.
+        UnknownOptionError: The function fails for another reason, or does not return arrays.
     """
     texts = [spec.shape for spec in inputs.values()]
     if any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
@@ -186,7 +188,7 @@ def shapes(
 
 
 def _kernels_of(op: str, default: Callable[[], RunsCustomOps]) -> list[Kernel]:
-    """Return the kernels of an op: of the backend in `inferring_for`, or of all backends that registered it."""
+    """Return the kernels of an op: the one of the backend in `inferring_for`, else those of all that registered it."""
     backend = _inferring.get()
     if backend is None:
         registered = [one._own[op] for one in REGISTERED.get(op, ())]
@@ -219,7 +221,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
         because = f"{type(error).__name__}: {first}".removesuffix(": ")
         if not isinstance(error, tuple(_TRACING_ADVICE)) and isinstance(error, TypeError | ValueError):
             raise MismatchError(
-                next(iter(inputs), ""), f"what {op!r} can take", "other sizes, or check the function.", because
+                next(iter(inputs), ""), f"arrays that {op!r} accepts", "other sizes, or check the function.", because
             ) from error
         raise UnknownOptionError(
             f"the function of the op {op!r} fails.",
@@ -239,7 +241,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
 
 
 def _place(error: BaseException) -> str:
-    """Return the file and line of an error: the last line of the user's own code."""
+    """Return the file and line in the user's own code at which an error was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [one for one in frames if not one.filename.startswith(_LIBRARIES)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that is not in a file"
@@ -250,7 +252,7 @@ def _is_plain(dim: Any) -> bool:
 
 
 def _dim(dim: Any) -> int | str | None:
-    """Return a size from JAX as a number or text; `None` if it is not a sum of products."""
+    """Return a size from JAX as a number or text; `None` if a spec cannot contain it, such as a quotient."""
     if isinstance(dim, int):
         return dim
     text = str(dim).replace(" ", "")

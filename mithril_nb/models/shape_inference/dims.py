@@ -27,6 +27,11 @@ class MismatchError(Exception):
         super().__init__(port, need, advice, detail)
         self.port, self.need, self.advice, self.detail = port, need, advice, detail
 
+    @property
+    def fact(self) -> tuple[str, str]:
+        """The port, and the requirement with the detail, as a fact of a message."""
+        return self.port, f"needs {self.need}" + (f"      {self.detail}" if self.detail else "")
+
 
 def product(dims: tuple[Dim, ...]) -> Dim:
     """Return the product of dims: a number, or `"h*w*3"` while some are names.

@@ -362,7 +362,7 @@ class _Work:
         given = port if port != found.port else node.rpartition("/")[2] or "given"
         return Diagnostic(
             f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
-            ((given, str(spec)), (found.port, found.need + (f"      {found.detail}" if found.detail else ""))),
+            ((given, str(spec)), found.fact),
             found.advice,
             block=self.at(op.path),
             port=found.port,

@@ -36,7 +36,7 @@ def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> 
             f'x.cast("{wanted}")  # or a Cast(dtype="{wanted}") before it'
             if is_computed
             else f'array.astype("{wanted}")  # or a separate input for this block',
-            f"dtype {spec.dtype}",
+            f"got {spec.dtype}",
         )
 
 
@@ -107,7 +107,7 @@ def impossible_output(
         (
             ("required by", ", ".join(readers) or "set_shapes"),
             *((port, str(spec.shape)) for port, spec in outputs.items()),
-            (found.port, found.need + (f"      {found.detail}" if found.detail else "")),
+            found.fact,
         ),
         f"connect another output to {readers[0]!r}." if readers else found.advice,
         block=at(op.path),
@@ -121,7 +121,7 @@ def invalid_attribute(at: Absolute, op: FlatOp, found: MismatchError) -> Diagnos
     value = op.block.options.get(found.port)
     return Diagnostic(
         f"{op.block.kind} at {at(op.path)!r} cannot use {found.port}={value!r}.",
-        ((found.port, found.need + (f"      {found.detail}" if found.detail else "")),),
+        (found.fact,),
         found.advice,
         block=at(op.path),
         port=found.port,

@@ -36,13 +36,14 @@ LEFTOVER = re.compile(r"\.step-\d{10,}\.safetensors\.part|\.tmp[A-Za-z0-9]{6}")
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Options for checkpoints. A run that ends or is stopped always takes a checkpoint.
+    """Options for checkpoints. Besides, a run takes a checkpoint when it is done or stopped, but not when it fails.
 
     Attributes:
         folder: Folder of the checkpoints, created if missing. It belongs to one run, which locks it while it trains.
-        every_s: Seconds of training between two checkpoints; `None` to ignore the clock. A checkpoint is skipped
-            if the previous one is still being written.
-        every_epoch: Epochs between two checkpoints at the end of an epoch. These are never skipped.
+        every_s: Minimum seconds between two checkpoints; `None` to ignore the clock. A checkpoint waits until the
+            previous one is written, while the training continues.
+        every_epoch: Epochs between two checkpoints at the end of an epoch; default: none. The training waits until
+            the previous checkpoint is written, so none of these is skipped.
         keep: Number of latest checkpoints to keep; `None` for all. The default of 2 leaves one if the latest is broken.
 
     Examples:
@@ -78,7 +79,7 @@ class Checkpoints:
 class Saver:
     """Takes the checkpoints of one run. The state is copied on the device, and a separate thread writes the copy.
 
-    If several processes train, the first one writes: all of them hold the same params.
+    If several processes train, the first process writes: all of them hold the same params.
 
     Attributes:
         start: Fingerprint of the params and model state that the run began with.
@@ -100,7 +101,7 @@ class Saver:
     def reading(self) -> Iterator[None]:
         """Create and lock the folder while its checkpoints are read, and remove the leftovers of killed writes.
 
-        The run locks it again when it trains: an idle run does not block another one.
+        The run locks the folder again when it trains: an idle run does not block another one.
 
         Raises:
             CheckpointError: The folder cannot be created or locked, or another run is using it.
@@ -113,9 +114,12 @@ class Saver:
                 self._lock.acquire()
                 self._remove_leftovers()
         except OSError as error:
+            because = error.strerror or str(error)
+            if failed == "locked" and error.filename is not None:  # the cause is a file in the folder
+                because = f"{because}: {str(error.filename)!r}"
             raise CheckpointError(
                 f"the folder for checkpoints cannot be {failed}.",
-                (("folder", str(self.folder)), ("because", error.strerror or str(error))),
+                (("folder", str(self.folder)), ("because", because)),
                 'ml.fit(model, data, checkpoint="runs/digits")',
             ) from error
         try:
@@ -129,7 +133,7 @@ class Saver:
         Raises:
             CheckpointError: Another run is using the folder, or has written checkpoints in it.
         """
-        with suppress(OSError):  # the next checkpoint reports it, and the training continues
+        with suppress(OSError):  # the next checkpoint reports the error, and the training continues
             self._claim()
 
     def release(self) -> None:
@@ -153,7 +157,7 @@ class Saver:
             )
 
     def _contents(self) -> dict[str, str]:
-        """Return the name of each checkpoint in the folder by its content, which is the same in a copy."""
+        """Return the name of each checkpoint in the folder, by the id of its content; a copied file has the same id."""
         found: dict[str, str] = {}
         for path in checkpoints_in(self.folder):
             with suppress(OSError):  # `latest` reports unreadable checkpoints
@@ -167,7 +171,7 @@ class Saver:
                 path.unlink(missing_ok=True)
 
     def is_due(self, step: int) -> bool:
-        """Return whether to take a checkpoint after this step. Call it after the epoch's end if the step ends one."""
+        """Return whether to take a checkpoint after this step. If the step ends an epoch, call it after validation."""
         if not self._is_writer:
             return False
         every, per_epoch = self.options.every_epoch, self._plan.steps_per_epoch
@@ -254,7 +258,7 @@ class Saver:
 
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)
-        # This run wrote steps up to `_farthest`, then went back to `step` after a failure. Later ones are not its own.
+        # This run wrote steps up to `_farthest`, then went back to `step` after a failure. Later steps are not its own.
         left = [path for path in paths if step < step_of(path) <= self._farthest]
         before = [path for path in paths if step_of(path) <= step]
         for path in left + (before[self.options.keep :] if self.options.keep else []):
@@ -262,12 +266,12 @@ class Saver:
 
 
 def trees_of(state: State) -> dict[str, Any]:
-    """Return the trees of arrays in a state."""
+    """Return the trees of a state whose arrays a checkpoint stores, by name."""
     return {"params": state.params, "opt_state": state.opt_state}
 
 
 def plan_facts(plan: TrainingPlan) -> dict[str, Any]:
-    """Return the facts that a checkpoint stores about its plan."""
+    """Return the facts that a checkpoint stores about the plan of its run."""
     return {
         "samples": len(plan.data),
         "data": plan.data.fingerprint,
@@ -288,7 +292,7 @@ def checkpoints_in(folder: Path) -> list[Path]:
 
 
 def step_of(path: Path) -> int:
-    """Return the step in the name of a checkpoint."""
+    """Return the step number in the name of a checkpoint."""
     return int(path.name[5:].partition(".")[0])
 
 

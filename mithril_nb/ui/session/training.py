@@ -183,7 +183,7 @@ class Training:
 
     def _run_to(self, action: str) -> Run:
         if self.run is None:
-            raise UnknownOptionError(f"no run exists to {action}.", (("runs", "none"),), 'wb.do("train")')
+            raise UnknownOptionError(f"there is no run to {action}.", (("runs", "none"),), 'wb.do("train")')
         return self.run
 
     def _start(self) -> Run:

@@ -121,13 +121,13 @@ def test_run_reports_whether_its_model_is_current(session):
 @pytest.mark.parametrize(
     ("command", "args", "text"),
     [
-        ("pause", {}, 'no run exists to pause.\n    runs  none\n    Try: wb.do("train")'),
+        ("pause", {}, 'there is no run to pause.\n    runs  none\n    Try: wb.do("train")'),
         (
             "resume",
             {},
-            'no run exists to continue.\n    runs  none\n    Try: wb.do("train")',
+            'there is no run to continue.\n    runs  none\n    Try: wb.do("train")',
         ),
-        ("stop", {}, 'no run exists to stop.\n    runs  none\n    Try: wb.do("train")'),
+        ("stop", {}, 'there is no run to stop.\n    runs  none\n    Try: wb.do("train")'),
         (
             "set_learning_rate",
             {"value": -0.1},

@@ -196,8 +196,7 @@ def _inference_errors() -> Iterator[None]:
     try:
         yield
     except MismatchError as error:
-        facts = ((error.port, error.need + (f"      {error.detail}" if error.detail else "")),)
-        raise ShapeError(f"{error.port!r} does not match.", facts, error.advice, port=error.port) from None
+        raise ShapeError(f"{error.port!r} does not match.", (error.fact,), error.advice, port=error.port) from None
 
 
 def _plain(value: Any) -> Any:

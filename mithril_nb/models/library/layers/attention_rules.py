@@ -67,7 +67,7 @@ def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
     """Raise an error if a mask has integers or does not broadcast to the scores."""
     if "int" in mask.dtype:
         need = "booleans, or floating-point numbers to add"
-        raise MismatchError("attn_mask", need, 'array.astype("bool")', f"dtype {mask.dtype}")
+        raise MismatchError("attn_mask", need, 'array.astype("bool")', f"got {mask.dtype}")
     unknown = LEADING in scores or LEADING in mask.shape
     pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
     fits = all(
