@@ -89,7 +89,7 @@ _HOMES = {
     "what_if": "mithril_nb.analysis.whatif",
     "workbench": "mithril_nb.ui.widgets",
 }
-"""Module of each public name."""
+"""Module of each public name that is imported on first use."""
 
 
 def __getattr__(name: str) -> Any:

@@ -171,7 +171,8 @@ def lock_file(file: IO[bytes] | int) -> bool | None:
     """Lock an open file until it is closed or its process ends, for any reason.
 
     Returns:
-        True if this process now has the lock; `None` if the file system does not support locks.
+        True if this process now has the lock; False if another process has it; `None` if the file system does not
+        support locks.
     """
     try:
         if fcntl is not None:
@@ -185,7 +186,7 @@ def lock_file(file: IO[bytes] | int) -> bool | None:
 
 
 def locked_folder(parent: Path, prefix: str = PREFIX, suffix: str = SUFFIX) -> tuple[Path, IO[bytes]]:
-    """Return a new temporary folder and a file in it that stays locked while its process lives."""
+    """Return a new temporary folder, and an open file in it that stays locked while this process lives."""
     while True:
         folder = Path(tempfile.mkdtemp(suffix, prefix, parent))
         with suppress(FileNotFoundError):  # another process removed it as a leftover before it was locked

@@ -1,7 +1,7 @@
 """The error classes, and the common form of their messages: what failed and where, the facts, and what to try.
 
 A `Diagnostic` is plain data, so that a notebook, a widget and a terminal show the same text. A `MithrilError` carries
-one or more. A text has at most `LONGEST` characters and states how much it omits. The fields are never shortened.
+one or more. Its text has at most `LONGEST` characters and states how much it omits; the attributes omit nothing.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ def _cut(text: str, most: int = LONGEST) -> str:
 
 
 def listed(names: Iterable[object], most: int = 600) -> str:
-    """Join names for a sentence, with the number of omitted names; `"none"` for an empty list.
+    """Join names with commas; state the number of omitted names, and return `"none"` for an empty list.
 
     Args:
         names: The names.
-        most: Maximum length in characters; the remaining names are only counted.
+        most: Maximum length in characters, exceeded only by a long first name; the remaining names are counted.
 
     Examples:
         >>> listed(["a", "b"]), listed([]), listed(range(100_000), 8)
@@ -188,10 +188,10 @@ def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5)
 
 
 def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
-    """Return the names that the user may have meant: names that it starts or abbreviates, then similar names.
+    """Return names that start with a text or have it as initials, then at most three names of similar spelling.
 
     Args:
-        name: The name that the user wrote.
+        name: The text that the user wrote.
         known: The names that exist.
         least: The minimum similarity ratio, between 0 and 1.
 
@@ -206,7 +206,7 @@ def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
-    """Return the name that the user may have meant: a name that starts with it, or a similar one; else `None`.
+    """Return a name that continues a text with an underscore, else one of similar spelling, else `None`; ignores case.
 
     Args:
         given: The value that the user wrote, of any type.
@@ -278,7 +278,7 @@ class UnconnectedPortError(MithrilError, ValueError):
 
 
 class NameTakenError(MithrilError, ValueError):
-    """A name is empty, or used twice in one graph."""
+    """A name is empty, invalid, or already in use."""
 
 
 class NestingError(MithrilError, ValueError):
@@ -302,15 +302,15 @@ class UnknownDtypeError(MithrilError, TypeError):
 
 
 class MissingInputError(MithrilError, LookupError):
-    """`evaluate` did not receive a required input."""
+    """A model or a program did not receive a required input."""
 
 
 class UnexpectedInputError(MithrilError, LookupError):
-    """`evaluate` received an input or a parameter that the model does not have."""
+    """A model or a program received an input or a parameter that it does not have, or received one twice."""
 
 
 class MissingParameterError(MithrilError, LookupError):
-    """`evaluate` did not receive a required parameter."""
+    """A model did not receive a required parameter."""
 
 
 class DeviceNotFoundError(MithrilError, LookupError):
@@ -318,7 +318,7 @@ class DeviceNotFoundError(MithrilError, LookupError):
 
 
 class UnavailableBackendError(MithrilError, ImportError):
-    """The library of a backend is not installed, or the backend is not implemented yet."""
+    """A library, a compiler or a front end that this call needs is not installed."""
 
 
 class DataError(MithrilError, ValueError):
@@ -326,11 +326,11 @@ class DataError(MithrilError, ValueError):
 
 
 class ModelFileError(MithrilError, ValueError):
-    """A file is not a model, or is corrupt."""
+    """A file or a link is not a model, is corrupt, or cannot be read or written."""
 
 
 class CheckpointError(MithrilError, ValueError):
-    """A checkpoint is corrupt, comes from another program, or belongs to another run."""
+    """A checkpoint is corrupt, comes from another program, or belongs to another run; or its folder is in use."""
 
 
 class LaunchError(MithrilError, RuntimeError):

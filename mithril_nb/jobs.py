@@ -1,4 +1,4 @@
-"""Background work: a queue whose thread runs jobs in order. A new job replaces older ones of the same kind."""
+"""Background work: a queue whose thread runs jobs in order. A new job replaces a waiting job of the same kind."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class JobQueue:
         _QUEUES.add(self)
 
     def submit(self, job: Job, key: Hashable = "") -> None:
-        """Run a job after those that already wait.
+        """Run a job after the waiting jobs.
 
         Args:
             job: The job.
@@ -130,7 +130,7 @@ class JobQueue:
 
 
 def rests(wanted: Wanted, rest_s: float) -> bool:
-    """Wait before work that cannot be cancelled; return whether it is still wanted."""
+    """Wait before work that cannot be cancelled; return False as soon as the work is no longer wanted, else True."""
     until = time.monotonic() + rest_s
     while time.monotonic() < until:
         if not wanted():

@@ -30,7 +30,7 @@ def load_plugins() -> tuple[EntryPoint, ...]:
     with _lock:
         if not _is_loaded:
             _is_loaded = True  # first, because a plugin that uses a public name calls this function again
-            # Importing it takes half of the time of `import mithril_nb`.
+            # Not at the top: importlib.metadata takes half of the time of `import mithril_nb`.
             from importlib.metadata import entry_points
 
             for plugin in entry_points(group=GROUP):

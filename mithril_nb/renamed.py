@@ -38,7 +38,7 @@ _NAMES = {
         "inspect": ("mithril_nb.inspection", "inspect"),
     },
 }
-"""By module and former name: the module and the name of today."""
+"""By former module, then by former name: the new module and the new name."""
 
 
 def renamed_names(module: str) -> Callable[[str], Any]:
@@ -70,14 +70,14 @@ class _FormerModules:
         now = _new_name(module.__name__)
         assert now is not None
         _warn(module.__name__, now)
-        # A separate module: the machinery writes the former name into what a loader returns.
+        # Do not return the new module itself: the import machinery would write the former name into it.
         vars(module)["__getattr__"] = lambda name: getattr(importlib.import_module(now), name)
-        # A package for `import`, whose modules are found by this class only: files would be loaded a second time.
+        # A package without files: only this class finds its modules, because files would be loaded a second time.
         module.__path__ = []
 
 
 def _new_name(name: str) -> str | None:
-    """Return the new name of a former module, or of a module in a former package, if it exists."""
+    """Return the new name of a former module, or of a module in a former package; `None` if there is none."""
     for former, now in _MODULES.items():
         if name == former:
             return now

@@ -35,20 +35,20 @@ class DataSet:
 
     @property
     def named_targets(self) -> dict[str, Any]:
-        """The targets by label, for messages."""
+        """The arrays of targets by their label in messages: `"targets"`, or `"targets 'name'"` for each output."""
         if not isinstance(self.targets, dict):
             return {"targets": self.targets}
         return {f"targets {name!r}": array for name, array in self.targets.items()}
 
     @property
     def fingerprint(self) -> int:
-        """A hash of some samples. It depends on their order."""
-        # Evenly spaced samples: reading all of them would take long.
+        """A hash of at most `MOST_READ` evenly spaced samples. Another order of the samples gives another hash."""
+        # Reading all samples would take long.
         places = np.linspace(0, len(self) - 1, min(len(self), MOST_READ)).astype(np.intp)
         return fingerprint(self.take(places))
 
     def take(self, indices: np.ndarray) -> dict[str, Any]:
-        """Return the batch of these samples."""
+        """Return the samples at these indices as a batch: `{"inputs": {name: array, ...}, "targets": ...}`."""
         targets = self.targets
         return {
             "inputs": {name: array[indices] for name, array in self.inputs.items()},
@@ -58,7 +58,7 @@ class DataSet:
         }
 
     def split(self, fraction: float, seed: int) -> tuple[DataSet, DataSet]:
-        """Return two data sets: the remaining samples, and a random fraction of them, chosen by `seed`."""
+        """Hold out a random fraction of the samples, drawn by `seed`; return the remaining and the held-out samples."""
         order = np.random.default_rng([seed, len(self)]).permutation(len(self))
         taken = round(fraction * len(self))
         parts = (self.take(np.sort(order[taken:])), self.take(np.sort(order[:taken])))
@@ -87,7 +87,7 @@ class Problems:
 
 
 def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data") -> DataSet:
-    """Convert the user's data to a `DataSet`. The values of the arrays are not checked yet.
+    """Convert the user's data to a `DataSet`. Shapes and values are left to `check_inputs`.
 
     Args:
         data: `(x, y)`, where x is an array, or a dict of arrays by input name; or a `DataSet`.
@@ -95,7 +95,8 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
         what: Name of the data in messages.
 
     Raises:
-        DataError: The data has another form, lacks an input, is not numeric, or its lengths differ.
+        DataError: The data is not a pair; its inputs are not the inputs of the model; an array is a single number, is
+            not numeric or has rows of different lengths; or the arrays are empty or differ in length.
     """
     if isinstance(data, DataSet):
         inputs, targets = data.inputs, data.targets
@@ -144,17 +145,17 @@ def check_inputs(
     what: str = "data",
     ranges: Mapping[str, tuple[int, int]] | None = None,
 ) -> DataSet:
-    """Return the data with each input cast to the model's dtype.
+    """Return the data with each input cast to the model's dtype. Inputs for bfloat16 keep their dtype.
 
     Args:
         data: Result of `read_data`.
-        specs: Spec of each input of the model. The first dim is the batch and is not compared.
+        specs: Spec of the inputs by name. The first dim is the batch and is not compared.
         what: Name of the data in messages.
         ranges: Smallest and largest integer of each input that has bounds.
 
     Raises:
-        DataError: A shape does not match, a number is NaN, infinite or out of range, or an integer input receives
-            fractions. All problems are reported together.
+        DataError: A shape does not match, an input or target holds NaN or infinity, or an integer input receives
+            fractions or numbers out of range. All problems are reported together.
     """
     problems, ranges = Problems(), ranges or {}
     inputs: dict[str, np.ndarray] = {}
@@ -263,7 +264,7 @@ def _checked_input(name: str, array: np.ndarray, spec: TensorSpec | None, what: 
 
 
 def fits(shape: tuple[int, ...], wanted: tuple[int | str, ...]) -> bool:
-    """Return whether an array of this shape splits into batches of the wanted shape. The first dim is the batch.
+    """Return whether an array splits along its first axis into batches of shape `wanted`; names fit every size.
 
     Examples:
         >>> fits((1797, 64), ("batch", 64)), fits((1797, 8, 8), (32, 64)), fits((9, 8, 8), ("...", 8))
@@ -323,7 +324,7 @@ def _kind(value: Any) -> str:
 
 
 Tail = Literal["pad", "drop", "short"]
-"""Treatment of a last batch that is not full: padded with rows of weight 0, dropped, or passed on short."""
+"""Treatment of a last batch that is not full: filled with rows of weight 0, dropped, or kept short."""
 
 
 def epoch_order(count: int, epoch: int, seed: int, shuffle: bool = True) -> np.ndarray:
@@ -347,9 +348,9 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
 
 
 def evaluation_tail(tail: Tail) -> Tail:
-    """Return the tail option for evaluation, given the one for training.
+    """Return the treatment of a last batch in evaluation, given the treatment in training.
 
-    Evaluation counts each sample and changes no state. Only a loss that cannot ignore rows needs a short batch.
+    Evaluation counts each sample: it keeps a batch that training drops. It pads others, as it changes no state.
     """
     return "short" if tail == "drop" else "pad"
 

@@ -53,7 +53,7 @@ def fit(
     model_state: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Run:
-    """Prepare a training run. Iterate over it, or `start()` it in a thread and `wait()`.
+    """Prepare a training run. Iterate over the run, or `start()` it in a thread and `wait()`.
 
     All checks of the data happen here, before the first step.
 
@@ -61,16 +61,17 @@ def fit(
         model: A `PhysicalModel`, a `Model` (which is compiled first), or any `Trainable`.
         data: `(x, y)`: the samples, as an array or as a dict of arrays by input name, and the targets.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
-            of 0 and 1), or a function of (prediction, targets) that returns a scalar or one value per sample.
-        output: Name of the output that the loss takes, for a model with several outputs. Without it, the loss must be
-            a function that takes a dict of all outputs.
+            from 0 to 1), or a function of (prediction, targets) that returns a scalar or one value per sample.
+        output: Name of the output that the loss takes, for a model with several outputs. Without a name, the loss must
+            be a function that takes a dict of all outputs.
         optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; an optax factory
             (`optax.adamw`), or an optax transformation (`optax.adam(1e-3)`), used unchanged.
-        learning_rate: Initial learning rate; the default depends on the optimizer. It can change while the run trains.
+        learning_rate: Initial learning rate, or a schedule, for a name or a factory; the default depends on the
+            optimizer. `run.learning_rate` can change while the run trains.
         epochs: Passes over the data.
-        batch_size: Samples in a step. A last batch that is not full is padded with rows of weight 0. If the loss
-            returns only a scalar, the batch is dropped; the samples in it differ between epochs. A model with a state
-            receives the short batch, because padding would change BatchNorm's means.
+        batch_size: Samples in a step. A last batch that is not full is dropped if the loss returns only a scalar.
+            Otherwise it is padded with rows of weight 0, except for a model with a state that trains in one process:
+            padding would change BatchNorm's means, so this model receives the short batch.
         validation: Data to evaluate on at the end of each epoch; or the fraction of `data` to hold out for it, chosen
             by `seed`.
         params: Initial params; default: `model.randomize_params(seed)`. They are copied, never overwritten.
@@ -78,18 +79,19 @@ def fit(
         metrics: `("accuracy",)` or `()`; default: accuracy if the loss defines it.
         shuffle: True to shuffle the samples in each epoch.
         backend: Backend to compile a `Model` for; a `PhysicalModel` has its own.
-        checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take them.
-        resume: True to resume from the latest checkpoint in that folder, or start from scratch if it has none. Data
-            and options, and `params` if passed, must be the ones that the run began with.
+        checkpoint: Folder for the run's checkpoints, or a `Checkpoints`, which also sets how often to take one.
+        resume: True to resume from the latest checkpoint in the folder, or start from scratch if the folder has none.
+            The model, the training data, `loss`, `optimizer`, `batch_size`, `seed` and `shuffle` must be the same as
+            before, and so must `params` and `model_state` if passed.
         model_state: Initial state of a model that has one, such as `run.model_state` of an earlier run; default:
             `model.initial_state()`.
         **unknown: Rejected, with a list of the valid options.
 
     Raises:
-        CheckpointError: Another run is using the folder; its checkpoints are broken or belong to another run; or it
-            has some and `resume` is not `True`.
-        DataError: The data is empty, holds NaN, or does not match the model or the loss; or the model rejects the size
-            of the last batch.
+        CheckpointError: Another run is using the folder, or it cannot be created; its checkpoints are broken or belong
+            to another run; or it has checkpoints and `resume` is not `True`.
+        DataError: The data is empty, holds NaN, has fewer samples than a batch, or does not match the model or the
+            loss; or the model rejects the size of the last batch.
         UnknownOptionError: An option does not exist or has an invalid value; or the parts of the model were placed on
             several devices.
 
@@ -150,9 +152,7 @@ def fit(
         first = jax.tree.map(lambda array: array[:batch_size], train.targets)
         outputs = output_specs(trainable, start, train, batch_size)
         prediction = chosen_loss.prediction(outputs)
-        if (
-            len(outputs) == 1
-        ):  # naming the only output must change neither the cached programs nor the checkpoint's facts
+        if len(outputs) == 1:  # naming the only output must change neither cached programs nor checkpoints
             chosen_loss = replace(chosen_loss, output=None)
         accuracy = wants_accuracy(metrics, chosen_loss)
         tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
@@ -191,7 +191,7 @@ def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
     """Return whether to compute the accuracy.
 
     Raises:
-        UnknownOptionError: A metric is unknown, or undefined for this loss.
+        UnknownOptionError: `metrics` is not a sequence, or a metric is unknown or undefined for this loss.
     """
     if metrics is None:
         return loss.is_correct is not None

@@ -27,10 +27,11 @@ class Loss:
     Attributes:
         name: Name of the loss.
         function: Takes (prediction, targets); returns one value per sample (or per token, ...), or a scalar.
-        targets: Required targets: class labels, 0 or 1, arrays of the output's shape, or anything.
+        targets: Kind of targets that the loss requires: integer class labels, numbers from 0 to 1, an array of the
+            output's shape, or any.
         is_correct: Takes (prediction, targets); returns for each sample whether the prediction is correct. `None` if
             accuracy is undefined for this loss.
-        output: Name of the model's output to use as the prediction. Default: the only output, or a dict of all.
+        output: Name of the model's output to use as the prediction. Default: the only output, or a dict of all outputs.
     """
 
     name: str
@@ -40,7 +41,7 @@ class Loss:
     output: str | None = None
 
     def prediction(self, outputs: Mapping[str, Any]) -> Any:
-        """Return the prediction among a model's outputs: the chosen output, the only one, or a dict of all.
+        """Return the outputs of a model that the loss takes: the chosen output, the only one, or a dict of all.
 
         Raises:
             UnknownOptionError: The model has no output of the chosen name.
@@ -56,7 +57,7 @@ class Loss:
         return outputs[self.output]
 
     def needs_output(self, outputs: Collection[str]) -> bool:
-        """Return whether the user must choose one of several outputs. Only a user's function takes all of them."""
+        """Return whether the user must choose one of several outputs; a user's function takes a dict of all instead."""
         return self.output is None and len(outputs) > 1 and self.targets != "any"
 
 
@@ -69,7 +70,7 @@ def _aligned(prediction: Any, targets: Any) -> Any:
 
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
-    """Return -log softmax(logits)[label] per sample.
+    """Return -log softmax(logits)[label] for each label.
 
     Args:
         logits: Array of shape (..., classes).
@@ -90,9 +91,10 @@ def binary_cross_entropy(logits: Any, targets: Any) -> Any:
 
 
 def is_argmax(logits: Any, labels: Any) -> Any:
-    """Return `argmax(logits, axis=-1) == labels`, with the same rule for ties: the first maximum wins.
+    """Return `argmax(logits, axis=-1) == labels` for logits without NaN, with the same rule for ties: the first wins.
 
-    XLA's argmax reduces pairs of value and index, which is slow on CPU. In a small step, this form takes half the time.
+    XLA's argmax reduces pairs of value and index, which is slow on CPU. In a small training step, these comparisons
+    take half the time of argmax.
     """
     labels = labels[..., None]
     own = jnp.take_along_axis(logits, labels, axis=-1)
@@ -122,10 +124,10 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | Non
     Args:
         loss: A name in `LOSSES`, or a function of (prediction, targets) that returns a scalar or one value per sample.
             For a model with several outputs, the prediction is a dict of all of them.
-        output: Name of the one output to pass to the loss instead.
+        output: Name of the output to pass to the loss, instead of the dict.
 
     Raises:
-        UnknownOptionError: The name is unknown, or the function does not take two arguments.
+        UnknownOptionError: The name is unknown, the function does not take two arguments, or `loss` is neither.
 
     Examples:
         >>> resolve_loss("cross_entropy").targets
@@ -180,7 +182,7 @@ def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
     """Return the value of a loss as an array of floats.
 
     Raises:
-        UnknownOptionError: The loss returns another type.
+        UnknownOptionError: The loss returns neither a float nor an array of floats.
     """
     value = loss.function(prediction, targets)
     is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
@@ -197,7 +199,7 @@ def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
 
 
 def mean_over_batch(values: Any, weights: Any | None) -> Any:
-    """Return the mean of the values, weighted by sample (first axis).
+    """Return the mean of the values, with a weight for each sample.
 
     Args:
         values: A scalar, which is returned unchanged, or an array whose first axis is the batch.
@@ -212,5 +214,5 @@ def mean_over_batch(values: Any, weights: Any | None) -> Any:
 
 
 def is_per_sample(loss: Loss, prediction: jax.ShapeDtypeStruct, targets: jax.ShapeDtypeStruct) -> bool:
-    """Return whether a loss returns one value per sample, so that its mean can ignore rows. Does not run the loss."""
+    """Return whether a loss returns one value per sample, so that its mean can skip padding rows. Only traces it."""
     return jax.eval_shape(lambda *given: loss_value(loss, *given), prediction, targets).ndim > 0

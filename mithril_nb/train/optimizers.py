@@ -37,7 +37,8 @@ class Optimizer:
         is_relative: True if the learning rate is a factor on the updates of a transformation that has its own rate.
             For optimizers that scale by the rate last (adam, adamw, sgd, lion, ...), this equals changing the rate.
         name: Name of the optimizer.
-        source: The optax factory or transformation behind it.
+        source: The object that identifies the optimizer in the compile cache: its optax factory or transformation, or
+            `update`.
     """
 
     init: Callable[[Any], Any]
@@ -54,9 +55,9 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
     Args:
         optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; or a function from a
             learning rate to an `optax.GradientTransformation`, such as `optax.adamw` or
-            `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or such a transformation itself.
+            `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or an `optax.GradientTransformation`.
         learning_rate: Initial learning rate for a name or a factory; the default depends on the optimizer. It may be a
-            schedule (a function of the step count); the rate of the run is then a factor on it.
+            schedule (a function of the step count); the rate of the run is then a factor on the schedule's value.
 
     Raises:
         UnknownOptionError: The name is unknown; the value is not an optimizer and does not return one; a
@@ -98,7 +99,7 @@ def check_rate(rate: Any) -> float:
     """Return a learning rate as a float.
 
     Raises:
-        UnknownOptionError: It is not a finite number of at least 0.
+        UnknownOptionError: `rate` is not a finite number of at least 0.
     """
     if not _is_rate(rate):
         raise UnknownOptionError(
@@ -139,7 +140,7 @@ def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
         updates, state = extended.update(grads, state, params, **extra)
         return jax.tree.map(lambda change: (learning_rate * change).astype(change.dtype), updates), state
 
-    # Without a source, use the update function as the identity, so that the compile cache never mixes two optimizers.
+    # Without a source, `update` identifies the optimizer, so that the compile cache never mixes two of them.
     return Optimizer(transformation.init, update, 1.0, True, name, update if source is None else source)
 
 
@@ -171,7 +172,7 @@ def _by_name(name: str) -> Callable[..., Any]:
 
         def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
             found, after = inner.update(_widened(updates), state, _widened(params), **extra)
-            # Keep the dtypes of the given state: one from optax's own init may have 16 bits.
+            # Keep the dtypes of `state`: a state from optax's own init may have 16 bits.
             return _typed_like(updates, found), _typed_like(state, after)
 
         return optax.GradientTransformationExtraArgs(lambda params: inner.init(_widened(params)), update)

@@ -48,7 +48,7 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
 
 
 def check_placement(model: Trainable, params: Any) -> None:
-    """Reject a model whose parts were placed on several devices: a step is one program, for one device or for all.
+    """Reject a model whose parts were placed on several devices: a training step is one program, on one device or all.
 
     Raises:
         UnknownOptionError: The parts are on several devices.
@@ -73,7 +73,8 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
     """Return the data set, checked against the model and the loss.
 
     Raises:
-        DataError: It does not match. All problems of the inputs, or of the targets, are reported together.
+        DataError: The data does not match. All problems of the inputs are reported together; if there is none, all
+            problems of the targets.
     """
     ranges = getattr(model, "input_ranges", {})
     checked = check_inputs(read_data(data, model.input_names, what), model.input_specs, what, ranges)
@@ -86,7 +87,7 @@ def check_last_batch(
     """Check that a model accepts a last batch that is not full.
 
     Raises:
-        DataError: The model was compiled for one batch size, or splits a batch over devices.
+        DataError: The model rejects the last batch: it was compiled for one batch size, or splits batches over devices.
     """
     size = short_size(len(data), batch_size, tail)
     if not size:
@@ -108,7 +109,7 @@ def check_last_batch(
 
 
 def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) -> Mapping[str, jax.ShapeDtypeStruct]:
-    """Return shape and dtype of the outputs for one batch, without running the model."""
+    """Return shape and dtype of each output, by name, for a batch of the data. The model is only traced."""
     inputs = {
         name: jax.ShapeDtypeStruct((batch_size, *array.shape[1:]), array.dtype) for name, array in data.inputs.items()
     }
@@ -126,8 +127,8 @@ def spread(plan: TrainingPlan, state: State) -> None:
     """Put the arrays of a new run on the devices of all processes. With one process, do nothing.
 
     Raises:
-        DataError: A batch cannot be divided evenly, or the processes have different data or options. A process with
-            other steps would leave the others waiting.
+        DataError: `batch_size` is not a multiple of the number of devices; or the processes have different data,
+            options or params: a process with fewer steps would leave the other processes waiting.
     """
     me = distributed()
     if me.count == 1:
@@ -173,11 +174,11 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
 def check_targets(
     data: DataSet, loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct], what: str = "data"
 ) -> DataSet:
-    """Return the data with targets cast to the dtype that the loss expects.
+    """Return the data with targets cast to the dtype that the loss expects. A user's loss gets them unchanged.
 
     Raises:
-        DataError: Labels are not integers or out of range, binary targets are not between 0 and 1, or shapes do not
-            match.
+        DataError: Labels are not integers or out of range, targets of `binary_cross_entropy` are not between 0 and 1,
+            shapes do not match, or there are several outputs or arrays of targets for a loss that takes one.
     """
     problems = Problems()
     if loss.targets == "any":
@@ -197,7 +198,7 @@ def check_targets(
 
 
 def _own_loss(loss: Loss, outputs: Mapping[str, Any], targets: Any) -> str:
-    """Return a user's loss as source code, for several outputs or several arrays of targets."""
+    """Return code of a loss that the user can adapt, for several outputs or several arrays of targets."""
     read, output = "targets", next(iter(outputs))
     if isinstance(targets, dict) and targets:
         wanted = list(outputs) if loss.output is None else [loss.output]
@@ -271,7 +272,7 @@ def _binary(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
 
 
 def _like_output(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, problems: Problems) -> np.ndarray:
-    # Accept (batch,) for an output of (batch, 1): the loss aligns them before they broadcast to (batch, batch).
+    # Accept targets (batch,) for an output (batch, 1): the loss reshapes the output, so nothing broadcasts.
     if targets.shape[1:] not in (output.shape[1:], output.shape[1:-1] if output.shape[-1:] == (1,) else None):
         problems.add(
             f"{what}: the targets and the output differ in shape; loss {loss.name!r} compares them elementwise.",

@@ -1,6 +1,6 @@
 """Training with several processes: the index of this process, and its share of each batch.
 
-`mithril-nb launch` starts the processes. Without it there is one process, and these functions change nothing.
+`mithril-nb launch` starts the processes. Without it there is one process, whose share is the whole batch.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _mesh() -> Mesh:
 
 
 def local(tree: Any) -> Any:
-    """Return a tree with this process's copy of each replicated array."""
+    """Return a tree with this process's copy of each replicated array, and all other leaves unchanged."""
 
     def own(leaf: Any) -> Any:
         return leaf if getattr(leaf, "is_fully_addressable", True) else leaf.addressable_data(0)
@@ -115,7 +115,7 @@ def local(tree: Any) -> Any:
 
 
 def fingerprint(tree: Any) -> int:
-    """Return a hash of the arrays in a tree."""
+    """Return a hash of the bytes of the arrays in a tree. Shapes and dtypes do not count."""
     total = 0
     for leaf in jax.tree.leaves(tree):
         array = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)

@@ -1,4 +1,4 @@
-"""`Runtime`: runs the programs of training and owns the arrays of a run. JAX's own, and that of emitted source."""
+"""Runtimes run the programs of training and own the arrays of a run: `Runtime` on JAX, or as emitted source."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _all_finite = jax.jit(lambda leaves: jnp.all(jnp.stack([jnp.all(jnp.isfinite(lea
 
 
 class Runtime:
-    """Runs the programs of training with JAX, on its arrays.
+    """Runs the programs of training with JAX, on JAX arrays.
 
     Args:
-        model: The model to train, as JAX traces it.
+        model: The model to train, which JAX can trace.
     """
 
     def __init__(self, model: Trainable):
         self.model = model
 
     def precision(self) -> AbstractContextManager[object]:
-        """Return a context in which JAX traces with the dtypes of the model."""
+        """Return a context in which JAX traces with the dtypes of the backend; for JAX, it changes nothing."""
         return nullcontext()
 
     def compiled(
@@ -42,7 +42,7 @@ class Runtime:
         donated: tuple[int, ...] = (),
         key_argument: int | None = None,
     ) -> Callable[..., Any]:
-        """Return a program that takes and returns arrays of the runtime.
+        """Return a program that takes and returns arrays of the runtime, jitted unless the model has `jit=False`.
 
         Args:
             function: A function that JAX can trace.
@@ -59,7 +59,7 @@ class Runtime:
         return jax.jit(function, donate_argnums=donated, compiler_options=compiler_options(self.model), **outputs)
 
     def arrays(self, tree: Any) -> Any:
-        """Return JAX arrays as arrays of the runtime, which nothing else holds or overwrites."""
+        """Convert JAX arrays to arrays of the runtime."""
         return tree
 
     def rate(self, rate: float) -> Any:
@@ -72,7 +72,7 @@ class Runtime:
         return _copy(tree)
 
     def lent(self, tree: Any) -> Any:
-        """Return a tree of arrays for the user."""
+        """Return arrays for the user: this process's copy of each array that several processes hold."""
         return local(tree)
 
     def saved(self, tree: Any) -> Any:
@@ -80,7 +80,7 @@ class Runtime:
         return _copy(local(tree))
 
     def host(self, tree: Any) -> Any:
-        """Return arrays of the runtime, or of the user, as arrays that JAX takes."""
+        """Convert arrays of the runtime or of the user to arrays that JAX takes."""
         return tree
 
     def fetched(self, tree: Any) -> Any:
@@ -99,7 +99,9 @@ class Runtime:
 
 
 class EmittedRuntime(Runtime):
-    """Runs the programs of training as emitted source, on arrays of its library. No program overwrites an array.
+    """Runs the programs of training as emitted source, on arrays of the backend's library.
+
+    No program overwrites its arguments, so nothing needs to be copied before a step.
 
     Args:
         model: The model to train.
@@ -110,7 +112,7 @@ class EmittedRuntime(Runtime):
         self.emitted, self.backend = model, model.backend
 
     def precision(self) -> AbstractContextManager[object]:
-        """Return a context in which JAX traces with the dtypes of the model."""
+        """Return a context in which JAX traces with the dtypes of the backend."""
         return precision(self.backend)
 
     def compiled(
@@ -125,7 +127,7 @@ class EmittedRuntime(Runtime):
         return self.emitted.emitted(function, name, key_argument=key_argument)
 
     def arrays(self, tree: Any) -> Any:
-        """Return JAX arrays as arrays of the library."""
+        """Convert JAX arrays to arrays of the library."""
         with self.backend.on_device():
             return jax.tree.map(lambda leaf: self.backend.from_numpy(_numbers(leaf)), tree)
 
@@ -147,7 +149,7 @@ class EmittedRuntime(Runtime):
         return self.fetched(self.lent(tree))
 
     def host(self, tree: Any) -> Any:
-        """Return arrays of the library as NumPy arrays, and others unchanged."""
+        """Convert arrays of the library to NumPy arrays; return other arrays unchanged."""
         backend = self.backend
         return jax.tree.map(lambda leaf: backend.to_numpy(leaf) if backend.is_own(leaf) else leaf, tree)
 
@@ -156,7 +158,7 @@ class EmittedRuntime(Runtime):
         return jax.tree.map(self.backend.to_numpy, tree)
 
     def is_ready(self, array: Any) -> bool:
-        """Return whether an array can be fetched."""
+        """Return True: an emitted program returns computed arrays, or fetching waits for them."""
         return True
 
     def are_sound(self, tree: Any) -> bool:
@@ -169,7 +171,7 @@ def runtime_of(model: Trainable | EmittedModel) -> Runtime:
     """Return the runtime that trains a model.
 
     Raises:
-        UnknownOptionError: Several processes train a model as emitted source.
+        UnknownOptionError: The model runs as emitted source, and several processes train it.
     """
     if not isinstance(model, EmittedModel):
         return Runtime(model)

@@ -1,7 +1,7 @@
 """The programs of training as pure functions: the loss, its gradient, and one whole step.
 
-`fit` runs these; the session shows them as stages. The scopes `role:loss` and `role:update` mark the parts for
-provenance.
+`fit` runs the step; the workbench shows all three as stages. The name scopes `role:loss` and `role:update` mark the
+equations of the loss and of the optimizer, so that costs can be attributed to them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Batch = Mapping[str, Any]
 
 
 class OptimizerAndModelState(NamedTuple):
-    """Optimizer state and model state of a model that has one. A step takes and returns it instead of `opt_state`.
+    """Optimizer state and model state, for a model with a state. A step takes and returns this pair as `opt_state`.
 
     Attributes:
         opt_state: The optimizer's state.
@@ -48,7 +48,7 @@ def loss_function(
         forward: The model: takes params and a dict of inputs, `key=` and `training=`; returns a dict of outputs.
         loss: A name, or a function of (prediction, targets). The prediction is the output array of a model with one
             output, otherwise the dict of its outputs.
-        accuracy: True to compute the fraction of correct predictions too.
+        accuracy: True to add the fraction of correct predictions to the metrics, if the loss defines it.
         has_state: True if the model has a state. `forward` then takes it as its third argument, and returns outputs
             and the next state. The returned function takes `state=`, and returns `(metrics, state)` instead of the
             metrics.
@@ -104,12 +104,14 @@ def train_step(
         loss: The loss, as in `loss_function`.
         optimizer: A name, an optax factory, or an optax transformation; see `resolve_optimizer`.
         accuracy: True to add the accuracy on the batch to the metrics.
-        has_state: True if the model has a state, as in `loss_function`. `opt_state` is then a `OptimizerAndModelState`.
+        has_state: True if the model has a state, as in `loss_function`. `opt_state` is then an
+            `OptimizerAndModelState`.
         frozen: Names of parameters that do not change. The optimizer never receives them.
 
     Returns:
         A function `(params, opt_state, learning_rate, batch, key=None) -> (params, opt_state, metrics)`. The learning
-        rate is an argument, so it can change between steps. It is a factor if the optimizer's rate is relative.
+        rate is an argument, so it can change between steps. For an optax transformation, it is a factor on the
+        updates, which the transformation has already scaled by its own rate.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -159,7 +161,7 @@ def parted(params: Any, frozen: frozenset[str]) -> tuple[Any, dict[str, Any]]:
 
 
 def first_opt_state(optimizer: Optimizer, params: Any, frozen: frozenset[str], state: dict[str, Any]) -> Any:
-    """Return the `opt_state` of the first step."""
+    """Return the `opt_state` of the first step: an `OptimizerAndModelState` if the model has a state."""
     held = optimizer.init(parted(params, frozen)[0])
     return OptimizerAndModelState(held, state) if state else held
 
@@ -171,7 +173,7 @@ class Program:
     Attributes:
         name: `"forward"`, `"forward+backward"` or `"train step"`.
         function: A pure function.
-        specs: Its positional arguments as `jax.ShapeDtypeStruct` trees.
+        specs: Trees of `jax.ShapeDtypeStruct`, one for each positional argument.
         donated: Positions of the donated arguments.
     """
 
@@ -198,7 +200,7 @@ def programs(
         model: The model.
         loss: The loss, as in `fit`.
         optimizer: The optimizer, as in `fit`.
-        batch_size: Size of the first axis of each input whose first axis has a name instead of a size.
+        batch_size: Size of the first axis of inputs whose first axis has a name instead of a size.
         params: The params, or their shapes and dtypes; default: those of `model.randomize_params`.
         targets: Shapes and dtypes of the targets; default: derived from the loss.
 
@@ -230,14 +232,14 @@ def programs_of(
 
     Args:
         run: Function of `(params, inputs, state, *, key, training)` that returns outputs by name, and the next state.
-        params: Specs of its params.
-        inputs: Specs of its inputs by name.
-        state: Specs of its state; empty if it has none.
+        params: Specs of the params of `run`.
+        inputs: Specs of the inputs of `run` by name.
+        state: Specs of the state of `run`; empty if it has none.
         loss: The loss, as in `fit`.
         optimizer: The optimizer, as in `fit`.
         targets: Shapes and dtypes of the targets; default: derived from the loss.
         frozen: Names of parameters that do not change.
-        needs_key: True if it draws random numbers in training.
+        needs_key: True if `run` draws random numbers in training.
     """
     chosen, update, has_state = resolve_loss(loss), resolve_optimizer(optimizer), bool(state)
     key = jax.eval_shape(lambda: jax.random.key(0)) if needs_key else None
@@ -283,6 +285,9 @@ def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStru
     """Return the spec of one batch of an input. If the first dim is a name, replace it by the batch size.
 
     Sizes may be symbolic dims of JAX.
+
+    Raises:
+        ShapeError: A dim other than the first is a name.
     """
     shape = spec.shape
     if shape and isinstance(shape[0], str):

@@ -36,7 +36,7 @@ class Trainable(Protocol):
     - `initial_state()` and `forward_with_state(params, inputs, state, key=key, training=True)`: for a model that
       passes arrays from one step to the next (BatchNorm). The first returns these arrays by name, the second returns
       outputs and state.
-    - `param_specs`: the result of `randomize_params` as `jax.ShapeDtypeStruct`s, so that nothing is drawn for a trace.
+    - `param_specs`: the result of `randomize_params` as `jax.ShapeDtypeStruct`s. A trace then draws no numbers.
     - `parameters`: objects with `name` and `is_trainable`, if some parameters are frozen.
     - `jit = False`: do not compile the programs.
     - `options.compiler_options`: options for XLA.
@@ -100,9 +100,9 @@ def compiler_options(model: Trainable) -> dict[str, str] | None:
 
 @singledispatch
 def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backend: object = None) -> Trainable:
-    """Return the `Trainable` for a model. Register further kinds of models here.
+    """Return the `Trainable` for a model. `as_trainable.register` adds other kinds of models.
 
-    A `Model` is registered below: it is compiled for `shapes` and `backend`.
+    A `Model` is compiled for `backend` and `shapes`, with a batch of any size.
 
     Args:
         model: The model passed to `fit`.
@@ -148,7 +148,7 @@ def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: A
     is_known = all(array.spec.is_concrete for array in (*model.parameters, *model.states))
     if is_known or model.placement:
         return model
-    # The model was compiled without shapes, to infer them from the first arrays. These are the first.
+    # The model was compiled without shapes, so they are inferred from the first arrays: the data of this call.
     graph, own = model.graph, model.backend
     specs = input_specs(graph, _of_any_batch(shapes), own.default_dtype)
     inference = infer_for(own, graph, specs)
@@ -169,7 +169,7 @@ def _of_any_batch(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int 
 
 
 def names_of_inputs(model: Any) -> tuple[str, ...] | None:
-    """Return the names of a model's inputs before it is compiled; `None` if `model` is not a model.
+    """Return the names of the inputs of a compiled or uncompiled model; `None` if `model` is not a model.
 
     Examples:
         >>> from mithril_nb.models import Add

@@ -31,18 +31,19 @@ class TrainingPlan:
         model: The model to train.
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
-        step: The step, compiled unless the model has `jit=False`. It overwrites params and optimizer state. Its
+        step: The step, compiled unless the model has `jit=False`. It may overwrite params and optimizer state. Its
             arguments are (params, opt_state, rate, batch), plus key and step number if the model draws random numbers.
-            It returns loss (and accuracy) in one array.
-        evaluate: The compiled metrics of a batch: `(params, batch)`, plus the model's state if it has one.
+            It returns params, opt_state, and one array with the loss (and the accuracy).
+        evaluate: Function of `(params, batch)`, plus the model's state if it has one, that returns the metrics of the
+            batch; compiled like `step`.
         data: Training data.
         validation: Data to evaluate on at the end of each epoch.
         batch_size: Samples in a step.
         tail: Treatment of a last batch that is not full.
         seed: Seed of the sample order and of the keys of Dropout.
         shuffle: True if each epoch has a different order.
-        runtime: Runs the programs.
-        key: Key from which the keys of the steps are derived; `None` if the model draws no random numbers.
+        runtime: Runs `step` and `evaluate`.
+        key: Key from which each step derives its key; `None` if the model draws no random numbers.
     """
 
     model: Trainable
@@ -69,7 +70,12 @@ class TrainingPlan:
         return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
 
     def batch(self, order: np.ndarray, place: int) -> dict[str, Any]:
-        """Return batch number `place` of an epoch, from 0. With several processes, each contributes its share."""
+        """Return batch number `place` (from 0) of an epoch. With several processes, each contributes its share.
+
+        Args:
+            order: The order of the samples in the epoch.
+            place: Number of the batch.
+        """
         indices, weights = batch_at(order, place, self.batch_size, self.tail)
         me = distributed()
         rows = me.rows(len(indices))
@@ -77,9 +83,9 @@ class TrainingPlan:
         return me.assemble(batch if weights is None else batch | {"weights": weights[rows]})
 
     def evaluating(self, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
-        """Yield an empty dict after each batch, so that the caller can stop or pause; then the mean of each metric.
+        """Yield an empty dict after each batch, so that the caller can stop or pause; last, the mean of each metric.
 
-        Each sample counts once, in the stored order.
+        Each sample counts once. The samples are not shuffled.
         """
         sums: dict[str, float] = {}
         under_way: list[tuple[int, dict[str, Any]]] = []
@@ -106,7 +112,7 @@ class TrainingPlan:
 
 @dataclass(frozen=True, eq=False)
 class CompileKey:
-    """Cache key of a run's compiled programs. Two keys are equal if their parts are the same objects.
+    """Cache key of a run's compiled programs: equal if model, loss and optimizer are the same objects.
 
     Attributes:
         runtime: Runs the programs of the model to train.
@@ -136,8 +142,8 @@ class CompileKey:
 def compiled_programs(key: CompileKey) -> tuple[Any, Any]:
     """Return the step and the evaluation, jitted unless the model has `jit=False`. They compile on their first call.
 
-    The programs of the last few models with `is_immutable` are cached: training such a model again, from other params
-    or with another rate, compiles nothing.
+    The programs of the latest models with `is_immutable` are cached: training a model again with the same loss,
+    optimizer and shapes compiles nothing, even from other params or with another rate.
     """
     return _cached_programs(key) if getattr(key.runtime.model, "is_immutable", False) else _programs(key)
 

@@ -1,8 +1,8 @@
 """One checkpoint in one file: arrays as safetensors, facts as JSON in its header. Reading it runs no code.
 
-A checksum inside the file covers each byte, including the header: the header holds the SHA-256 of the file, computed
-with zeros instead of the SHA-256. The checksum of version 1 covered only the arrays, so a changed learning rate or step
-in the header goes unnoticed. Reading a checkpoint of version 1 therefore raises, and leaves the file alone.
+A checksum inside the header covers each byte of the file: the SHA-256 of the file with zeros in place of the checksum.
+The checksum of version 1 covered only the arrays, so a changed learning rate or step in the header goes unnoticed.
+Reading a checkpoint of version 1 therefore raises, and leaves the file alone.
 
 Why not orbax: it installs tensorstore and a dozen more packages for sharded, asynchronous writes to cloud storage, and
 its checkpoint is a folder of many files. A single file can be renamed into place, so it is complete or absent.
@@ -70,13 +70,13 @@ def content_id(path: Path) -> str:
 
 
 def _header(file: IO[bytes]) -> bytes:
-    """Return the header of a file, including its length prefix, and leave the file position after it."""
+    """Return the header of a file, including its length prefix, and leave the file position after the header."""
     length = file.read(8)
     return length + file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
 
 
 def _read(path: Path) -> tuple[int | None, bytes, bytes]:
-    """Return the offset of the checksum in a file (`None` if absent), the stored one, and the computed one."""
+    """Return the offset of the checksum in a file (`None` if absent), the stored checksum, and the computed one."""
     with open(path, "rb") as file:
         header = _header(file)
         # JSON escapes quotation marks inside strings, so only the key itself matches.
@@ -91,7 +91,7 @@ def _read(path: Path) -> tuple[int | None, bytes, bytes]:
 
 
 KEY = "mithril_nb.checkpoint"
-"""Key of our facts in the header of the file."""
+"""Key of version, dtypes and facts in the file's metadata."""
 VERSION = 2
 MOST_LISTED = 4
 """Maximum number of mismatched arrays listed in a message."""
@@ -108,9 +108,9 @@ class Saved:
     """Contents of a checkpoint.
 
     Attributes:
-        path: Its file.
+        path: The file.
         arrays: Arrays by name, such as `"params['linear_0.weight']"`.
-        facts: All other contents, as JSON values.
+        facts: The contents other than arrays, as JSON values.
     """
 
     path: Path
@@ -122,7 +122,7 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
     """Write a checkpoint atomically: if the machine stops, the file is complete or absent.
 
     Raises:
-        OSError: The path is not writable.
+        OSError: The file cannot be written.
         SafetensorError: The write did not finish, for example because the disk is full.
     """
     # The NumPy API of safetensors supports neither bfloat16 nor float8: store them as unsigned integers of that size.
@@ -176,7 +176,7 @@ def named(trees: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def to_host(trees: Mapping[str, Any]) -> Arrays:
-    """Return the leaves of the trees by name, in host memory. Blocks until they are computed."""
+    """Return the leaves of the trees by name, as NumPy arrays. Blocks until they are computed."""
     found = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named(trees).items()}
     return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
 

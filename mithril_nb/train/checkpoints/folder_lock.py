@@ -1,8 +1,8 @@
 """A lock on a folder of checkpoints: one run at a time, and no lock outlives its process.
 
 The operating system locks a file in the folder and unlocks it when the process ends, even if it is killed. The content
-of the file names the holder. Some file systems lock a file for one host only, or not at all. There, the holder's
-heartbeat counts: it updates the modification time of the file.
+of the file names the holder. Some file systems lock a file for one host only, or not at all. There, the holder keeps
+the lock by a heartbeat: it updates the file's modification time again and again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FolderLock:
 
         Raises:
             CheckpointError: Another run holds the folder.
-            OSError: The folder is missing or not writable.
+            OSError: The lock file cannot be written, for example because the folder is missing.
         """
         with self._mutex:
             for _ in range(MOST_TRIES):
@@ -76,7 +76,7 @@ class FolderLock:
                 found[1](*found[2])
 
     def _try(self) -> None:
-        """Open, lock and write the file. If its holder removes it at the same moment, this run holds no lock."""
+        """Open, lock and write the file. If the previous holder removes it meanwhile, `is_held` stays False."""
         file = open(self.path, "a+b", buffering=0)
         try:
             is_locked = lock_file(file)
@@ -102,7 +102,7 @@ class FolderLock:
         threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
 
     def _forget(self) -> None:
-        """Close the file in a forked child: its copy would keep the folder locked after the parent ends."""
+        """Close the file in a forked child: an open copy would keep the folder locked after the parent ends."""
         if self._drop is not None and self._file is not None:
             self._drop.detach()
             self._file.close()
@@ -143,7 +143,7 @@ if hasattr(os, "register_at_fork"):
 def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, process: int) -> None:
     ended.set()
     is_own = os.getpid() == process and _content(path) == text
-    if os.name != "posix":  # Windows cannot remove an open file; if the next holder has opened it, it stays
+    if os.name != "posix":  # Windows cannot remove an open file; a file that the next holder has opened stays
         file.close()
     if is_own:
         with suppress(OSError):

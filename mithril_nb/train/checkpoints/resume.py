@@ -54,10 +54,10 @@ def prepare(
     """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
 
     Raises:
-        CheckpointError: Another run is using the folder; it holds checkpoints and `resume` is False; all of them are
-            broken; or the latest belongs to another model, optimizer, data or seed, began with other params than the
-            user passed, or is past the last step of this run.
-        UnknownOptionError: `resume` is True without a folder.
+        CheckpointError: The folder cannot be created, or another run is using it; it holds checkpoints and `resume` is
+            False; all of them are broken; or the latest belongs to another model, optimizer, data or seed, began with
+            other params than the user passed, or is past the last step of this run.
+        UnknownOptionError: `resume` is True without a folder, or the folder is not a path.
     """
     if checkpoint is None:
         if resume:
@@ -132,7 +132,7 @@ def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> Chec
 
 
 def _check_facts(saved: Saved) -> None:
-    """Raise if a fact is missing or has another type than mithril_nb writes."""
+    """Raise if a fact or the history is missing, or has another type than mithril_nb writes."""
     facts, rows = saved.facts, saved.arrays.get("history")
     kinds: dict[str, Any] = {"step": int, "samples": int, "batch_size": int, "seed": int, "shuffle": bool}
     kinds |= {"tail": str, "loss": str, "optimizer": str}

@@ -33,7 +33,7 @@ class Control:
         self._reading = threading.RLock()
 
     def request(self, action: Turn, *, interrupted: bool = False, steps: int = 0) -> None:
-        """Request the loop to continue, to pause (after `steps` more steps), or to stop."""
+        """Request the loop to continue (`"go"`), to pause after `steps` more steps, or to stop."""
         with self._condition:
             self._requested = action
             self._allowance = steps if action == "pause" else 0
@@ -46,7 +46,7 @@ class Control:
         return self._requested
 
     def turn(self) -> Turn:
-        """Return the next action of the loop. Called between two steps; waits while another thread reads the params."""
+        """Return the next action of the loop, which calls this between two steps. Waits while a thread reads params."""
         with self._condition:
             self._condition.wait_for(lambda: self._readers == 0)
             if self._requested == "pause" and self._allowance:

@@ -1,4 +1,4 @@
-"""Events of a run, one frozen record each, and the table of its metrics."""
+"""Events of a run, and the table of its metrics."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class TrainingEvent:
         epoch: The current epoch, from 1; 0 before the first step.
         steps: Total steps of the run.
         epochs: Total epochs of the run.
-        loss: Loss of the step's batch (for an epoch, the mean over its steps); `None` before the first step.
-        accuracy: Fraction of correct predictions in the batch (for an epoch, the mean); `None` if not requested.
-        validation_loss: Loss on the validation data, in epoch events.
+        loss: In a step event, the loss of the batch; in an epoch event, the mean over its steps; else `None`.
+        accuracy: Fraction of correct predictions, in the same events as the loss; `None` if not requested.
+        validation_loss: Loss on the validation data, in epoch events; `None` without validation data.
         validation_accuracy: Accuracy on the validation data, in epoch events.
         elapsed_s: Seconds of training so far, without pauses.
         steps_per_s: Steps per second over the last two seconds, without compilation; `None` while unknown.
         left_s: Estimated seconds until the end; `None` while unknown.
         learning_rate: The learning rate, or the factor on the optimizer's own rate if the run's rate is relative.
-        message: Text for the user, such as the reason of the end.
+        message: Text for the user, such as the reason why the run ended.
 
     Examples:
         >>> print(TrainingEvent("epoch", step=90, epoch=2, steps=450, epochs=10, loss=0.25, accuracy=0.9375))
@@ -87,8 +87,8 @@ class History:
     holds the validation metrics.
 
     Attributes:
-        version: Increases when the run goes back to an earlier step and drops rows. Readers must then read all rows
-            again.
+        version: Increases when rows are dropped or replaced, because the run goes back to an earlier step or resumes
+            from a checkpoint. Readers must then read all rows again.
 
     Examples:
         >>> history = History()
@@ -155,7 +155,7 @@ class History:
             return self._table[:, : self._count][places, start:]
 
     def latest_means(self, most: int) -> tuple[float | None, float | None]:
-        """Return the mean loss and accuracy of the latest epoch.
+        """Return the mean loss and accuracy of the latest epoch; each is `None` if it has no values.
 
         Args:
             most: Maximum number of rows of an epoch.

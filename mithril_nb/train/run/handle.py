@@ -25,7 +25,7 @@ from mithril_nb.train.step import OptimizerAndModelState
 from mithril_nb.train.training_plan import TrainingPlan
 
 POLL_S = 0.1
-"""Polling interval of `wait`, so that it notices Ctrl-C and a stop of the kernel."""
+"""Polling interval of `wait`, which lets it notice Ctrl-C and a stop of the kernel."""
 FLUSH_S = 2.0
 """Seconds that `wait` gives listeners to process the last events of a run."""
 _CONTINUES = "The kernel was interrupted. This run continues in its own thread: press Stop, or call run.stop()."
@@ -107,12 +107,13 @@ class Run(Shown):
         return self
 
     def wait(self, timeout: float | None = None) -> Run:
-        """Wait for the end of the training. Start it first if it is not running.
+        """Wait for the end of the training.
 
+        Starts a run that is idle, or whose `for event in run` loop waits between two steps, but not one that has ended.
         Ctrl-C stops the run, keeps its params, and raises KeyboardInterrupt.
 
         Args:
-            timeout: Maximum seconds to wait. The run then continues. Default: until the end.
+            timeout: Maximum seconds to wait; the run continues after them. Default: wait until the end.
 
         Returns:
             The run.
@@ -141,7 +142,7 @@ class Run(Shown):
         return self
 
     def pause(self) -> None:
-        """Pause before the next step. Inside `for event in run` it ends that loop, which could not resume itself."""
+        """Pause before the next step. Inside `for event in run`, end that loop, because it could not resume itself."""
         self._ends_on_pause = self._thread is None and self._ident == threading.get_ident()
         self._control.request("pause")
 
@@ -165,7 +166,7 @@ class Run(Shown):
         return self.resume(epochs)
 
     def step_once(self) -> Run:
-        """Take one step and pause. If the run is training, pause after the current step."""
+        """Take one step and pause. If the run is training, only pause after the current step."""
         with self._lock:
             is_resting = not self._is_driven or self.state == "paused"
             self._control.request("pause", steps=1 if is_resting else 0)
@@ -241,7 +242,7 @@ class Run(Shown):
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """All errors of the run: its failure, the latest checkpoint that was not written, and those of listeners."""
+        """All errors of the run: its failure, the failed write of the latest checkpoint, and errors of listeners."""
         saver = self._state.saver
         lost = [saver.problem] if saver and saver.problem else []
         return [*([self.error] if self.error else []), *lost, *self._observers.errors]
@@ -254,7 +255,7 @@ class Run(Shown):
         return self._state.latest.message if self._state.latest else ""
 
     def evaluate(self, data: Any) -> dict[str, float]:
-        """Return loss and accuracy of the current params on a data set. Each sample counts once.
+        """Return the loss on a data set with the current params, and the accuracy if the run computes it.
 
         Args:
             data: Data in the form that `fit` accepts.

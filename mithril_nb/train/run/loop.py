@@ -35,7 +35,7 @@ class TrainingLoop:
             up to `AHEAD_S` ahead of the device, and yields their events later.
 
     Attributes:
-        last: The last event, if `leave` ended the loop.
+        last: The last event, if `leave` ended the loop; else `None`.
     """
 
     def __init__(self, plan: TrainingPlan, state: State, control: Control, history: History, *, is_exact: bool):
@@ -55,7 +55,8 @@ class TrainingLoop:
 
         Raises:
             TrainingError: The loss is NaN or infinite. The state goes back to the last good params.
-            BaseException: An error of the model or the optimizer. The state goes back as well.
+            BaseException: An error of the model or the optimizer. The state goes back only if the failed step has
+                donated the params or left NaN in them.
         """
         state, control = self.state, self.control
         try:
@@ -109,7 +110,7 @@ class TrainingLoop:
 
     @property
     def ahead(self) -> int:
-        """Number of steps to dispatch ahead; 0 if a step takes long."""
+        """Number of steps to dispatch ahead; 0 if a step takes longer than `AHEAD_S`, or the speed is unknown."""
         return min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
 
     def take_step(self) -> None:
@@ -168,7 +169,7 @@ class TrainingLoop:
         yield self.event("epoch", loss=loss, accuracy=accuracy, **checked)
 
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
-        """Return the metrics on the validation data; an empty dict if a stop is requested meanwhile."""
+        """Yield the events of pauses; return the metrics on the validation data, or an empty dict after a stop."""
         began_s = self.meter.elapsed_s
         scores: dict[str, float] = {}
         for found in self.plan.evaluating(self.state.params, data, self.state.model_state):

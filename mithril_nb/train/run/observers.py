@@ -27,7 +27,7 @@ class _Listener:
     called_at: float = 0.0
 
     def add(self, event: TrainingEvent) -> bool:
-        """Queue an event. A step replaces a queued step; return False then, because the thread need not wake up."""
+        """Queue an event. If it is a step and replaces the last queued step, return False: the thread need not wake."""
         waiting = self.waiting
         if event.kind == "step" and waiting and waiting[-1].kind == "step":
             waiting[-1] = event
@@ -36,7 +36,7 @@ class _Listener:
         return True
 
     def due_at(self) -> float | None:
-        """Return the time of the next call; `None` if the queue is empty."""
+        """Return the time of the next call (0.0 for at once); `None` if the queue is empty."""
         if not self.waiting:
             return None
         return self.called_at + self.every_s if len(self.waiting) == 1 and self.waiting[0].kind == "step" else 0.0
@@ -53,7 +53,7 @@ class Observers:
     """The listeners of a run.
 
     Attributes:
-        errors: Errors raised by listeners, as diagnostics, oldest first.
+        errors: The first `MOST_ERRORS` different errors raised by listeners, as diagnostics.
     """
 
     def __init__(self) -> None:

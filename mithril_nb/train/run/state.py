@@ -31,7 +31,7 @@ class State:
 
     Attributes:
         params: The params after `step` steps.
-        opt_state: The optimizer's state; a `OptimizerAndModelState` if the model has a state too.
+        opt_state: The optimizer's state; an `OptimizerAndModelState` if the model has a state too.
         runtime: Owns the arrays.
         epochs: Total epochs of the run.
         learning_rate: Learning rate of the next step.
@@ -44,9 +44,9 @@ class State:
         unrecorded: Event of an epoch's last step, until its validation is complete.
         elapsed_s: Seconds of training.
         latest: The last event.
-        validation_loss: Loss of the last validation.
-        validation_accuracy: Accuracy of the last validation.
-        problem: The reason of a failure.
+        validation_loss: Loss of the last validation; `None` before it.
+        validation_accuracy: Accuracy of the last validation, if requested.
+        problem: The reason why the run failed.
         saver: Takes the run's checkpoints; `None` if it has none.
     """
 
@@ -75,7 +75,7 @@ class State:
         return self.opt_state.model_state if isinstance(self.opt_state, OptimizerAndModelState) else {}
 
     def keep(self, *, is_epoch_start: bool) -> None:
-        """Copy the params at the start of an epoch, or every `KEEP_EVERY_S`."""
+        """Copy params and optimizer state at the start of an epoch, and every `KEEP_EVERY_S`."""
         now = time.perf_counter()
         if is_epoch_start or now - self.kept_at > KEEP_EVERY_S:
             self.candidate = Kept(self.step, *self.runtime.copied((self.params, self.opt_state)))
@@ -83,7 +83,7 @@ class State:
             self.kept_at = now
 
     def confirm(self, step: int) -> None:
-        """Record that the loss of a step was finite, so the params before it were good."""
+        """Record that the loss of a step was finite, so the params copied before that step are good to go back to."""
         if self.candidate is not None and self.candidate.step < step:
             self.kept, self.candidate = self.candidate, None
 
