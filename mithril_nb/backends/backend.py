@@ -38,8 +38,8 @@ class IncompleteBackendError(MithrilError, TypeError):
 class Backend(ABC):
     """Creates arrays of one array library, and runs models with it.
 
-    A custom backend defines the three abstract methods and creates arrays. `ml.compile` accepts a `JaxBackend`, a
-    `NumpyBackend`, a `TorchBackend`, an `MlxBackend`, a `CBackend` or a `GGMLBackend`.
+    A custom backend defines `tensor`, `zeros` and `ones`, and only creates arrays. `ml.compile` accepts a `JaxBackend`,
+    a `NumpyBackend`, a `TorchBackend`, an `MlxBackend`, a `CBackend` or a `GGMLBackend`.
 
     Raises:
         IncompleteBackendError: The constructed subclass lacks an abstract method.
@@ -112,7 +112,7 @@ def check_count(name: str, value: Any, advice: str) -> int:
     """Return a number of epochs, samples, processes, ... as an int.
 
     Raises:
-        UnknownOptionError: It is not an integer of at least 1.
+        UnknownOptionError: `value` is not an integer of at least 1.
     """
     if isinstance(value, bool) or not isinstance(value, SupportsIndex) or int(value) < 1:
         raise UnknownOptionError(f"{name} must be an integer of at least 1.", (("got", repr(value)),), advice)
@@ -123,7 +123,7 @@ def check_switch(name: str, value: Any, advice: str) -> None:
     """Check that an option is a bool or `None`.
 
     Raises:
-        UnknownOptionError: It has another type.
+        UnknownOptionError: `value` has another type.
     """
     if value is not None and not isinstance(value, bool):
         raise UnknownOptionError(f"{name}={value!r} must be a bool.", (("needs", "True or False"),), advice)
@@ -133,7 +133,7 @@ def convert_params(params: Mapping[str, Any], backend: Any, other: Any) -> dict[
     """Return parameters of one backend as arrays of another.
 
     Raises:
-        UnknownOptionError: The other is neither a backend nor a compiled model.
+        UnknownOptionError: `other` is neither a backend nor a compiled model.
     """
     target = getattr(other, "backend", other)
     if not hasattr(target, "tensor"):

@@ -1,4 +1,4 @@
-"""What the backends that run emitted source share: NumPy, PyTorch, MLX, C and GGML."""
+"""The common base of the backends that run emitted source: NumPy, PyTorch, MLX, C and GGML."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex1
 
 Arrays = Mapping[str, Any]
 GRADS = ("autograd", "jax")
-"""Who derives gradients: the library, or JAX."""
+"""Values of `grads=`: the library derives the gradients, or JAX does."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Whether a backend can be used here; true or false as a condition.
+    """Availability of a backend on this machine; in a condition, true if the backend can be used.
 
     Attributes:
-        is_available: Whether it can.
-        reason: Why not, or `""`.
-        install: The command that installs the library, or `""`.
+        is_available: True if the backend can be used.
+        reason: The reason why it cannot be used, or `""`.
+        install: The command that installs what is missing, or `""`.
     """
 
     is_available: bool
@@ -79,7 +79,7 @@ class EmittedBackend(Backend):
     install: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     grads = "jax"
-    """Who derives the gradients of `evaluate`: `"jax"`, whose gradients are emitted too, or `"autograd"`."""
+    """`"jax"` if JAX derives the gradients of `evaluate`, which are then emitted; `"autograd"` if the library does."""
 
     def __init__(self, dtype: Any = None, *, device: str | None = None, seed: int = 0, **unknown: Any):
         refuse_unknown(type(self).__name__, unknown, type(self).__init__)
@@ -169,7 +169,7 @@ class EmittedBackend(Backend):
         return np.array(array)
 
     def as_own(self, value: Any) -> Any:
-        """Return an array of the library unchanged, and convert any other value."""
+        """Return an array of the library unchanged, and convert any other value, to 32 bits unless in float64."""
         if self.is_own(value):
             return value
         array = self._host(value)
@@ -181,7 +181,7 @@ class EmittedBackend(Backend):
         return _package(type(value)) == self.module_name.partition(".")[0]
 
     def narrowed(self, array: Any) -> Any:
-        """Return an array of the library with at most 32 bits per number, if the dtype of the backend is float32."""
+        """Return an array of the library with at most 32 bits per number, unless the backend's dtype is float64."""
         wanted = _NARROW.get(self.dtype(array)) if self.default_dtype != "float64" else None
         return array if wanted is None else self._cast(array, wanted)
 
@@ -230,7 +230,7 @@ class EmittedBackend(Backend):
         return self.full(shape_of(shape), 1, dtype=dtype)
 
     def full(self, shape: Any, value: float, *, dtype: Any = None) -> Any:
-        """Return an array full of a number."""
+        """Return an array whose items are all `value`."""
         return self.tensor(np.full(shape_of((shape,)), value), dtype or self.default_dtype)
 
     def zeros_like(self, array: Any) -> Any:
@@ -246,7 +246,7 @@ class EmittedBackend(Backend):
         return self.tensor(np.eye(rows, columns), dtype)
 
     def arange(self, *bounds: Any, dtype: Any = None) -> Any:
-        """Return the numbers of `range`; integers are int32."""
+        """Return evenly spaced numbers like `numpy.arange`; integers are int32 by default."""
         array = np.arange(*bounds)
         return self.tensor(array.astype("int32") if array.dtype.kind == "i" and dtype is None else array, dtype)
 
@@ -349,7 +349,7 @@ class EmittedBackend(Backend):
         return (self._softmax(logits) - self.one_hot(labels, logits.shape[-1])) / math.prod(logits.shape[:-1])
 
     def one_hot(self, labels: Any, classes: int) -> Any:
-        """Return a row of zeros with a one for each label."""
+        """Return an array (..., classes) with a one at the position of each label, and zeros elsewhere."""
         return self.tensor(np.eye(classes)[self.to_numpy(labels)])
 
     def _reduction(self, name: str) -> Callable[..., Any]:
@@ -378,7 +378,7 @@ def check_grads(backend: str, grads: Any) -> None:
     """Check the option `grads` of a backend.
 
     Raises:
-        UnknownOptionError: It has another value.
+        UnknownOptionError: `grads` is not in `GRADS`.
     """
     if grads not in GRADS:
         raise UnknownOptionError(

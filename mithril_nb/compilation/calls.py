@@ -38,8 +38,8 @@ class Calls:
 
     Args:
         graph: The model.
-        inference: Specs of all its values.
-        backend: Its backend.
+        inference: Specs of all values in the model.
+        backend: The backend of the model.
         is_static: True to reject inputs whose shapes differ from the compiled ones.
         sizes: Dim names that the user declared. In one call, each name must have one size.
     """
@@ -71,10 +71,11 @@ class Calls:
     def checked(
         self, params: Arrays, inputs: Arrays, state: Arrays | None
     ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return parameters, inputs and state by their own names, as arrays of the right shapes and dtypes.
+        """Return parameters, inputs and state by their names in the model, as arrays of the right shapes and dtypes.
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            UnknownOptionError: A value is not an array of numbers, or a parameter is not floating point.
             ShapeError: Shapes do not match.
         """
         given = flat_params(params)
@@ -109,11 +110,13 @@ class Calls:
         return given, arrays, held
 
     def inputs(self, inputs: Arrays) -> dict[str, jax.Array]:
-        """Return the inputs by their own names, as arrays of the right dtypes.
+        """Return the inputs by their names in the model, as arrays of the right dtypes.
 
         Raises:
             MissingInputError, UnexpectedInputError: Names are missing or unknown.
-            ShapeError: With static shapes, a shape differs from the compiled one.
+            UnknownOptionError: An input is not an array of numbers.
+            ShapeError: A declared dim name has two sizes; or, with static shapes, a shape differs from the compiled
+                one.
         """
         ports = by_port(inputs, self.names, "input", what="inputs")
         missing = [name for name in self.names if name not in ports]
@@ -171,7 +174,11 @@ class Calls:
         ]
 
     def settle(self, inputs: Arrays) -> None:
-        """Record the shapes of checked inputs: the first trace fixes open dims. Warn once about any other shape."""
+        """Warn once if checked inputs have other shapes than the compiled ones.
+
+        With static shapes, record the shapes instead: the first trace fixes the open dims, and `inputs` then rejects
+        other sizes.
+        """
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape
             for port, name in by_port(inputs, self.names, "input", what="inputs").items()
@@ -217,7 +224,10 @@ class Calls:
         return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
 
     def _cast(self, name: str, array: Any) -> jax.Array:
-        """Cast an input to its dtype. Keep integers if a block needs them."""
+        """Convert an input to an array, cast to the model's dtype if it needs floats.
+
+        Complex numbers, and inputs that accept any dtype, are not cast.
+        """
         array = as_array(f"input {name!r}", array, name)
         wanted = self.inference.inputs[name].dtype
         keeps = name in self._any_dtype or "float" not in wanted
@@ -314,7 +324,7 @@ def as_array(what: str, given: Any, port: str) -> jax.Array:
     """Convert a value to a JAX array.
 
     Raises:
-        UnknownOptionError: It is not an array of numbers.
+        UnknownOptionError: The value is not an array of numbers, or has integers of more than 32 bits.
     """
     check_width(given)
     try:

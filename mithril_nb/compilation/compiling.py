@@ -47,18 +47,16 @@ def compile(
 
     Args:
         model: The model to compile. Later changes of it do not affect the result.
-        backend: Backend to run on; default: `JaxBackend()`. For a `NumpyBackend`, `TorchBackend`, `MlxBackend` or
-            `CBackend`, the result is an `EmittedModel`; options of XLA and of several devices then have no effect, and
-            are rejected.
+        backend: Backend to run on; default: `JaxBackend()`. For any other backend, the result is an `EmittedModel`,
+            and options of XLA and of several devices are rejected, because they would have no effect.
         shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Missing shapes are inferred from the
             blocks, or from the first inputs.
         jit: True to jit the programs; default: the backend's setting.
         verbose: True to print the inferred shapes.
         parallelism: Use of the devices in the backend's mesh: `"data"` splits the batch over the first mesh axis,
             `"model"` splits the parameters over the last, `"mixed"` does both.
-        jit_options: `donate_argnums`, positions of the arguments of `evaluate` to donate (params only if gradients are
-            computed, which have the same shapes); `xla_computation`, True to keep the text; `static_argnums`, no
-            effect.
+        jit_options: `donate_argnums`, positions of the arguments of `evaluate` to donate in calls that compute
+            gradients; `xla_computation`, True to keep the text of `pm.xla_computation`; `static_argnums`, no effect.
         tpu_options: `replicate_inputs`, True to replicate each input on all devices of the mesh; `allow_spmd`, which
             is always on.
         static_shapes: True to reject inputs whose shapes differ from `shapes`, or from the first inputs. Otherwise
@@ -71,11 +69,12 @@ def compile(
         **unknown: Rejected, with a list of the valid options.
 
     Returns:
-        The physical model. XLA compiles it on the first run, or when a stage is requested.
+        The physical model. Its programs are compiled on their first run, or when a stage is requested.
 
     Raises:
         ShapeError: Shapes do not match (all problems are reported together), or do not divide over the devices.
-        UnexpectedInputError: `shapes` names an input that the model does not have.
+        UnexpectedInputError: `shapes` or `constants` names an input that the model does not have.
+        ConnectionError: `frozen` or `trainable` contains an unknown name.
         UnknownOptionError: An argument does not exist, or a value is invalid.
         UnknownOpError: The backend does not support a block.
         UnsupportedPrimitiveError: An emitting backend has no source for an operation of a block. Raised here if all
@@ -138,7 +137,7 @@ def compile_emitted(
     """Bind a model to a backend that runs emitted source; JAX traces it.
 
     Raises:
-        UnknownOptionError: An option has no meaning without XLA.
+        UnknownOptionError: `unused` contains an option, all of which need XLA.
         UnsupportedPrimitiveError: The backend has no source for a block.
     """
     given = [name for name, value in unused.items() if value is not None]
@@ -164,7 +163,7 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
     """Return the logical graph of a model, graph or block.
 
     Raises:
-        UnknownOptionError: The value is not a model.
+        UnknownOptionError: `model` is none of the three.
         ConnectionError, CycleError, NameTakenError, UnconnectedPortError: The graph is invalid.
     """
     if isinstance(model, LogicalGraph):

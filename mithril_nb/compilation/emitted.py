@@ -1,4 +1,4 @@
-"""`EmittedModel`: a model that runs as source of NumPy, PyTorch, MLX or C; JAX only traces it."""
+"""`EmittedModel`: a model that runs as source of NumPy, PyTorch, MLX, C or GGML; JAX only traces it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class EmittedModel(EvaluatesAll):
     requested, so a model whose gradients a library cannot express still runs forward.
 
     Attributes:
-        traced: The model as JAX traces it.
-        backend: The backend that it runs on.
+        traced: The same model bound to JAX, which traces it.
+        backend: The backend that the model runs on.
         params: The parameters that calls `pm(x)` use; the first call initializes them.
     """
 
@@ -45,7 +45,7 @@ class EmittedModel(EvaluatesAll):
         self.params: dict[str, Any] = {}
 
     def emit_forward(self) -> None:
-        """Write the source of the forward program. While a size is unknown, the first evaluation writes it.
+        """Write the source of the forward program, unless a size is unknown. The first evaluation then writes it.
 
         Raises:
             UnsupportedPrimitiveError: The library cannot express a block.
@@ -74,17 +74,17 @@ class EmittedModel(EvaluatesAll):
 
     @property
     def graph(self) -> LogicalGraph:
-        """Its logical graph."""
+        """The logical graph."""
         return self.traced.graph
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Its trainable arrays."""
+        """The parameters of the model, frozen ones included."""
         return self.traced.parameters
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of its inputs."""
+        """Names of the inputs."""
         return self.traced.input_names
 
     def get_layer_names(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ class EmittedModel(EvaluatesAll):
         return self.traced.summary(depth=depth)
 
     def inspect(self, program: str = "forward") -> Inspection:
-        """Return the stages of a program; `pm.inspect().stage("numpy")` is the source with its links.
+        """Return the stages of a program; `pm.inspect().stage("numpy")` is the source with links to the blocks.
 
         Args:
             program: `"forward"` or `"forward+backward"`.
@@ -160,6 +160,9 @@ class EmittedModel(EvaluatesAll):
             params: The parameters by name.
             other: A backend, or a model that is compiled for one.
 
+        Raises:
+            UnknownOptionError: `other` is neither.
+
         Examples:
             >>> import mithril_nb as ml
             >>> pm = ml.compile(ml.models.Linear(3), ml.NumpyBackend(), shapes={"input": [2, 4]})
@@ -171,8 +174,9 @@ class EmittedModel(EvaluatesAll):
     def as_module(self, params: Arrays | None = None, state: Arrays | None = None) -> Any:
         """Return the model as a `torch.nn.Module` with named parameters, whose forward is the emitted source.
 
-        It works with `torch.compile`, `torch.autocast`, other devices and the optimizers of PyTorch. Dropout and the
-        state, such as running statistics, which becomes buffers, follow its training mode.
+        It works with `torch.compile`, `torch.autocast`, other devices and the optimizers of PyTorch. States, such as
+        running statistics, become buffers. `module.train()` and `module.eval()` switch Dropout and the updates of the
+        states on and off.
 
         Args:
             params: Initial parameters by name; default: random ones.

@@ -30,9 +30,9 @@ class Loaded:
     """A program that is ready to run.
 
     Attributes:
-        run: Takes the arrays of all arguments, and returns those of the results.
-        function: The emitted function; it takes the arguments by name, except arguments without arrays.
-        results: Structure of the results.
+        run: Takes the arrays of all arguments, and returns the arrays of the results.
+        function: The emitted function. It takes the arguments by name; an argument without arrays is left out.
+        results: Tree structure of the results.
         has_custom_gradients: True if an op has a hand-written gradient, which the library does not see.
     """
 
@@ -75,7 +75,7 @@ class EmittedFunction:
         self._results: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Return the result: the same tree as that of the function, of arrays of the library.
+        """Return the result of the function, with arrays of the library as leaves.
 
         Raises:
             UnsupportedPrimitiveError: The library cannot express a block.
@@ -105,7 +105,7 @@ class EmittedFunction:
                 return
             try:
                 program = self._traced(structure, arrays)
-            except Exception:  # for example of a kernel that needs integers, for an input of any dtype
+            except Exception:  # for example, a kernel needs integers, and the input has no declared dtype
                 return
             self._loaded[key] = self._load(structure, program)
 
@@ -140,7 +140,7 @@ class EmittedFunction:
         backend = self._backend
         leaves, structure = jax.tree.flatten(args)
         arrays = [backend.as_own(one) for one in leaves]
-        # Each call reads the shapes and dtypes, so they are not converted.
+        # Every call builds this key, so the dtypes stay those of the library: converting them takes time.
         return arrays, (structure, tuple([(tuple(one.shape), one.dtype) for one in arrays]))
 
     def _specs(self, structure: Any, arrays: list[Any]) -> tuple[Any, ...]:

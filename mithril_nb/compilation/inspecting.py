@@ -73,7 +73,7 @@ class InspectedModel(EvaluatesAll, Shown):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """Its trainable arrays."""
+        """The parameters of the model, frozen ones included."""
         return self.inference.parameters
 
     @property
@@ -153,7 +153,7 @@ class InspectedModel(EvaluatesAll, Shown):
         return _structs({parameter.name: parameter.spec for parameter in self.parameters})
 
     def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
+        """Return params, inputs and array outputs, by name, as `jax.ShapeDtypeStruct`s.
 
         Raises:
             ShapeError: The shape of an input is not concrete.
@@ -188,12 +188,12 @@ class InspectedModel(EvaluatesAll, Shown):
 
     @property
     def hlo(self) -> stages.Stage:
-        """The optimized HLO of the forward program. Compiles it on first use."""
+        """The optimized HLO of the forward program. Compiles the program on first use."""
         return self.inspect().stage("hlo")
 
     @property
     def xla_computation(self) -> str | None:
-        """XLA's input as StableHLO text; `None` unless compiled with `jit_options={"xla_computation": True}`."""
+        """StableHLO of the forward program; `None` unless compiled with `jit_options={"xla_computation": True}`."""
         return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
 
     @property
@@ -203,7 +203,7 @@ class InspectedModel(EvaluatesAll, Shown):
 
     @property
     def memory(self) -> cost.Memory | None:
-        """Bytes that the compiled forward program needs. Compiles it on first use."""
+        """Bytes that the compiled forward program needs; `None` if unknown. Compiles the program on first use."""
         inspection = self.inspect()
         _ = inspection.optimized
         return cost.xla_memory(lambda: inspection.analysis("memory"))

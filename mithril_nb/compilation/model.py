@@ -32,9 +32,9 @@ class PhysicalModel(InspectedModel):
     """A model bound to a backend: runs, and shows its stages and costs.
 
     Attributes:
-        graph: Its logical graph.
-        backend: The backend that it runs on.
-        inference: Specs of all its values.
+        graph: The logical graph.
+        backend: The backend that the model runs on.
+        inference: Specs of all values in the model.
         jit: True if `evaluate` is jitted.
         options: Further options of `compile`.
 
@@ -44,7 +44,7 @@ class PhysicalModel(InspectedModel):
     """
 
     is_immutable = True
-    """`fit` may reuse the programs compiled for it in the next run."""
+    """True: `fit` may reuse the programs of a run in a later run of the same model."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class PhysicalModel(InspectedModel):
 
     @property
     def placement(self) -> dict[str, str]:
-        """Devices of its parts by name, if `backend.place_model` placed it."""
+        """Names of devices by path of a block, if `backend.place_model` placed the model; else empty."""
         return {path: device_name(device) for path, device in self._placement.items()}
 
     @cached_property
@@ -98,17 +98,17 @@ class PhysicalModel(InspectedModel):
 
     @cached_property
     def input_names(self) -> tuple[str, ...]:
-        """Names of its inputs."""
+        """Names of the inputs."""
         return tuple(self.inference.inputs)
 
     @cached_property
     def output_names(self) -> tuple[str, ...]:
-        """Names of its outputs."""
+        """Names of the outputs."""
         return tuple(self.inference.outputs)
 
     @cached_property
     def needs_key(self) -> bool:
-        """True if it draws random numbers in training."""
+        """True if the model draws random numbers in training."""
         return draws_random_numbers(self.graph, self.backend.toolkit, True)
 
     def get_layer_names(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class PhysicalModel(InspectedModel):
         """Return parameters as arrays of another backend, given that backend or a model compiled for it.
 
         Raises:
-            UnknownOptionError: The other is neither a backend nor a compiled model.
+            UnknownOptionError: `other` is neither a backend nor a compiled model.
         """
         return convert_params(params, self.backend, other)
 
@@ -250,12 +250,14 @@ class PhysicalModel(InspectedModel):
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
+            UnknownOptionError: A value is not an array of numbers, or a parameter is not floating point.
             ShapeError: Shapes do not match.
+            NotANumberError: The backend is in debug mode, and an output or a gradient is NaN.
         """
         # No checks here: tracing checks the arguments, and every new set of shapes and dtypes is traced.
         key = self.backend.get_random_key() if self._draws else None
         given = (params, inputs, output_gradients, key, state)
-        # Donate params only if their gradients, of the same shapes, are computed.
+        # Donate only if gradients are computed: they take the memory of the params, which have the same shapes.
         run = self._run if self._donating is None or output_gradients is None else self._donating
         try:
             with jax.debug_nans(True) if self.backend.debug else nullcontext():
@@ -339,7 +341,7 @@ class PhysicalModel(InspectedModel):
             found = self._arrays(params, inputs, state, key)
         else:
             found = self._evaluate_backward(params, inputs, output_gradients, key, state)
-        # This line runs only during tracing, so once per set of shapes. The first trace fixes the open dims.
+        # In a jitted program, this line runs only during tracing, so once per set of shapes.
         self._calls.settle(inputs)
         return found
 

@@ -17,8 +17,8 @@ PARALLELISM = ("data", "model", "mixed")
 ARGUMENTS = ("params", "inputs", "output_gradients")
 """Arguments of `evaluate`. `jit_options` refers to them by position, from 0."""
 _FUSION_PASSES = "fusion,cpu-fusion,cpu_instruction_fusion"
-"""XLA's fusion passes. Do not disable `fusion-wrapper`: it wraps a single operation in a fusion, and a scatter cannot
-run on CPU without it."""
+"""XLA's fusion passes, except `fusion-wrapper`, which wraps a single operation in a fusion: without it, a scatter
+cannot run on CPU."""
 
 
 @dataclass(frozen=True)

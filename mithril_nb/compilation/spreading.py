@@ -31,11 +31,12 @@ class Spread:
         self.splits_params = parallelism in ("model", "mixed")
 
     def check(self, inputs: Mapping[str, TensorSpec], parameters: Sequence[Parameter]) -> None:
-        """Check that inputs and parameters can be split evenly over the devices, as far as their shapes are known.
+        """Check that the batch and the parameters can be split over the mesh, as far as their shapes are known.
 
         Raises:
-            ShapeError: The batch size of an input is not a multiple of the number of devices, or no parameter has an
-                axis whose size is such a multiple.
+            ShapeError: The batch is split, and its size in an input is not a multiple of the size of the first mesh
+                axis. Or parameters are split, and none of them has an axis whose size is a multiple of the size of
+                the last mesh axis.
         """
         if self.splits_batch:
             for name, spec in inputs.items():
@@ -56,7 +57,7 @@ class Spread:
         """Return the sharded inputs.
 
         Raises:
-            ShapeError: A batch cannot be split evenly.
+            ShapeError: The batch size is not a multiple of the size of the first mesh axis.
         """
         if self.replicates_inputs:
             return {name: self._sharded(array, PartitionSpec()) for name, array in arrays.items()}
@@ -71,7 +72,7 @@ class Spread:
         }
 
     def params(self, parameters: Sequence[Parameter], arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the sharded parameters or states."""
+        """Return the arrays of parameters or states, sharded or replicated; any other array is returned unchanged."""
         specs = {one.name: self._spec(one, array_shape(arrays[one.name])) for one in parameters}
         return {name: self._sharded(array, specs[name]) if name in specs else array for name, array in arrays.items()}
 

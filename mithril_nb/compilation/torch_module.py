@@ -14,12 +14,11 @@ def as_module(model: Any, params: Mapping[str, Any], state: Mapping[str, Any]) -
 
     Args:
         model: An `EmittedModel`.
-        params: Its parameters by name.
-        state: Its state by name, which becomes buffers.
+        params: The parameters by name.
+        state: The state by name, which becomes buffers.
 
     Raises:
-        UnknownOptionError: The model is compiled for another backend, or has hand-written gradients that
-            `torch.autograd` does not see.
+        UnknownOptionError: The model is compiled for another backend.
     """
     if model.backend.name != "torch":
         shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
@@ -66,7 +65,7 @@ def _module_type() -> type:
             if place not in self._programs:
                 self._programs[place] = self._load_program(self.training, given)
             outputs, *after = self._programs[place](**{name: one for name, one in given.items() if len(one)})
-            if after:  # an empty dict of results does not return
+            if after:  # emitted source leaves out an empty dict
                 with torch.no_grad():
                     for name, value in after[0].items():
                         owner, port = self._state_places[name]
@@ -77,7 +76,10 @@ def _module_type() -> type:
 
 
 def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any]]:
-    """Return a function that loads the program of a mode for some arguments."""
+    """Return a function `(training, arguments) -> program`, which loads the program for these shapes and dtypes.
+
+    It raises an `UnknownOptionError` if the model has hand-written gradients, which `torch.autograd` does not see.
+    """
     import torch
 
     traced = model.traced
@@ -109,7 +111,10 @@ def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any
 
 
 def _place(module: Any, name: str) -> tuple[Any, str]:
-    """Return the module that owns a parameter, and its name there; "linear_0.weight" is in a module "linear_0"."""
+    """Return the module that owns a parameter, and its name there: `"weight"` of the module `"linear_0"`, for example.
+
+    Missing modules are created. A name that PyTorch itself uses gets a trailing underscore.
+    """
     import torch
 
     *path, port = name.split(".")

@@ -14,7 +14,7 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Not
 def find(graph: LogicalGraph, text: object) -> Endpoint:
     """Return the endpoint that a name refers to: an input, a labelled output, a graph output or `"block.port"`.
 
-    An input port of a block refers to the endpoint that feeds it. If nothing feeds it, the port is a parameter and
+    An input port of a block refers to the endpoint that feeds the port. A port that nothing feeds, such as a parameter,
     refers to itself.
 
     Raises:
@@ -64,7 +64,7 @@ def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph
 
 
 def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
-    """Set whether training changes a parameter of any block inside, by its parameter name."""
+    """Set whether training changes the parameter `name`, such as `"mlp_0.linear_1.weight"`, of a block at any depth."""
     end = Endpoint(BOUNDARY, name)
     # An array inside is trainable by default; an input becomes a trainable array only by this note.
     trainable = None if is_trainable and is_array(end) else is_trainable
@@ -101,7 +101,7 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
         notes = {new if place == end else place: note for place, note in graph.notes}
         return infer_boundary(graph.nodes, edges, labels, notes)
     if not _is_output(graph, end):
-        # The note of the parameter moves with it.
+        # The note of the parameter moves to the new graph input.
         new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
         notes = {new if place in (old, end) else place: note for place, note in graph.notes}
         return infer_boundary(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
@@ -128,9 +128,10 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
 
 
 def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
-    """Merge two connections: every reader of the second reads the first instead.
+    """Merge two connections, so that the readers of both read one endpoint.
 
-    A parameter merged with another endpoint becomes that endpoint. Two merged parameters become one named parameter.
+    The endpoint is the output of a block if one of the two is an output, else an input of the graph if one of them is.
+    Two merged parameters become one named parameter.
 
     Raises:
         ConnectionError: Both are outputs of blocks, or both are the same.
@@ -171,7 +172,7 @@ def _is_output(graph: LogicalGraph, end: Endpoint) -> bool:
 
 
 def _is_open(graph: LogicalGraph, end: Endpoint) -> bool:
-    """Return whether an endpoint is an input port of a block that nothing feeds."""
+    """Return whether an endpoint that `find` has returned is an input port of a block that nothing feeds."""
     return end.node != BOUNDARY and not _is_output(graph, end)
 
 

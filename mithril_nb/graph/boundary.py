@@ -20,11 +20,14 @@ def infer_boundary(
     labels: Mapping[str, Endpoint],
     notes: Mapping[Endpoint, Note] | None = None,
 ) -> LogicalGraph:
-    """Give every open data input a graph input and every unread output a graph output.
+    """Give every open data input a graph input, and every unread or exposed output a graph output.
 
     Nodes are in topological order, and independent nodes keep the order in which they were added. Edges are ordered by
     the ports they feed, labels and notes by name. Blocks added and connected in the same order therefore give equal
     graphs, in any number of steps. The same blocks in another order give a different graph.
+
+    Raises:
+        CycleError: The blocks form a cycle.
     """
     edges, notes = list(edges), notes or {}
     nodes = run_order(LogicalGraph(nodes, tuple(edges)))
@@ -89,19 +92,19 @@ def automatic_name(end: Endpoint) -> str:
 
 
 def is_array(end: Endpoint) -> bool:
-    """Return whether a note is for a parameter of a nested block: its name has dots and no port at this level."""
+    """Return whether an endpoint names a parameter of a block inside, such as `"mlp_0.linear_1.weight"`."""
     return end.node == BOUNDARY and "." in end.port
 
 
 def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
-    """Return the role of the graph input that feeds a port: data, unless the port is a param or a state."""
+    """Return the role of the graph input that feeds a port of a role; the note can make a data input a parameter."""
     if role in ("data", "option"):
         return "param" if note and note.is_trainable else "data"
     return role
 
 
 def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
-    """Return the edges that the user created, without the edges that closing the graph added.
+    """Return the edges that the user created, without the edges that `infer_boundary` added.
 
     Args:
         graph: The graph.

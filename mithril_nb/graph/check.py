@@ -14,7 +14,7 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Nod
 
 
 def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
-    """Return the nodes in topological order: each after the nodes that it reads from.
+    """Return the nodes in topological order: each node after the nodes whose outputs it reads.
 
     Args:
         graph: One level of a model; nested graphs are not visited.
@@ -107,7 +107,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
         prefix: Path of the block that contains the graph.
 
     Raises:
-        NameTakenError: A block or a label has no name, two share a name, or a port has two labels.
+        NameTakenError: A block or a label has no name, two blocks or two labels share a name, or a port has two labels.
         ConnectionError: A connection or a label refers to a missing port, or two connections end at one port.
         UnconnectedPortError: A port is not connected.
         CycleError: The blocks form a cycle.
@@ -159,7 +159,8 @@ def check_parts(
         edges: The connections.
         labels: The names given by the user.
         prefix: Path of the block that contains the graph.
-        boundary: Its inputs and outputs. By default, every edge from the boundary defines an input.
+        boundary: The inputs and the outputs of the graph. By default, every edge from the boundary defines an input,
+            and there are no outputs.
 
     Raises:
         NameTakenError, ConnectionError: As in `check`.

@@ -1,4 +1,4 @@
-"""A graph under construction: blocks are added in constant time each, and the graph is closed on demand."""
+"""A graph under construction: each block is added in constant time, and the boundary is inferred on demand."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGra
 
 
 class Draft:
-    """The nodes, the connections and the names given by the user. The closed graph is derived from these.
+    """The nodes, connections and names that the user has created so far, from which `graph` derives a closed graph.
 
-    Equivalent to repeated `edit.add`, but the graph is not closed in between: composing n blocks takes O(n).
+    A graph is closed if its boundary is inferred (`infer_boundary`). `edit.add` closes the graph after each block, so
+    composing n blocks takes O(n²). A draft closes it on demand, with the same result in O(n).
 
     Args:
         graph: The graph to start from.
@@ -36,14 +37,14 @@ class Draft:
         self.restart(graph)
 
     def restart(self, graph: LogicalGraph) -> None:
-        """Restart from a graph."""
+        """Drop all blocks and connections, and continue with those of a graph."""
         self._closed: LogicalGraph | None = graph
         self._nodes = dict(graph.by_name)
         self._edges = made_edges(graph)
         self._labels = dict(graph.labels)
         self._notes = dict(graph.notes)
         self._counts = Counter(node.block.kind for node in graph.nodes)
-        # Names that closing might give to an input or an output, up to a numeric suffix.
+        # Names that `infer_boundary` may give to an input or an output, without their numeric suffixes.
         self._automatic = {INPUT, OUTPUT}
         for node in graph.nodes:
             self._automatic |= _automatic_names(node)
@@ -64,7 +65,7 @@ class Draft:
         return self._closed
 
     def last_output(self) -> Endpoint | None:
-        """Return the first output of the block that was added last."""
+        """Return the first output of the block that was added last; `None` if there is no block, or it has none."""
         last = next(reversed(self._nodes.values()), None)
         return Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
 
@@ -77,7 +78,7 @@ class Draft:
         return next_name(kind, self._counts[kind], self._nodes)
 
     def source(self, node: str, port: str) -> Endpoint:
-        """Return the source of a port; for an open port, its source in the closed graph."""
+        """Return the endpoint that feeds an input port in the closed graph; the port itself if nothing feeds it."""
         target = Endpoint(node, port)
         for edge in reversed(self._edges):
             if edge.target == target:
@@ -85,7 +86,7 @@ class Draft:
         return self.graph().source_of.get(target, target)
 
     def shared(self, end: Endpoint) -> str:
-        """Return a name for the source of an input port, so that another block can read it. Names a parameter."""
+        """Return a name by which another block can read the source of an input port. A parameter gets a name first."""
         source = self.source(end.node, end.port)
         if source.node != BOUNDARY:
             name = f"{end.node}_{end.port}" if source == end else ""
@@ -96,7 +97,7 @@ class Draft:
         return name or str(source)
 
     def note(self, end: Endpoint, change: Callable[[Note], Note]) -> None:
-        """Change the note of an endpoint. Makes a generated name of an input permanent."""
+        """Change the note of an endpoint. The generated name of an input then becomes permanent."""
         if end.node == BOUNDARY and end.port not in self._labels:
             self.restart(annotate(self.graph(), end))
         self._notes[end] = change(self._notes.get(end, Note()))
@@ -137,7 +138,10 @@ class Draft:
         return name
 
     def _is_plain(self, block: Block, name: str, connections: Mapping[str, str]) -> bool:
-        """Return whether the block can be added without closing the graph: no generated name or error matters."""
+        """Return whether the block can be added without closing the graph.
+
+        If a connection may be an error or a name that `infer_boundary` generates, `edit.add` must handle it.
+        """
         inputs = {port.name for port in block.inputs}
         outputs = {port.name for port in block.outputs}
         if len(set(connections.values())) < len(connections) and not outputs.isdisjoint(connections):

@@ -1,7 +1,7 @@
 """Edits of a logical graph: pure functions that take a graph and return a new one.
 
-`Model`'s operators and the workbench's commands are built from these. Every edit closes the graph, see
-`mithril_nb.graph.boundary`.
+`Model`'s operators and the workbench's commands are built from these edits. Every edit infers the inputs and outputs of
+the new graph, see `mithril_nb.graph.boundary`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add(
     Args:
         graph: The graph to add to.
         block: The block to add.
-        name: Its name in the graph. Defaults to its kind and a number, as in `linear_0`.
+        name: Name of the block in the graph. Default: its kind and a number, as in `linear_0`.
         connections: Names by port. For an input: the name of an output or of a graph input, or `"block.port"`, or a
             new name for a graph input. For an output: its new name; if a graph input has that name, the output
             replaces it. `Endpoint.parse` parses the names.
@@ -51,7 +51,8 @@ def add(
     Raises:
         NameTakenError: The graph has a block or an output with that name.
         NestingError: The block is nested too deep.
-        ConnectionError: `connections` names a port that does not exist.
+        ConnectionError: `connections` names a port that does not exist, or an invalid name.
+        UnknownBlockError: `connections` names a block that does not exist.
         CycleError: The connections would create a cycle.
 
     Examples:
@@ -108,7 +109,7 @@ def check_new(
     nodes: Mapping[str, Node],
     free: Callable[[], str],
 ) -> None:
-    """Raise if a block cannot be added to these nodes under this name, with connections to these ports.
+    """Raise if a block cannot be added under this name, because of the existing nodes, its depth or its ports.
 
     Raises:
         NameTakenError, NestingError, ConnectionError: As in `add`.
@@ -141,7 +142,7 @@ def check_new(
 
 
 def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False) -> LogicalGraph:
-    """Remove blocks, and the connections that end at them.
+    """Remove blocks, and the connections from and to them.
 
     Args:
         graph: The graph to change.
@@ -150,7 +151,7 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
             output.
 
     Raises:
-        UnknownBlockError: No block has such a name.
+        UnknownBlockError: A name is not the name of a block.
     """
     for name in names:
         node_of(graph, name)
@@ -209,7 +210,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Remove a connection. Its target becomes an input of the graph.
+    """Remove a connection. Its target is open again: a data input becomes an input of the graph.
 
     Raises:
         ConnectionError: No such connection exists.
@@ -265,10 +266,10 @@ def with_names(
 
     Args:
         graph: The graph before.
-        nodes: The blocks.
+        nodes: The blocks, with their new names.
         source: Returns the new endpoint of an output.
         target: Returns the new endpoint of an input.
-        array: The prefix of parameter names, before and after.
+        array: The old and the new prefix of the names of parameters inside the renamed block.
     """
 
     def noted(end: Endpoint) -> Endpoint:
@@ -309,9 +310,10 @@ def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[
 
 
 def alone(block: Block) -> LogicalGraph:
-    """Return a graph of one block and expose all ports of the block, params included.
+    """Return a graph of one block, whose ports (params included) become ports of the graph.
 
-    The parameters of a model of one Linear are therefore named `weight` and `bias`.
+    The parameters of a model of one Linear are therefore named `weight` and `bias`. For a composite block, return the
+    graph inside it.
     """
     if block.graph is not None and block.is_composite:
         return block.graph
@@ -322,7 +324,7 @@ def alone(block: Block) -> LogicalGraph:
 
 
 def written(block: Block) -> str:
-    """Return code that constructs a block; `"block"` if a constructor call cannot describe its contents.
+    """Return code that constructs a block; `"block"` if the code is too long, or cannot describe the contents.
 
     Examples:
         >>> written(Block("Linear", (("dimension", 3),), (), (), op="linear"))
@@ -353,7 +355,7 @@ def _output_name(text: str) -> str:
 
 
 def _check_port(graph: LogicalGraph, end: Endpoint, side: str, argument: str) -> None:
-    """Raise if a block has no such port; the advice is the `argument` of the call with a port of the block."""
+    """Raise if a block has no such port. The advice of the error sets `argument` to a port that the block has."""
     if end.node == BOUNDARY:
         return
     block = node_of(graph, end.node).block

@@ -15,15 +15,15 @@ class Match:
     """One match of a search.
 
     Attributes:
-        id: Id of the equation or instruction in its stage; the path for a block of a model.
-        kind: Its operation, or the kind of the block.
-        block: Paths of its blocks, the largest share first; empty if it is not attributed.
+        id: Id of the equation or instruction in its stage; the path of a block of a model.
+        kind: The operation of the equation or instruction, or the kind of the block.
+        block: Paths of the blocks that it belongs to, the largest share first; empty if it is not attributed.
         role: `"forward"`, `"backward"` or `"update"`; `None` if unknown.
-        dtype: Dtypes of its results, each once.
+        dtype: Dtypes of the results, each once.
         flops: FLOPs in all its runs; `None` if unknown.
-        bytes: Bytes that it reads and writes in all its runs; `None` if unknown.
-        memory: Bytes of its results; `None` if unknown.
-        line: The user's lines of Python, as `"file.py:12"`.
+        bytes: Bytes read and written in all its runs; `None` if unknown.
+        memory: Bytes of the results; `None` if unknown.
+        line: The user's lines of Python that created it, as `"file.py:12"`.
     """
 
     id: str
@@ -73,7 +73,7 @@ class Found(Shown, Sequence[Match]):
         return tuple(dict.fromkeys(path for one in self.matches for path in one.block))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain data: `name`, `stage`, `query`, `count` and the `matches`."""
+        """Return the result as plain data: `name`, `stage`, `query`, `searched` and `matches`."""
         matches = [asdict(one) for one in self.matches]
         head = {"name": self.name, "stage": self.stage, "query": str(self.query), "searched": self.searched}
         return {**head, "matches": matches}

@@ -22,11 +22,11 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
 
     Args:
         graph: The outermost graph.
-        names: Names down to the composite; `()` for `graph` itself.
+        names: Names of the blocks on the path to the composite; `()` for `graph` itself.
         edit: The edit.
 
     Raises:
-        UnknownBlockError: No composite block at this path.
+        UnknownBlockError: No composite block has this path.
     """
     if not names:
         return edit(graph)
@@ -41,11 +41,11 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
 
     Args:
         graph: The outermost graph.
-        names: Names down to the block.
-        new: Its new name.
+        names: Names of the blocks on the path to the block, and its own.
+        new: The new name.
 
     Raises:
-        UnknownBlockError: No block at this path.
+        UnknownBlockError: No block has this path.
         NameTakenError: `new` is empty or taken.
 
     Examples:
@@ -92,11 +92,12 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
 
 @contextmanager
 def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
-    """Add an enclosing block to the location of an error.
+    """Add the name of a block to the block path of an error that is raised in the `with` block.
 
     Args:
-        name: Name of the block.
-        is_inside: True if the error is about a block inside it; false if it is about the block itself.
+        name: Name of the block that is being edited.
+        is_inside: True if the edit is inside the block, so that `name` is the start of the path. False if the edit is
+            of the block itself, so that `name` is the path of an error without one.
     """
     try:
         yield

@@ -52,7 +52,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def lineage(path: str) -> tuple[str, ...]:
-    """Return the paths of the blocks around a block, the outermost first, and its own; `()` for the model itself.
+    """Return the paths of the blocks around a block, the outermost first, then the path itself; `()` for `""`.
 
     Examples:
         >>> lineage("mlp_0/linear_1")
@@ -107,7 +107,7 @@ def default_name(kind: str, number: int) -> str:
 
 
 def next_name(kind: str, number: int, taken: Container[str]) -> str:
-    """Return the default name of the next block of a kind, given how many the graph has: the first name not taken.
+    """Return the default name of the next block of a kind: the first name from `number` on that is not taken.
 
     Examples:
         >>> next_name("Linear", 1, {"linear_0", "linear_1"})
@@ -122,7 +122,7 @@ def checked_name(name: object) -> str:
     """Return a valid name for an input or an output.
 
     Raises:
-        ConnectionError: It is not a string, is empty, or has a dot, which separates a block from its port.
+        ConnectionError: `name` is not a string, is empty, or has a dot, which separates a block from its port.
 
     Examples:
         >>> checked_name("hidden")

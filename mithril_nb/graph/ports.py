@@ -1,4 +1,4 @@
-"""How the blocks of a model are connected, for the stages of its programs."""
+"""The connections between the blocks of a model, for the stages of its programs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Ports:
-    """How the blocks of a model are connected.
+    """The connections between the blocks of a model.
 
     Attributes:
-        sources: For each block, by path, the block and output that each of its inputs reads; `("", "x")` for input `x`.
-        outputs: For each block without inner ones, by path, its outputs, in the order in which it computes them.
+        sources: By path of a block, then by name of its input: the path of the block and the name of the output that
+            the input reads; `("", "x")` for input `x` of the model.
+        outputs: By path of a block that contains no others: the names of its outputs, in the order in which it
+            computes them. Blocks that compute several outputs in an unknown order are missing.
     """
 
     sources: Mapping[str, Mapping[str, tuple[str, str]]]

@@ -1,7 +1,7 @@
 r"""The language of searches: `kind:dot flops>1e6 block:head -role:backward "two words"`.
 
 A query is a list of terms, and an item matches if all terms do. `search/query.ts` in the front end reads the same
-language; `tests/viz/golden/queries.json` holds both to one meaning.
+language; tests compare both with the same examples, `tests/viz/golden/queries.json`.
 
     word               a block path or a kind contains the word
     kind:dot           a kind contains the text: the operation, or the kind of a block around it
@@ -32,7 +32,7 @@ EXAMPLES = {
 }  # fmt: skip
 """An example of each key."""
 NUMBERS = ("flops", "bytes", "memory")
-"""Keys of numbers: FLOPs and accessed bytes in all runs, and the bytes of the results."""
+"""Keys of numbers: the FLOPs and accessed bytes in all runs of an equation, and the bytes of its results."""
 _ROLES = ("forward", "backward", "update")
 _RELATIONS = {"<": operator.lt, "<=": operator.le, "=": operator.eq, ">=": operator.ge, ">": operator.gt}
 _SPACE = " \t\n\r\f\v\u00a0"
@@ -43,15 +43,15 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)("?)', re.DOTALL)
 
 @dataclass(frozen=True)
 class Item:
-    """An equation or instruction, or a block, as queries match it.
+    """The properties of an equation, an instruction or a block that queries compare.
 
     Attributes:
-        blocks: Paths of its blocks; empty if it is not attributed.
+        blocks: Paths of the blocks that it belongs to; empty if it is not attributed.
         kinds: Its operation, and the kinds of the blocks around it.
-        role: Its role, or `""`.
+        role: `"forward"`, `"backward"`, `"update"`, or `""` if unknown.
         dtypes: Full names of the dtypes of its results.
-        lines: Its lines of Python, as `"file.py:12"`.
-        numbers: Its numbers by key; unknown ones are missing or `None`.
+        lines: The user's lines of Python that created it, as `"file.py:12"`.
+        numbers: Numbers by key of `NUMBERS`; unknown numbers are missing or `None`.
     """
 
     blocks: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Term:
         key: A key of `EXAMPLES`, or `""` for a word.
         relation: `":"` for texts; `"<"`, `"<="`, `"="`, `">="` or `">"` for numbers.
         value: A text or a number.
-        is_negated: True if items must not match it.
+        is_negated: True if an item must not fulfil the condition.
     """
 
     key: str
@@ -89,7 +89,7 @@ class Term:
         return f"{sign}{self.key}:{self.value if is_safe else _quoted(self.value)}"
 
     def matches(self, item: Item) -> bool:
-        """Return whether an item fulfils the condition. An unknown number fulfils no comparison."""
+        """Return whether an item matches. A comparison with an unknown number is false, so its negation matches."""
         return self._holds(item) != self.is_negated
 
     def _holds(self, item: Item) -> bool:
@@ -132,7 +132,7 @@ class Query:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys that it uses, without `""`, each once."""
+        """The keys in the query, without `""`, each once."""
         return tuple(dict.fromkeys(term.key for term in self.terms if term.key))
 
 
@@ -140,10 +140,11 @@ def parse_query(text: object) -> Query:
     """Parse a query.
 
     Args:
-        text: The query. Spaces separate terms; without terms, it matches everything.
+        text: The query. Spaces separate terms; a query without terms matches everything.
 
     Raises:
-        UnknownOptionError: A key is unknown, a number or role is invalid, or a quote is not closed.
+        UnknownOptionError: `text` is not a string; a key is unknown; a value is missing or invalid; `<` or `>` compares
+            a text; or a quote is not closed, or not followed by a space.
 
     Examples:
         >>> [(term.key, term.value, term.is_negated) for term in parse_query("dot -role:backward").terms]
@@ -176,7 +177,7 @@ def parse_query(text: object) -> Query:
 
 
 def _value(text: str, at: int, before: str) -> tuple[str | None, int]:
-    """Return the value that starts at an index, or `None`, and the index after it."""
+    """Return the value that starts at an index (`None` if it is empty), and the index after the value."""
     if text[at : at + 1] != '"':
         end = at
         while end < len(text) and text[end] not in _SPACE:
@@ -232,7 +233,10 @@ def _without_value(key: str, relation: str, is_negated: bool) -> UnknownOptionEr
 
 
 def _nearest(name: str, known: tuple[str, ...]) -> str | None:
-    """Return the name with the longest common start, the first of several; simple enough for both languages."""
+    """Return the known name that shares the longest prefix with `name`; `None` if no name shares any.
+
+    Not `errors.similar`, because the front end must suggest the same name.
+    """
 
     def common(one: str) -> int:
         return next((at for at, (a, b) in enumerate(zip(name, one, strict=False)) if a != b), min(len(name), len(one)))
@@ -264,7 +268,10 @@ def _quoted(value: str) -> str:
 
 
 def _is_part(wanted: str, path: str) -> bool:
-    """Return whether components of a path that follow each other match a pattern: a block, or one around it."""
+    """Return whether consecutive components of a path match the components of a pattern.
+
+    The path may start before them and end after them, so the pattern of a block matches everything inside the block.
+    """
     patterns, parts = [part.split("*") for part in wanted.split("/")], path.split("/")
     return any(
         all(_fits(pattern, part) for pattern, part in zip(patterns, parts[at:], strict=False))

@@ -1,4 +1,4 @@
-"""Reachability along the flows of a graph."""
+"""Reachability in a directed graph."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 class Reach(Generic[Vertex]):
-    """The vertices that others reach.
+    """Finds the vertices before and after some vertices of a directed graph.
 
     Args:
-        flows: Pairs of source and target.
+        flows: The edges, as pairs of source and target.
 
     Examples:
         >>> reach = Reach([("a", "b"), ("b", "c"), ("d", "c")])
@@ -28,11 +28,11 @@ class Reach(Generic[Vertex]):
             self._before.setdefault(target, []).append(source)
 
     def after(self, starts: Iterable[Vertex]) -> set[Vertex]:
-        """Return some vertices and all that they reach."""
+        """Return the vertices `starts`, and all vertices that can be reached from them."""
         return _walk(starts, self._after)
 
     def before(self, starts: Iterable[Vertex]) -> set[Vertex]:
-        """Return some vertices and all that reach them."""
+        """Return the vertices `starts`, and all vertices from which they can be reached."""
         return _walk(starts, self._before)
 
 

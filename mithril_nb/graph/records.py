@@ -40,10 +40,10 @@ class Port:
     """A named input or output of a block.
 
     Attributes:
-        name: Its name, unique among the inputs and among the outputs of the block.
-        role: A `"data"` port must be connected. The others may be left open: a `"param"` is then a trainable array
-            of the model; a `"state"` is an array that one step hands to the next, such as running statistics; an
-            `"option"` takes the value of the block's attribute with that name.
+        name: Name of the port. No other input has the name of an input, and no other output that of an output.
+        role: A `"data"` port must be connected. Ports of other roles may be left open: a `"param"` is then a trainable
+            array of the model; a `"state"` is an array that one step passes to the next, such as running statistics;
+            an `"option"` takes the value of the block's attribute with that name.
     """
 
     name: str
@@ -91,10 +91,10 @@ class Block(Shown):
     Attributes are compared with their types, so that programs of `Constant(1)` and `Constant(1.0)` differ.
 
     Attributes:
-        kind: Its display name: `"Linear"`, `"MLP"`, `"Model"`.
-        attributes: Pairs of name and value, the arguments of its constructor.
-        inputs: Its input ports.
-        outputs: Its output ports.
+        kind: The display name: `"Linear"`, `"MLP"`, `"Model"`.
+        attributes: Pairs of name and value, the arguments of the constructor.
+        inputs: The input ports.
+        outputs: The output ports.
         op: Name of the op, which a backend implements as a kernel; `""` for a composite.
         graph: The contents of a composite, or of an op that runs other blocks; `None` for other ops.
     """
@@ -149,9 +149,9 @@ class Note:
     """The user's annotations of a graph input, a block's output or a param port, in addition to its connections.
 
     Attributes:
-        shape: Its shape, as far as declared.
-        dtype: Its dtype.
-        is_trainable: True if training changes it; `None` leaves the choice to the block.
+        shape: The declared shape; `None` if undeclared.
+        dtype: The declared dtype; `None` if undeclared.
+        is_trainable: True if training changes the array; `None` leaves the choice to the block.
         is_exposed: True if an output is a graph output even when a block reads it.
         initializer: The text of the parameter's initializer; `None` leaves the choice to the block.
     """
@@ -178,7 +178,7 @@ class LogicalGraph(Shown):
     """A frozen graph of blocks. Every data input of every node has exactly one edge into it.
 
     Attributes:
-        nodes: The blocks in topological order: the order of addition, except where a block needs a later one.
+        nodes: The blocks in topological order: the order of addition, except that a block comes after those it reads.
         edges: The connections. Boundary inputs are sources and boundary outputs are targets with node `""`.
         inputs: Ports of the graph's own boundary, in order.
         outputs: Output ports of the graph's own boundary, in order.
@@ -269,7 +269,10 @@ class LogicalGraph(Shown):
         return self._named(self._reach.after(self._inside(path)), path)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
-        """Return the paths of the blocks on all ways from one block to another; `None` if no way exists.
+        """Return the paths of the blocks between two blocks: data flows from `source` through them to `target`.
+
+        Returns:
+            The paths, in the order of the graph; `None` if no data flows from `source` to `target`.
 
         Examples:
             >>> from mithril_nb.models import MLP, Linear, Model
@@ -287,7 +290,7 @@ class LogicalGraph(Shown):
 
     @cached_property
     def _vertices(self) -> tuple[tuple[str, ...], ...]:
-        """Blocks that hold no others, and the ports of composite blocks, with their paths first."""
+        """The vertices of `_reach`: `(path,)` of a block that is not composite, `(path, side, port)` of a composite."""
         blocks = tuple((path,) for path, node in self.walk() if not node.block.is_composite)
         return (*blocks, *dict.fromkeys(end for flow in self._flows("") for end in flow if len(end) > 1 and end[0]))
 
@@ -344,10 +347,10 @@ def free_name(graph: LogicalGraph, kind: str) -> str:
 
 @dataclass(frozen=True)
 class BlockSpecs:
-    """The result of shape inference for one block.
+    """The result of shape inference for one block. A spec is `None` if unknown.
 
     Attributes:
-        inputs: Spec of each connected input; `None` if unknown.
+        inputs: Spec of each connected input.
         params: Spec of each param and state port.
         outputs: Spec of each output.
     """

@@ -38,7 +38,7 @@ LEADING = "..."
 """Represents any number of unknown leading dims at the front of a shape."""
 
 MOST_AXES = 64
-"""Maximum number of axes of an array, as in NumPy; also of nested lists. Code that reads them is recursive."""
+"""Maximum number of axes of an array, as in NumPy, and of levels of nested lists, which are read recursively."""
 MOST_ITEMS = 2**63 - 1
 """Maximum size of an axis."""
 
@@ -78,7 +78,7 @@ def as_dtype(dtype: object) -> DType:
     """Return the name of a dtype given as `ml.float32`, `"float32"`, or a NumPy or JAX dtype.
 
     Raises:
-        UnknownDtypeError: The name is not a dtype.
+        UnknownDtypeError: `dtype` is not a dtype, or its name is not in `ITEM_BYTES`.
 
     Examples:
         >>> as_dtype("float32")
@@ -95,14 +95,14 @@ def as_dtype(dtype: object) -> DType:
 
 
 def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
-    """Return a user-supplied shape of sizes and names of sizes as a validated tuple.
+    """Validate a shape that the user passes; return it as a tuple of sizes and names of sizes.
 
     Args:
         name: The input that has the shape, for the error message.
         dims: The shape.
 
     Raises:
-        UnknownOptionError: It is not a shape, or has more than 64 axes.
+        UnknownOptionError: `dims` is not a shape, or has more than `MOST_AXES` axes.
 
     Examples:
         >>> as_shape("input", ["batch", 784])
@@ -134,7 +134,7 @@ def check_rank(name: str, dims: Sized) -> None:
         dims: The shape.
 
     Raises:
-        UnknownOptionError: It has more than 64 axes.
+        UnknownOptionError: `dims` has more than `MOST_AXES` axes.
 
     Examples:
         >>> check_rank("input", ["batch", 784])

@@ -53,11 +53,21 @@ def graph_in(target: Any) -> LogicalGraph:
 def given_specs(
     target: Any, args: Sequence[Any], named: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]] | None
 ) -> tuple[dict[str, Sequence[Dim]], dict[str, str]]:
-    """Return the known shape of each input, and the dtype of each input that is given as an array.
+    """Return the shape of each input that is known from `shapes` or an array, and the dtype of each array.
+
+    An array for an unknown keyword is included: `compiled_for` rejects it.
+
+    Args:
+        target: The model.
+        args: Arrays, or specs of arrays, in the order of the model's inputs.
+        named: Arrays, or specs of arrays, by input name.
+        shapes: Shapes by input name.
 
     Raises:
-        UnexpectedInputError: The model has fewer inputs, or does not have this one, or an input is given twice.
-        UnknownOptionError: An input is not an array, a shape is invalid, or a keyword argument is a misspelt option.
+        UnexpectedInputError: There are more `args` than the model has inputs, `shapes` has an unknown name, or an
+            input is both in `args` and in `named`.
+        UnknownOptionError: A value is not an array, a shape is invalid, or a value in `named` is neither an array nor
+            for an input, as with a misspelt option.
     """
     graph = graph_in(target)
     names = input_names(graph)

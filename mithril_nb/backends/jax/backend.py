@@ -175,16 +175,17 @@ class JaxBackend(ArrayMaker):
         jax.config.update("jax_enable_x64", enabled)
 
     def place_model(self, model: Model, placement: Mapping[str, int | str | Device]) -> Model:
-        """Return the model with some of its parts placed on devices. Their parameters are stored and run there.
+        """Return the model with some of its blocks placed on devices, which store their parameters and run them.
 
         A model on several devices is not jitted as a whole.
 
         Args:
             model: The model, which does not change. Earlier placements are kept.
-            placement: Device number or name, by name of a block in it (`"encoder"`, `"encoder/linear_0"`).
+            placement: Number or name of a device, by path of a block (`"encoder"`, `"encoder/linear_0"`).
 
         Raises:
-            UnknownBlockError: A name is not a block of the model.
+            UnknownOptionError: `model` is not a `Model`, or `placement` is not a dict.
+            UnknownBlockError: A path is not a block of the model.
             DeviceNotFoundError: The machine does not have the device.
 
         Examples:
@@ -290,6 +291,7 @@ class JaxBackend(ArrayMaker):
 
         Raises:
             UnknownOptionError: The seed is not an integer.
+            ShapeError: An initializer needs an input axis and an output axis, and the parameter lacks one.
         """
         if seed is None:
             start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
@@ -328,7 +330,7 @@ def _check_floating(leaf: Any) -> None:
 
 
 def _check_ports(name: str, ports: tuple[str, ...]) -> None:
-    """Raise if a function cannot replace the kernel of a built-in op. It receives the arrays in the order of ports."""
+    """Raise if a function has fewer arguments than a built-in op has inputs, so that it cannot replace the kernel."""
     data = OPS[name].input_ports if name in OPS else ports
     if len(data) > len(ports):
         raise UnknownOptionError(
@@ -350,6 +352,6 @@ def _checked_precision(precision: Any) -> str | None:
     return _PRECISIONS[name]
 
 
-# Shape inference is below this room, so the rule is passed down. `cache` creates its backend on first use, and only
-# once: the functions of its primitives are cached on it.
+# Shape inference cannot import this room, so it receives the rule here. `cache` creates the default backend on first
+# use, and only once, because the backend caches the functions of primitives.
 set_shape_rule(partial(custom.shapes, default=cache(JaxBackend)))

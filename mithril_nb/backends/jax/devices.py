@@ -25,10 +25,10 @@ def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
 
     Args:
         text: The name.
-        advice: Code that selects an available device, for a message.
+        advice: Code that selects a device, for the advice of a message; `{}` is the place of the device's name.
 
     Raises:
-        DeviceNotFoundError: The machine has no such device. The message lists the available ones.
+        DeviceNotFoundError: The machine has no such device. The message lists the available devices.
     """
     if isinstance(text, jax.Device):
         return text
@@ -46,7 +46,7 @@ def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
 
 def present_devices() -> list[str]:
     """Return the names of all devices, with JAX's default platform first."""
-    # This lists one platform only; the others are looked up by name.
+    # jax.devices() lists one platform only; look up the other platforms by name.
     devices = list(jax.devices())
     for platform in ("gpu", "tpu", "cpu"):
         try:
@@ -65,7 +65,7 @@ def mesh_shape(given: Any) -> tuple[int, ...]:
     """Return the shape of a mesh, given as a number or a sequence of numbers.
 
     Raises:
-        UnknownOptionError: It has another type, or a size below 1.
+        UnknownOptionError: `given` has another type, or a size below 1.
 
     Examples:
         >>> mesh_shape(8), mesh_shape((2, 2))
@@ -130,10 +130,10 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
     Args:
         mesh: The mesh.
         shape: Shape of the array.
-        tensor_split: For each mesh axis, the array axis to split over it; `None` for none.
+        tensor_split: For each mesh axis, the array axis to split over it, or `None` to split no axis over it.
 
     Raises:
-        UnknownOptionError: The array or the mesh does not have an axis.
+        UnknownOptionError: `tensor_split` has an axis twice or one that the array lacks, or is longer than the mesh.
         ShapeError: An axis cannot be split evenly.
     """
     axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)
@@ -226,7 +226,7 @@ def put(array: jax.Array, device: Device | None) -> jax.Array:
 
 
 _KINDS = {"xla_gpu_": "gpu", "xla_tpu_": "tpu", "xla_cpu_": "cpu"}
-"""Platform of a flag, by its prefix."""
+"""Platform of an XLA flag, by the prefix of the flag."""
 _AT_START = "xla_force_host_platform_device_count"
 """A flag that XLA reads only when it starts."""
 

@@ -24,7 +24,7 @@ from mithril_nb.errors import ShapeError
 from mithril_nb.models.op import Initializer
 
 Stream = Callable[[int], np.random.Generator]
-"""Return the random generator of a piece of a parameter, by the number of the piece."""
+"""Takes the number of a piece of a parameter, and returns the random generator of the piece."""
 PIECE = 2**20
 """Number of elements drawn from one stream."""
 FEW = 2**18
@@ -61,10 +61,10 @@ class Wanted(NamedTuple):
     """Description of a parameter to initialize.
 
     Attributes:
-        initializer: Its initializer.
-        random: Its random stream.
-        shape: Its shape.
-        name: Its name, for a message.
+        initializer: The initializer.
+        random: The random stream of the parameter.
+        shape: The shape of the parameter.
+        name: The name of the parameter, for a message.
         stacked: Number of leading axes that stack separate arrays. Each of these arrays is initialized by itself.
     """
 
@@ -175,7 +175,7 @@ _DRAWS: dict[str, Fill] = {
 
 
 def _scaled_by_part(array: np.ndarray, wanted: Wanted) -> np.ndarray:
-    """Return the array with each of its concatenated parts multiplied by its factor."""
+    """Multiply each part of a parameter along its output axis by the factor of the part in `initializer.parts`."""
     initializer = wanted.initializer
     if set(initializer.parts) <= {1.0}:
         return array
@@ -206,7 +206,7 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
 
 
 def _fans(wanted: Wanted) -> tuple[float, float]:
-    """Return fan-in and fan-out, multiplied by the size of the window."""
+    """Return the fan-in and fan-out of each part of a parameter, multiplied by the size of a convolution's window."""
     shape = wanted.one
     fan_in, fan_out = shape[wanted.initializer.in_axis], shape[wanted.initializer.out_axis]
     window = prod(shape) / (fan_in * fan_out) if prod(shape) else 1.0

@@ -32,7 +32,7 @@ def cross_entropy(logits: Any, targets: Any) -> jax.Array:
 
 
 def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
-    """Return the gradient of `cross_entropy` with respect to the logits: `(softmax(logits) - targets) / batch`."""
+    """Return the gradient of `cross_entropy` by the logits: `(softmax(logits) - targets) / batch`."""
     logits, targets = _checked("cross_entropy_grad", logits, targets)
     if targets.ndim < logits.ndim:
         right = jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype)
@@ -192,7 +192,7 @@ SPELLINGS = {
     "reduce_sum": "sum", "reduce_mean": "mean", "reduce_max": "max", "reduce_min": "min", "reduce_prod": "prod",
     "concatenate": "concat", "unsqueeze": "expand_dims", "clamp": "clip", "mod": "remainder", "swish": "silu",
 }  # fmt: skip
-"""Aliases."""
+"""The operation to which each alias refers."""
 
 
 def operation_error(name: str, arrays: tuple[Any, ...], options: dict[str, Any], error: Exception) -> Exception:

@@ -23,11 +23,11 @@ Around = Callable[[str, Arrays, Callable[[Arrays], Arrays]], Arrays]
 
 
 class NotANumberError(MithrilError, FloatingPointError):
-    """The output of a block contains NaN."""
+    """The output of a block, or a gradient of a model, contains NaN."""
 
 
 def around_blocks(toolkit: Toolkit, around: Around) -> Toolkit:
-    """Return a toolkit that runs each block through a function that receives its path."""
+    """Return a toolkit that calls `around` instead of the kernel of each block; `around` can call the kernel."""
     path: list[str] = []
     inside: list[None] = []  # do not wrap the inner blocks of a block that runs others: they only see tracers
 
@@ -104,7 +104,7 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
 
     Args:
         toolkit: The toolkit to wrap.
-        devices: Device by path of a block or of a model around it.
+        devices: Device by path of a block, or of a composite block around it.
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
@@ -116,7 +116,7 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
 
 
 def device_of(path: str, devices: Mapping[str, Any]) -> Any:
-    """Return the device of a block: its own, or the one of the innermost model around it that has one.
+    """Return the device of a block, else of the innermost block around it that has a device, else `None`.
 
     Examples:
         >>> device_of("encoder/linear_0", {"encoder": 1}), device_of("decoder", {"encoder": 1})

@@ -48,8 +48,8 @@ def launch(
             work.
         arguments: The script's own arguments.
         processes: Number of processes, on all machines together.
-        coordinator: `"host:port"` of process 0, to join processes on other machines. One process is then started here.
-            Default: all of them are started here.
+        coordinator: `"host:port"` of process 0, to join processes on other machines. Only one process is then started
+            here. Default: all processes are started here.
         process_id: Index of the process started here, from 0; only with `coordinator`.
         devices: Devices of each process: virtual CPU devices of JAX, or accelerators.
         start_timeout_s: Seconds that the processes may take to connect.
@@ -170,7 +170,7 @@ LATE = 124
 
 
 def failure(workers: Sequence[Worker], count: int) -> LaunchError:
-    """Return the error for failed processes. Its status is the highest of theirs."""
+    """Return the error for failed processes, with the highest of their exit statuses."""
     failed = [worker for worker in workers if worker.has_failed]
     others = [worker for worker in workers if not worker.has_failed]
     numbers = ", ".join(str(worker.index) for worker in failed)

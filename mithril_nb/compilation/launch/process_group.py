@@ -126,11 +126,11 @@ class Worker:
     """One process, which leads its own process group.
 
     Attributes:
-        index: Its index among all processes.
-        is_ready: True if it has connected to the others.
+        index: Index of the process among all processes.
+        is_ready: True if the process has connected to the others.
         status: Exit status in the form of `subprocess`; `None` while it runs.
         sent: The last signal that the launcher sent to end it; `None` if it ended by itself.
-        last_lines: The last lines that it printed.
+        last_lines: The last lines that the process printed.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], link: socket.socket, index: int):
@@ -142,7 +142,7 @@ class Worker:
 
     @property
     def has_failed(self) -> bool:
-        """True if it ended with an error, and not because the launcher ended it."""
+        """True if the process ended with an error, and not because the launcher ended it."""
         return self.status not in (None, 0) and self.sent is None
 
     def poll(self) -> None:
@@ -152,7 +152,7 @@ class Worker:
             self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal to its process group, if any process of it is left."""
+        """Send a signal to the process group, if it still has a process."""
         with suppress(ProcessLookupError, PermissionError):  # macOS rejects a signal to an ended, unreaped process
             os.killpg(self.process.pid, number)
 
@@ -232,7 +232,7 @@ class ProcessGroup:
             self.pump(min(0.05, left))
 
     def send(self, number: int) -> None:
-        """Send a signal that ends a process to all running ones."""
+        """Send a signal that ends processes to all running processes."""
         for worker in self.running:
             worker.sent = number
             worker.signal(number)

@@ -65,7 +65,7 @@ def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None
 
 
 def _leave(status: int) -> None:
-    """End the process. A failed one does not wait for the others, which may never reach the common shutdown."""
+    """End the process. If it failed, do not wait for the other processes: they may never reach the common shutdown."""
     sys.stdout.flush()
     sys.stderr.flush()
     if status:

@@ -226,7 +226,7 @@ def _where(call: Call) -> dict[str, Any]:
 
 
 def _summed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Return a sum or product in the dtype of the shape rule. In x64 mode, JAX would use 64 bits."""
+    """Wrap a sum or product to return the dtype of the shape rule. In x64 mode, JAX would return 64 bits."""
     return lambda x, **where: function(x.astype(summed(str(x.dtype))), **where, promote_integers=False)
 
 

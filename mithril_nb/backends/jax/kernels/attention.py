@@ -66,7 +66,7 @@ def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
 def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | None]:
     """Return the scores with hidden keys set to the dtype's minimum, and a mask.
 
-    The mask is True for each query that sees at least one key. It is `None` if every query does.
+    The mask is True for each query that sees at least one key; it is `None` if each query certainly sees one.
     """
     is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
     shown: list[Array] = []

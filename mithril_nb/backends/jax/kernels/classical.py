@@ -137,7 +137,7 @@ def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Array:
-    """Compute a result with a Cholesky factor; or without it, if the factorization failed and it is NaN."""
+    """Compute a result from a Cholesky factor; if the factorization failed (NaN), compute it without the factor."""
     wide = [widened(array) for array in arrays]
     # lax.cond runs one branch. jnp.where would run both, and pass NaN gradients from the other.
     return lax.cond(jnp.isfinite(factor).all(), with_it, without, *wide).astype(jnp.result_type(*arrays))

@@ -176,7 +176,7 @@ def _shifted(out: jax.Array, arrays: Arrays) -> jax.Array:
 
 
 def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of `count` windows that divide an axis evenly, as in PyTorch, and a mask of valid ones."""
+    """Return the indices of `count` windows that divide an axis evenly, as in PyTorch, and a mask of valid indices."""
     starts = np.arange(count) * length // count
     ends = -(-(np.arange(count) + 1) * length // count)
     places = starts[:, None] + np.arange((ends - starts).max())

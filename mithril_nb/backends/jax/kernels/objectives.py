@@ -198,7 +198,7 @@ def _classes_last(call: Call, x: Array) -> Array:
 
 
 def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
-    """Return the weight of each class; `None` if they are equal."""
+    """Return the weight of each class; `None` if all classes have the same weight."""
     weights = call.options["weights"]
     if isinstance(weights, str):
         if not weights:
@@ -223,7 +223,7 @@ def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, d
 
 
 def _unit(x: Array, axis: int, eps: float) -> Array:
-    """Normalize vectors to length 1. Divide shorter ones than `eps` by `eps`, so that zero has a gradient."""
+    """Normalize vectors to length 1, but divide vectors shorter than `eps` by `eps`: a gradient at zero then exists."""
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
 

@@ -75,8 +75,9 @@ DRAWS: dict[str, Callable[[Mapping[str, Any], bool], bool]] = {}
 def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
     """Register a pure function of arrays as the kernel of an op.
 
-    Ops with `takes_values` receive plain Python values, such as sizes, unchanged. For other ops they are converted to
-    arrays. But arithmetic on plain values only is computed in Python, so that its result can be a size again.
+    Ops with `takes_values` receive plain Python values, such as sizes, unchanged. For other ops, plain values are
+    converted to arrays. An exception is arithmetic of only plain values: it is computed in Python, so that the result
+    can be a size again.
 
     Args:
         op: Name of the op.
