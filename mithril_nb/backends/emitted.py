@@ -78,6 +78,7 @@ class EmittedBackend(Backend):
     module_name: ClassVar[str]
     install: ClassVar[str]
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
+    compile = False
     grads = "jax"
     """`"jax"` if JAX derives the gradients of `evaluate`, which are then emitted; `"autograd"` if the library does."""
 
@@ -152,9 +153,7 @@ class EmittedBackend(Backend):
         is_array = hasattr(data, "__array__") or hasattr(data, "shape")
         return np.asarray(self.to_numpy(data) if is_array else data)
 
-    def array(self, data: Any, dtype: Any = None) -> Any:
-        """Return data as an array, like `tensor`."""
-        return self.tensor(data, dtype)
+    array = tensor
 
     def from_numpy(self, array: Any) -> Any:
         """Return a NumPy array as an array of the library, with the same dtype."""
@@ -194,8 +193,8 @@ class EmittedBackend(Backend):
         return self._library.array(array)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an emitted function, compiled if the backend has that option."""
-        return function
+        """Return an emitted function, compiled by the library if the backend was created with `compile=True`."""
+        return self._library.compile(function) if self.compile else function
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
         """Return the results of an emitted function.

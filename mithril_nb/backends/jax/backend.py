@@ -32,7 +32,7 @@ from mithril_nb.models.op import OPS, PRIMITIVES, check_name, define, ports_of, 
 from mithril_nb.models.shape_inference.infer import Parameter
 from mithril_nb.program import Kernel, Toolkit
 
-_PRECISIONS = {"default": "default", "high": "high", "highest": "highest"}
+_PRECISIONS = ("default", "high", "highest")
 
 
 class JaxBackend(ArrayMaker):
@@ -349,7 +349,7 @@ def _checked_precision(precision: Any) -> str | None:
             (("known", "default, high, highest, a jax.lax.Precision, or a dtype's name"),),
             'precision="highest"',
         )
-    return _PRECISIONS[name]
+    return name
 
 
 # Shape inference cannot import this room, so it receives the rule here. `cache` creates the default backend on first

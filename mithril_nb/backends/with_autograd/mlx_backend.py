@@ -68,10 +68,6 @@ class MlxBackend(EmittedBackend):
         """Return a context in which the library creates its arrays on the device of the backend."""
         return nullcontext() if self.device is None else self._library.stream(getattr(self._library, self.device))
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an emitted function, compiled if the backend has that option."""
-        return self._library.compile(function) if self.compile else function
-
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
         """Return the results of an emitted function. MLX would otherwise compute them when they are read."""
         self._library.eval(arrays)

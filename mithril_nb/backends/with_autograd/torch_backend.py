@@ -79,10 +79,6 @@ class TorchBackend(EmittedBackend):
             stack.enter_context(self._library.autocast(kind, dtype=self._library.bfloat16))
         return stack
 
-    def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an emitted function, compiled if the backend has that option."""
-        return self._library.compile(function) if self.compile else function
-
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
         """Return the results of an emitted function, in the dtypes of its program."""
         if not self.use_amp:
