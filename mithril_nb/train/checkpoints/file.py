@@ -202,7 +202,7 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} belongs to another model or optimizer.",
             (("folder", str(saved.path.parent)), *wrong[:MOST_LISTED], *more),
-            'the model and optimizer that wrote it; or checkpoint="another-folder".',
+            'use the model and optimizer that wrote it; or checkpoint="another-folder".',
         )
     _, structure = jax.tree.flatten(dict(trees))
     return jax.tree.unflatten(structure, [_as(saved.arrays[name], leaf) for name, leaf in wanted.items()])

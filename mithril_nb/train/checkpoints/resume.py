@@ -127,7 +127,7 @@ def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> Chec
     return CheckpointError(
         f"checkpoint {saved.path.name!r} belongs to another run.",
         (("folder", str(saved.path.parent)), *differs),
-        'the same model, data and options as before; or checkpoint="another-folder".',
+        'use the same model, data and options as before; or checkpoint="another-folder".',
     )
 
 
