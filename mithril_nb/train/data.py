@@ -350,7 +350,7 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
 def evaluation_tail(tail: Tail) -> Tail:
     """Return the treatment of a last batch in evaluation, given the treatment in training.
 
-    Evaluation counts each sample: it keeps a batch that training drops. It pads others, as it changes no state.
+    Evaluation counts each sample, so it drops no batch. Padding is always safe, because evaluation changes no state.
     """
     return "short" if tail == "drop" else "pad"
 
