@@ -26,10 +26,9 @@ _MOST_ROUNDS = 8
 def clean(function: Function) -> Function:
     """Return a function without redundant statements; bodies of control flow too."""
     for _ in range(_MOST_ROUNDS):
-        before = len(function.statements)
-        changed = _Pass(function).run()
-        function = without_unused(changed.function)
-        if not changed.count and len(function.statements) == before:
+        before, one = len(function.statements), _Pass(function)
+        function = without_unused(one.run())
+        if not one.count and len(function.statements) == before:
             break
     return function
 
@@ -44,12 +43,6 @@ def without_unused(function: Function) -> Function:
         live.update(statement.reads)
         kept.append(statement)
     return replace(function, statements=tuple(reversed(kept)))
-
-
-@dataclass
-class _Changed:
-    function: Function
-    count: int
 
 
 @dataclass
@@ -72,7 +65,7 @@ class _Pass:
     count: int = 0
     known: dict[Any, tuple[Value, ...]] = field(default_factory=dict[Any, tuple[Value, ...]])
 
-    def run(self) -> _Changed:
+    def run(self) -> Function:
         self.uses: dict[Value, list[Statement | None]] = defaultdict(list)
         for statement in self.function.statements:
             for one in statement.reads:
@@ -85,7 +78,7 @@ class _Pass:
         outputs = tuple([self._now(one) for one in self.function.outputs])
         for one, now in zip(self.function.outputs, outputs, strict=True):
             self._give(now, self._ids([one]))
-        return _Changed(replace(self.function, statements=tuple(self.found), outputs=outputs), self.count)
+        return replace(self.function, statements=tuple(self.found), outputs=outputs)
 
     def _now(self, one: Operand) -> Operand:
         while isinstance(one, Value) and one in self.instead:
@@ -188,7 +181,9 @@ class _Pass:
         axes, given = producer.params["axes"], producer.inputs[0].shape
         keepdims = not producer.params.get(KEEPDIMS)
         shape = tuple([1 if axis in axes else size for axis, size in enumerate(given) if keepdims or axis not in axes])
-        if output.shape != shape or not all(map(_reshapes_to(shape), self.uses[source])):
+        uses = self.uses[source]
+        reshapes = [use for use in uses if use and use.primitive in _RESHAPES and use.outputs[0].shape == shape]
+        if output.shape != shape or len(reshapes) < len(uses):
             return False
         other = Value(source.name, shape, source.dtype)
         at = self.producers[source]
@@ -367,15 +362,6 @@ def _is_leading(view: Statement) -> bool:
     if view.primitive == "broadcast_in_dim":
         return tuple(view.params["broadcast_dimensions"]) == tuple(range(rank - given, rank))
     return rank >= given and output.shape == (1,) * (rank - given) + source.shape
-
-
-def _reshapes_to(shape: tuple[int, ...]) -> Any:
-    def test(statement: Statement | None) -> bool:
-        if statement is None or statement.primitive not in _RESHAPES:
-            return False
-        return statement.outputs[0].shape == shape
-
-    return test
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:

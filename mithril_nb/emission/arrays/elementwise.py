@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mithril_nb.emission.arrays.dialects import INFIX
 from mithril_nb.emission.arrays.rules import RULES, Context, rule
 from mithril_nb.emission.program import DETACH, Number, Statement
 
@@ -61,7 +62,7 @@ def _select(to: Context, one: Statement) -> str:
     which, *cases = one.inputs
     texts = [to.operand(case) for case in cases]
     if all(isinstance(case, Number) for case in cases):
-        texts[0] = to.typed(cases[0])
+        texts[0] = to.array(cases[0])
     if which.dtype == "bool":
         return f"{to.module}.where({to.array(which)}, {texts[1]}, {texts[0]})"
     found = texts[-1]
@@ -87,9 +88,8 @@ def _maximum(to: Context, one: Statement) -> str:
         array, number = (right, left) if isinstance(left, Number) else (left, right)
         if one.primitive == "max" and isinstance(number, Number) and number.value == 0 and is_float(array.dtype):
             return f"torch.relu({to.operand(array)})"  # with the gradient of jax.nn.relu at 0
-        return f"torch.clamp({to.operand(array)}, {one.primitive}={to.operand(number)})".replace(
-            f"{one.primitive}=", "min=" if one.primitive == "max" else "max="
-        )
+        bound = "min" if one.primitive == "max" else "max"
+        return f"torch.clamp({to.operand(array)}, {bound}={to.operand(number)})"
     return to.function(one.primitive, *to.operands(one))
 
 
@@ -177,7 +177,7 @@ def infix(to: Context, one: Statement) -> str:
     left, right = to.operands(one)
     if to.library == "mlx" and one.primitive in ("and", "or", "xor"):
         left = to.array(one.inputs[0])  # MLX has no `True & array`
-    return to.wrapped(one, f"{left} {to.infix(one.primitive)} {to.right(right)}")
+    return to.wrapped(one, f"{left} {INFIX[one.primitive]} {to.right(right)}")
 
 
 @rule("sign")

@@ -56,7 +56,7 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
     """
     dialect = DIALECTS[library]
     emitter = _JaxEmitter if library == "jax" else _Emitter
-    reserved = reserved_names(library, program.trace.arguments)
+    reserved = reserved_names(library)
     options: dict[str, Any] = {"fuse": fused.fuse} if library == "torch" else {}
     return emitter(dialect).source(build(program, reserved, keeps_gradients=library in ("torch", "mlx"), **options))
 
@@ -67,7 +67,7 @@ def helper_sources(library: Library) -> Helpers:
     return read_helpers(sorted((Path(__file__).parent / "helpers").glob(f"{library}_*")))
 
 
-def reserved_names(library: Library, arguments: Iterable[str]) -> set[str]:
+def reserved_names(library: Library) -> set[str]:
     """Return the names that a file uses besides those of the program."""
     own = {"functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded", *LAX_NAMES}
     return own | helper_sources(library).keys()
@@ -191,7 +191,7 @@ class _Emitter(Context):
         out, main = self._out, program.main
         out.add()
         out.add()
-        used = [name for name in program_arguments(program)]
+        used = list(program_arguments(program))
         if self.library == "numpy":
             out.add('@np.errstate(all="ignore")  # infinities and NaN are results like others')
         self._signature(main.name, used)

@@ -108,10 +108,8 @@ def _random_bits(to: Context, one: Statement) -> str:
     width = one.params["bit_width"]
     if width not in (8, 16, 32, 64) or (width == 64 and to.library != "numpy"):
         raise to.unsupported(one, f"{width} bits")
-    found = to.helper(
-        "random_bits", to.array(one.inputs[0]), sizes(one.params["shape"]), *([str(width)] if width != 32 else [])
-    )
-    return found
+    widths = [str(width)] if width != 32 else []
+    return to.helper("random_bits", to.array(one.inputs[0]), sizes(one.params["shape"]), *widths)
 
 
 @rule("random_fold_in")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mithril_nb.emission.arrays.dialects import INFIX, Dialect, Library
+from mithril_nb.emission.arrays.dialects import Dialect, Library
 from mithril_nb.emission.program import Number, Operand, Statement
 from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.unsupported import unsupported
@@ -47,16 +47,12 @@ class Context:
 
     def array(self, one: Operand) -> str:
         """Return an operand as an array; a number with its dtype."""
-        return self.typed(one) if isinstance(one, Number) else one.name
-
-    def typed(self, one: Operand) -> str:
-        """Return an operand as an array of its dtype."""
         return self.dialect.typed(one) if isinstance(one, Number) else one.name
 
     def operands(self, statement: Statement) -> list[str]:
         """Return the operands; if all are numbers, the first has its dtype."""
         if all(isinstance(one, Number) for one in statement.inputs):
-            return [self.typed(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
+            return [self.array(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
         return [self.operand(one) for one in statement.inputs]
 
     def arrays(self, statement: Statement) -> list[str]:
@@ -75,10 +71,6 @@ class Context:
         """Return a call of a helper function, which the source will contain."""
         self.helpers.add(name)
         return f"{name}({', '.join(arguments)})"
-
-    def infix(self, primitive: str) -> str:
-        """Return an operator."""
-        return INFIX[primitive]
 
     def dtype(self, name: str) -> str:
         """Return the expression of a dtype."""

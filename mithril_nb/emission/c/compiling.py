@@ -15,7 +15,7 @@ import numpy as np
 from mithril_nb.backends.with_manualgrad.c_backend import compiler
 from mithril_nb.emission.c.emit import CFile
 from mithril_nb.emission.c.types import C_TYPES, c_shape
-from mithril_nb.emission.program import Number, Operand
+from mithril_nb.emission.program import Operand
 from mithril_nb.errors import MithrilError
 
 STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
@@ -67,8 +67,8 @@ class Routine:
         self._call = getattr(library, file.name)
         self._call.restype = None
         self._call.argtypes = [ctypes.c_void_p] * (len(file.inputs) + len(file.outputs) + 1)
-        self._inputs = [(_shape(value), np.dtype(_dtype(value))) for value in file.inputs]
-        self._results = [(_shape(value), np.dtype(_dtype(value))) for value in file.outputs]
+        self._inputs = [(c_shape(value), np.dtype(_dtype(value))) for value in file.inputs]
+        self._results = [(c_shape(value), np.dtype(_dtype(value))) for value in file.outputs]
         self._arena_size = file.arena // 8 + 1
         self._arenas = threading.local()  # new memory for each call costs more than the call, for large arenas
 
@@ -81,10 +81,6 @@ class Routine:
         places = [array.__array_interface__["data"][0] for array in (*given, *results, self._arenas.memory)]
         self._call(*places)
         return results
-
-
-def _shape(value: Operand) -> tuple[int, ...]:
-    return () if isinstance(value, Number) else c_shape(value)
 
 
 def _dtype(value: Operand) -> str:

@@ -27,7 +27,7 @@ from mithril_nb.emission.c.rules import RULES
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, subscripts
 from mithril_nb.emission.c.writing import LOOP_VARIABLES, Body, Form, Stored, with_offsets
 from mithril_nb.emission.names import comment
-from mithril_nb.emission.program import Function, Number, Operand, Program, Statement, Value
+from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
 from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_supported, unsupported
 from mithril_nb.stages.trace import traced
@@ -114,7 +114,7 @@ def _function(
     for value in function.outputs:
         is_own = isinstance(value, Value) and value in made and value not in body.bound
         name = value.name if is_own and isinstance(value, Value) else body.new_name(_name(value))
-        shape = () if isinstance(value, Number) else c_shape(value)
+        shape = c_shape(value)
         form = Stored(name, shape, is_pointer=True)
         outputs.append((value, form))
         if is_own and isinstance(value, Value):
@@ -154,11 +154,9 @@ def _source_of(function: Function) -> Statement | None:
 
 
 def _name(value: Operand) -> str:
-    return (
-        value.name
-        if isinstance(value, Value) and value.name.startswith("result")
-        else (f"{value.name}_result" if isinstance(value, Value) else "result")
-    )
+    if not isinstance(value, Value):
+        return "result"
+    return value.name if value.name.startswith("result") else f"{value.name}_result"
 
 
 def _is_unused(value: Value, function: Function) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from mithril_nb.emission.program import Number, Value
+from mithril_nb.emission.program import Number, Operand
 
 C_TYPES = {
     "float32": "float", "float64": "double", "bool": "bool", "float0": "bool", "int8": "int8_t", "int16": "int16_t",
@@ -16,7 +16,7 @@ _BYTES = {"float": 4, "double": 8, "bool": 1}
 _KEY = "key<fry>"
 
 
-def c_shape(value: Value) -> tuple[int, ...]:
+def c_shape(value: Operand) -> tuple[int, ...]:
     """Return the shape of a value in C: a random key has one more axis, of size 2."""
     return (*value.shape, 2) if value.dtype == _KEY else value.shape
 

@@ -198,8 +198,7 @@ class Body:
 
     def pointer(self, value: Operand, one: Statement) -> str:
         """Return a pointer to the items of an operand; a copy is written if it is not in memory."""
-        form = self.stored(value, one)
-        return form.pointer
+        return self.stored(value, one).pointer
 
     def stored(self, value: Operand, one: Statement) -> Stored:
         """Return an operand in memory; a copy is written if it is not there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mithril_nb.emission.program import Number, Operand, Statement, Value
+from mithril_nb.emission.program import Number, Operand, Statement
 from mithril_nb.emission.rules import Rules
 from mithril_nb.emission.unsupported import unsupported
 from mithril_nb.errors import UnsupportedPrimitiveError
@@ -126,6 +126,6 @@ def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
     return len(output) <= MOST_AXES or math.prod(first) == 1 or first == tuple(output[:-3])
 
 
-def dim(one: Value | Operand, axis: int) -> int:
+def dim(one: Operand, axis: int) -> int:
     """Return the dimension of GGML for an axis: the last axis is dimension 0."""
     return len(one.shape) - 1 - int(axis)

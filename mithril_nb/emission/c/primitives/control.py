@@ -5,25 +5,20 @@ from __future__ import annotations
 from mithril_nb.emission.c.rules import RULES, rule
 from mithril_nb.emission.c.types import c_shape
 from mithril_nb.emission.c.writing import Body, Index, Stored, View, mark
-from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
+from mithril_nb.emission.program import Function, Operand, Statement, Value
 
 
 @rule("call")
 def call(to: Body, one: Statement) -> None:
     function = one.function
     assert function is not None
-    inputs = [to.item(value, ()) if not c_shape_of(value) else to.pointer(value, one) for value in one.inputs]
+    inputs = [to.item(value, ()) if not c_shape(value) else to.pointer(value, one) for value in one.inputs]
     outputs = [to.reserve(value, one).pointer for value in one.outputs]
     arguments = [*inputs, *outputs]
     if to.arenas[function.name]:
         memory = to.memory(to.arenas[function.name])
         arguments.append(f"arena + {mark(memory, to.buffers)}")
     to.add(f"{function.name}({', '.join(arguments)});", one)
-
-
-def c_shape_of(value: Operand) -> tuple[int, ...]:
-    """Return the shape of an operand in C."""
-    return () if isinstance(value, Number) else c_shape(value)
 
 
 @rule("scan")

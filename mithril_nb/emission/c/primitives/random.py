@@ -25,9 +25,8 @@ def _call(to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str
     low, high = to.new_name("word_0"), to.new_name("word_1")
     to.add(f"uint32_t {low} = {counts[0]}, {high} = {counts[1]};", one)
     to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{low}, &{high});", one)
-    if into[0]:
-        to.add(f"{into[0]} = {low};", one)
-        to.add(f"{into[1]} = {high};", one)
+    to.add(f"{into[0]} = {low};", one)
+    to.add(f"{into[1]} = {high};", one)
 
 
 def _key(to: Body, key: Operand, index: Index) -> tuple[str, str]:
