@@ -150,7 +150,9 @@ def _shift(to: Context, one: Statement) -> str:
     array, count = one.inputs
     is_logical = one.primitive == "shift_right_logical" and not array.dtype.startswith("uint")
     if not isinstance(count, Number) or is_logical:
-        return to.wrapped(one, to.helper(one.primitive, *to.arrays(one)))
+        # An int64 tensor may hold uint32, so PyTorch's helpers need the number of bits.
+        bits = [array.dtype.lstrip("uint")] if to.library == "torch" else []
+        return to.wrapped(one, to.helper(one.primitive, *to.arrays(one), *bits))
     sign = "<<" if one.primitive == "shift_left" else ">>"
     return to.wrapped(one, f"{to.array(array)} {sign} {to.operand(count)}")
 

@@ -16,6 +16,7 @@ from jax import lax
 import mithril_nb as ml
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.python_text import load
+from mithril_nb.errors import UnsupportedPrimitiveError
 from tests.emission.libraries import differences, each_library, run_emitted
 
 Function = Callable[[Any], Any]
@@ -166,3 +167,41 @@ def test_a_number_and_an_array_of_bools(library: str) -> None:
     x = jnp.array([-1.0, 1.0, 2.0])
     found = run_emitted(ml.inspect(program, x), library, {"x": x})
     np.testing.assert_array_equal(found, [[False, True, True], [False, True, True], [True, True, False]])
+
+
+@each_library
+def test_halves_are_rounded_away_from_zero_and_no_other_number(library: str) -> None:
+    x = jnp.array([0.49999997, 8388609.0, 2.5, -2.5, -0.3, np.inf, -np.inf, np.nan], "float32")
+    (found,) = run_emitted(ml.inspect(lambda x: lax.round(x), x), library, {"x": x})
+    np.testing.assert_array_equal(found, np.asarray(lax.round(x)))
+
+
+@each_library
+def test_a_cholesky_factor_is_nan_only_where_there_is_none(library: str) -> None:
+    def program(x: Any) -> Any:
+        return lax.linalg.cholesky(x, symmetrize_input=False)
+
+    x = jnp.array([[[4.0, 1.0], [1.0, 3.0]], [[-1.0, 0.0], [0.0, 1.0]]])
+    (found,) = run_emitted(ml.inspect(program, x), library, {"x": x})
+    np.testing.assert_allclose(found, np.asarray(program(x)), rtol=1e-6)
+
+
+@each_library
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "int32", "int64"])
+def test_shifts_by_all_bits_or_more(dtype: str, library: str) -> None:
+    def program(x: Any, n: Any) -> Any:
+        return lax.shift_left(x, n), lax.shift_right_logical(x, n), lax.shift_right_arithmetic(x, n)
+
+    with jax.enable_x64(True):
+        x, n = np.array([77, 1, 5, 101, 9]).astype(dtype), np.array([0, 6, 31, 40, 64]).astype(dtype)
+        x = -x if dtype.startswith("int") else x
+        found = run_emitted(ml.inspect(program, x, n), library, {"x": x, "n": n})
+        for one, other in zip(found, program(x, n), strict=True):
+            np.testing.assert_array_equal(one, np.asarray(other))
+
+
+@each_library
+def test_a_bitwise_reduction_of_integers_is_refused(library: str) -> None:
+    x = jnp.array([6, 3])
+    with pytest.raises(UnsupportedPrimitiveError, match="missing  integers"):
+        run_emitted(ml.inspect(lambda x: lax.reduce_and(x, (0,)), x), library, {"x": x})

@@ -21,7 +21,8 @@ def remainder(x, y):
 
 def round_away(x):
     """Round to the nearest integer, halves away from zero."""
-    return mx.sign(x) * mx.floor(mx.abs(x) + 0.5)
+    whole = mx.floor(mx.abs(x))
+    return mx.sign(x) * (whole + (mx.abs(x) - whole >= 0.5))
 
 
 def erfc(x):
@@ -114,8 +115,10 @@ def shift_right_arithmetic(x, count):
 
 
 def cholesky(x):
-    """Return the lower triangle L with L @ L.T = x."""
-    return mx.linalg.cholesky(x, stream=mx.cpu)
+    """Return the lower triangular L with L @ L.T = x; NaN where x is not positive definite."""
+    found = mx.linalg.cholesky(x, stream=mx.cpu)
+    is_positive = mx.all(mx.diagonal(found, 0, -2, -1) > 0, axis=-1)  # of other matrices, MLX returns any numbers
+    return mx.where(is_positive[..., None, None], found, math.nan)
 
 
 def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):

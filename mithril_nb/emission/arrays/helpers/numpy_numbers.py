@@ -14,7 +14,8 @@ def int_divide(x, y):
 
 def round_away(x):
     """Round to the nearest integer, halves away from zero."""
-    return np.trunc(x + np.copysign(x.dtype.type(0.5), x))
+    whole = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x).astype(x.dtype)
 
 
 def eq_to(x, y):
@@ -113,7 +114,7 @@ def cholesky(x):
     try:
         return np.linalg.cholesky(x)
     except np.linalg.LinAlgError:
-        return np.full_like(x, np.nan)
+        return np.stack([cholesky(one) for one in x]) if x.ndim > 2 else np.full_like(x, np.nan)
 
 
 def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):

@@ -13,7 +13,8 @@ def int_divide(x, y):
 
 def round_away(x):
     """Round to the nearest integer, halves away from zero."""
-    return torch.trunc(x + torch.copysign(torch.full_like(x, 0.5), x))
+    whole = torch.trunc(x)
+    return whole + torch.copysign((torch.abs(x - whole) >= 0.5).to(x.dtype), x)
 
 
 def cbrt(x):
@@ -41,26 +42,22 @@ def le_to(x, y):
     return (x <= y) | (y != y)
 
 
-def bits_of(x):
-    """Return the number of bits of an item."""
-    return 32 if x.dtype == torch.int64 else torch.iinfo(x.dtype).bits
-
-
-def shift_left(x, count):
+def shift_left(x, count, bits):
     """Shift left; a count of all bits or more gives 0."""
-    return torch.where(count < bits_of(x), x << torch.clamp(count, max=bits_of(x) - 1), torch.zeros_like(x))
+    return torch.where(count < bits, x << torch.clamp(count, max=bits - 1), torch.zeros_like(x))
 
 
-def shift_right_logical(x, count):
-    """Shift right, zeros from the left."""
-    bits = bits_of(x)
-    found = (x.to(torch.int64) & (2**bits - 1)) >> torch.clamp(count, max=bits - 1)
+def shift_right_logical(x, count, bits):
+    """Shift right and insert zeros; a count of all bits or more gives 0."""
+    shift = torch.clamp(count, max=bits - 1).to(torch.int64)
+    mask = (torch.full_like(shift, 2) << (bits - 1 - shift)) - 1  # the bits that remain
+    found = (x.to(torch.int64) >> shift) & mask
     return torch.where(count < bits, found, torch.zeros_like(found)).to(x.dtype)
 
 
-def shift_right_arithmetic(x, count):
-    """Shift right, the sign from the left."""
-    return x >> torch.clamp(count, max=bits_of(x) - 1)
+def shift_right_arithmetic(x, count, bits):
+    """Shift right and insert copies of the sign bit."""
+    return x >> torch.clamp(count, max=bits - 1)
 
 
 def cholesky(x):
