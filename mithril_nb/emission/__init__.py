@@ -1,1 +1,1 @@
-"""Readable source of a traced program in other array libraries: NumPy, PyTorch, MLX, C."""
+"""Emit a traced program as readable source for NumPy, PyTorch, MLX, C, GGML and ONNX."""

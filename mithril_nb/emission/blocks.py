@@ -1,4 +1,4 @@
-"""Divide a program into one function per block and part of a training step; equal blocks share their function."""
+"""Divide a program into functions, one for each block and part of a training step; equal blocks share a function."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class Divided:
     """A program divided into functions.
 
     Attributes:
-        functions: Its functions, each after those that it calls.
-        blocks: Paths of the blocks that share a function.
-        equations: Equations of each statement of a function, of all blocks that share it.
-        aliases: For each value of a later call of a shared function, the value at its place in the function itself.
+        functions: The functions, each after the functions that it calls; the last is the whole program.
+        blocks: A dict from each function, except the last, to the paths of the blocks that share it.
+        equations: A dict from each statement of a shared function to the ids of its equations in all blocks.
+        aliases: A dict for shared functions. It maps each value of a later block to the corresponding value of the
+            first block, whose statements are those of the function.
     """
 
     functions: list[Function] = field(default_factory=list[Function])
@@ -34,12 +35,15 @@ class Divided:
 
 
 def divide(main: Function, constants: Collection[Value], params: Collection[Value]) -> Divided:
-    """Divide a program.
+    """Divide a program into functions: one for each block and part of a training step, and one for the whole program.
+
+    A block with a single statement gets no function: the statement stays in the calling function. A block whose
+    statements cannot run one after the other gets several functions. Equal blocks share a function.
 
     Args:
         main: The program as one function.
-        constants: The constants, which every function may use.
-        params: The inputs that are parameters; a function receives them last.
+        constants: The constants, which every function may read without receiving them.
+        params: The inputs that are parameters. They are the last arguments of each function for a block.
     """
     gradients = {value for one in main.walk() if one.role == "backward" for value in one.outputs}
     gradients.update(value for value in main.inputs if value.name.startswith("d_"))
@@ -55,7 +59,12 @@ class _Divider:
         self.done = Divided()
 
     def inside(self, function: Function, depth: int) -> Function:
-        """Return a function in which calls replace the statements of each block, at one depth of block paths."""
+        """Return a function in which calls replace the statements of each block.
+
+        Args:
+            function: The function.
+            depth: Number of names in the path of the function's own block; its inner blocks have one more.
+        """
         statements = _ordered(function.statements, depth)
         needed = _users(statements, function.outputs)
         found: list[Statement] = []
@@ -77,7 +86,7 @@ class _Divider:
         outputs = tuple([value for value in made if needed.get(value, set[int]()) - own])
         plain = Function("", (), outputs, tuple(part))
         free = [one for one in plain.free if one not in self._constants]
-        # Gradients first, parameters last; a stable sort: else in the order of their first use.
+        # A stable sort: gradients first, parameters last, and each group in the order of first use.
         inputs = tuple(sorted(free, key=lambda one: (one in self._params) - (one in self._gradients)))
         function = Function("", inputs, outputs, tuple(part), block, part[0].role)
         function = self.inside(function, depth + 1)
@@ -87,7 +96,7 @@ class _Divider:
         return Statement(CALL, inputs, outputs, {}, tuple(equations), block, part[0].role, source, function=first)
 
     def _share(self, function: Function) -> Function:
-        """Return the function for a block: a former one if it is equal, else this one."""
+        """Return an equal function of an earlier block; if there is none, add this function and return it."""
         key, values = _structure(function, self._params)
         known = self._shared.setdefault(key, function)
         self.done.blocks.setdefault(known, []).append(function.block)
@@ -119,7 +128,7 @@ def _key(statement: Statement, depth: int) -> _Key:
 
 
 def _ordered(statements: tuple[Statement, ...], depth: int) -> list[Statement]:
-    """Return the statements with those of a block together, where their operands allow it; else in their order."""
+    """Return the statements in an order that keeps those of each block together, where their operands allow it."""
     producers = {value: place for place, one in enumerate(statements) for value in one.outputs}
     waits = [len({producers[value] for value in one.reads if value in producers}) for one in statements]
     users: dict[int, list[int]] = defaultdict(list)
@@ -146,7 +155,7 @@ def _ordered(statements: tuple[Statement, ...], depth: int) -> list[Statement]:
 
 
 def _parts(statements: list[Statement], depth: int) -> Iterator[tuple[str, list[Statement]]]:
-    """Yield the runs of statements of the same block and role."""
+    """Yield consecutive statements of the same block and role, with the path of the block (`""` without one)."""
     run: list[Statement] = []
     for statement in statements:
         if run and _key(run[-1], depth) != _key(statement, depth):
@@ -158,7 +167,7 @@ def _parts(statements: list[Statement], depth: int) -> Iterator[tuple[str, list[
 
 
 def _users(statements: list[Statement], outputs: tuple[Operand, ...]) -> dict[Value, set[int]]:
-    """Return the users of each value, by id; 0 for the results of the function."""
+    """Return a dict from each value to the ids of the statements that read it; 0 if the function returns it."""
     users: dict[Value, set[int]] = defaultdict(set)
     for one in statements:
         for value in one.reads:
@@ -170,7 +179,7 @@ def _users(statements: list[Statement], outputs: tuple[Operand, ...]) -> dict[Va
 
 
 def _structure(function: Function, params: Collection[Value]) -> tuple[Any, list[Value]]:
-    """Return a key that is the same for equal functions, and their values in the order of the key."""
+    """Return a key that is the same for equal functions, and the values of this function in the order of the key."""
     numbers: dict[Value, int] = {}
 
     def define(values: tuple[Value, ...]) -> tuple[Any, ...]:

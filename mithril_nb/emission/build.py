@@ -1,4 +1,4 @@
-"""Build the program that emitters print: read, clean up, divide into functions, and name everything."""
+"""Build the program that emitters print: read a traced program, clean it up, divide it into functions, name arrays."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ def build(
     keeps_gradients: bool = False,
     fuse: Callable[[Function], Function] = lambda function: function,
 ) -> Program:
-    """Return a traced program as functions and statements.
+    """Return a traced program as functions and statements with names.
 
     Args:
         program: The program.
-        reserved: Names that the emitter uses itself, such as those of helper functions.
-        keeps_gradients: True if the library may differentiate the source, so that each `stop_gradient` must stay. A
-            program that contains its gradients needs none.
-        fuse: Replaces statements of a function, or of a body of control flow, by those of functions of the library.
+        reserved: Names that the emitter uses itself, such as names of helper functions.
+        keeps_gradients: If true, each `stop_gradient` of a float array stays, because the library may differentiate
+            the source. It has no effect on a program that contains its gradients.
+        fuse: Receives a function, or a body of control flow. Returns it with statements that call functions of the
+            library, such as `layer_norm`, instead of the statements that compute the same.
 
     Raises:
-        StageUnavailableError: It has named sizes without numbers, and source needs numbers.
+        StageUnavailableError: The program has named sizes without numbers, and source needs numbers.
     """
     main, constants = flat_program(program, keeps_gradients)
     are_params = [one.is_param for one in program.inputs]
@@ -53,14 +54,14 @@ def build(
 
 
 def flat_program(program: traced.Program, keeps_gradients: bool = False) -> tuple[Function, dict[Value, Any]]:
-    """Return a traced program as one function with the statements of every block, and its constants.
+    """Return a traced program as one function with the statements of every block, and the arrays of its constants.
 
     Args:
         program: The program.
         keeps_gradients: As in `build`.
 
     Raises:
-        StageUnavailableError: It has named sizes without numbers.
+        StageUnavailableError: The program has named sizes without numbers.
     """
     check_sizes(program)
     main, constants = read(program)
@@ -70,10 +71,10 @@ def flat_program(program: traced.Program, keeps_gradients: bool = False) -> tupl
 
 
 def check_sizes(program: traced.Program) -> None:
-    """Raise if a program has named sizes without numbers, which source needs.
+    """Check that every size of a program is a number, because source needs numbers.
 
     Raises:
-        StageUnavailableError: It has.
+        StageUnavailableError: The program has named sizes without numbers.
     """
     sizes = program.trace.sizes_without_numbers
     if sizes:
@@ -85,7 +86,7 @@ def check_sizes(program: traced.Program) -> None:
 
 
 def _with_detach(function: Function) -> Function:
-    """Return a function whose `stop_gradient` statements survive the clean-up."""
+    """Return a function whose `stop_gradient` statements on float arrays are `detach`, which the clean-up keeps."""
 
     def kept(one: Statement) -> Statement:
         one = replace(one, bodies=tuple(map(_with_detach, one.bodies)))
@@ -108,7 +109,7 @@ class _Namer:
         fuse: Callable[[Function], Function],
     ):
         self._ports, self._fuse = ports, fuse
-        self._received: dict[str, tuple[str, ...]] = {}  # names of what a block receives, in its forward function
+        self._received: dict[str, tuple[str, ...]] = {}  # names of a forward function's inputs
         self._main, self._divided, self._params, self._outputs = main, divided, params, outputs
         self._given = set(main.inputs) - params
         self._roles: dict[Value, Role | None] = {value: one.role for one in main.walk() for value in one.outputs}
@@ -128,14 +129,14 @@ class _Namer:
         }
         self._arrays = {self._constants[value]: array for value, array in constants.items() if value in used}
         self._functions: dict[Function, Function] = {}
-        self._local: dict[tuple[str, Value], str] = {}  # names in the forward function of a block
+        self._local: dict[tuple[str, Value], str] = {}  # names of arrays in the forward function of a block
         self._named: dict[Function, str] = {}
         self._forward: dict[str, str] = {}  # names of the forward functions, by block
 
     def program(self, name: str, inputs: tuple[Leaf, ...]) -> Program:
         functions = self._divided.functions
         self._named = {functions[-1]: self._globals.new(name)}
-        for function in sorted(functions[:-1], key=lambda one: one.block.count("/")):  # outer blocks get short names
+        for function in sorted(functions[:-1], key=lambda one: one.block.count("/")):  # outer blocks first
             self._named[function] = found = self._globals.new(self._wanted(function))
             if function.role == "forward":
                 self._forward.update((path, found) for path in self._paths(function))
@@ -183,7 +184,7 @@ class _Namer:
             for one in function.outputs
             if isinstance(one, Value)
         }
-        if function.role == "backward":  # the results get the names of their arrays, and steps before them others
+        if function.role == "backward":  # the results choose their names before the arrays of earlier statements
             for value, text in wanted.items():
                 name(value, text)
         new = self._body(function, names, name, wanted, function.block)
@@ -224,7 +225,7 @@ class _Namer:
         return replace(function, inputs=inputs, outputs=outputs, statements=tuple(statements))
 
     def _note(self, one: Statement, names: Mapping[Value, Value]) -> str:
-        """Return a comment on a statement of the backward pass, or `""`."""
+        """Return a comment on a statement of the backward pass; `""` for a statement that needs none."""
         if one.function is not None:
             received = dict(zip(self._functions[one.function].inputs, one.inputs, strict=True))
             for value, given in received.items():
@@ -264,7 +265,7 @@ class _Namer:
         if value in self._params:
             return self._relative(function, value.name)
         if function.role == "backward":
-            # In a shared function, the value of the first block has the name.
+            # In a shared function, values are named after those of the first block.
             values = (value, self._divided.aliases.get(value, value))
             places = [(path, one) for path in self._paths(function) for one in values]
             forward = next((self._local[place] for place in places if place in self._local), None)
@@ -277,15 +278,18 @@ class _Namer:
         return self._port(function.block, value) or "input" if function.role == "forward" else value.name
 
     def _port(self, block: str, value: Value) -> str:
-        """Return the only input of a block that reads an array; `""` if several do, or if that is unknown."""
+        """Return the only input port of a block that receives an array; `""` if it is unknown or not the only one."""
         source = self._sources.get(value)
         found = [port for port, one in self._ports.sources.get(block, {}).items() if one == source]
         return found[0] if len(found) == 1 else ""
 
     def _sources_of_values(self) -> dict[Value, tuple[str, str]]:
-        """Return the block and output, or the input of the program, that arrays of the forward pass are."""
+        """Return a dict from arrays of the forward pass to the block and the output port that they leave.
+
+        Inputs of the program have the block `""`, and their name instead of a port.
+        """
         leaving: dict[str, dict[Value, tuple[int, int]]] = {}
-        first: dict[tuple[str, Value], tuple[int, int]] = {}  # its earliest ancestor within its block
+        first: dict[tuple[str, Value], tuple[int, int]] = {}  # where a value's earliest ancestor in a block is computed
         for at, one in enumerate(self._main.walk()):
             path = next((path for path in lineage(one.block) if path in self._ports.outputs), None)
             if path is not None and one.role != "backward":
@@ -301,12 +305,15 @@ class _Namer:
         for path, values in leaving.items():
             ports = self._ports.outputs[path]
             if len(ports) == len(values):
-                # Cleaned up, an output may be an array of an earlier statement than those before it.
+                # The clean-up may make an output the array of an earlier statement than that of the output before it.
                 found.update(zip(sorted(values, key=values.__getitem__), [(path, port) for port in ports], strict=True))
         return found
 
     def _gradient_name(self, function: Function, value: Value) -> str:
-        """Return the name of a gradient that a function receives: that of one of its results, or of another use."""
+        """Return the name of a gradient that a backward function receives.
+
+        It is `d_input_so_far` if the function only adds it to a gradient that it computes.
+        """
         if self._roles.get(value) != "backward":
             return self._plain(value, function.block)
         uses = {one.primitive for one in function.statements if value in one.reads}
@@ -317,13 +324,16 @@ class _Namer:
         return self._gradient_of(value, self._paths(function)) or f"d_{self._read_port(function.block, value)}"
 
     def _read_port(self, block: str, gradient: Value) -> str:
-        """Return the output of a block that the block reads which computes a gradient; `"output"` if it is unknown."""
+        """Return the output port of `block` that is read by the block which computes `gradient`.
+
+        The result is `"output"` if the port is unknown, or if the block has only one output.
+        """
         reads = self._ports.sources.get(self._made_in.get(gradient, ""), {}).values()
         found = {port for path, port in reads if path == block}
         return found.pop() if len(found) == 1 < len(self._ports.outputs.get(block, ())) else "output"
 
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
-        """Return the name of the gradient of an array of the forward pass; `""` if it is another array."""
+        """Return the name of a value that is a gradient of an array of these blocks; `""` for any other value."""
         found = self._gradients
         for form, known in (
             ("d_{}", found.of),
@@ -339,13 +349,16 @@ class _Namer:
         return ""
 
     def _plain(self, value: Value, block: str) -> str:
-        """Return the name of an array within a block: its meaning, else the operation that computes it."""
+        """Return the name of an array within a block: its meaning, or else the operation that computes it.
+
+        In the backward pass, an array without a meaning is a `"term"`.
+        """
         if self._roles.get(value) == "backward":
             name = self._gradient_of(value, [block])
             received = ("input", *self._received.get(block, ()))
-            if name and name.removeprefix("d_") not in received:  # of an input: that is the name of a result
+            if name and name.removeprefix("d_") not in received:  # the gradient of an input is a result's name
                 return name
-            return "term"  # its operation may have the name of an array of the forward pass
+            return "term"  # the name of its operation may be that of an array of the forward pass
         return self._meanings.get(value, value.name)
 
     def _paths(self, function: Function) -> list[str]:
@@ -361,7 +374,7 @@ class _Namer:
             path, port = self._sources.get(value, ("", ""))
             if path == function.block and len(self._ports.outputs.get(path, ())) > 1:
                 return port
-            if port and path != function.block and not is_output:  # of a block inside, for the gradients
+            if port and path != function.block and not is_output:  # from an inner block, for the gradients
                 return _prefixed(identifier(name_of(path.split("/")[-1])), port)
             return "output" if is_output else self._plain(value, function.block)
         if result is not None:

@@ -1,6 +1,7 @@
-"""Passes that remove noise from the statements of a program; its results stay equal, and no link is lost.
+"""Remove redundant statements of a program without changing its results.
 
-The equations of a statement that is removed move to the statements that use its result, or to an equal statement.
+The equations of a removed statement move to the statements that use its results, or to an equal statement. The
+equations of statements whose results are unused are dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _MOST_ROUNDS = 8
 
 
 def clean(function: Function) -> Function:
-    """Return a function without redundant statements; bodies of control flow too."""
+    """Return a function without redundant statements, also in bodies of control flow."""
     for _ in range(_MOST_ROUNDS):
         before, one = len(function.statements), _Pass(function)
         function = without_unused(one.run())
@@ -51,10 +52,12 @@ class _Pass:
 
     Attributes:
         function: The function.
-        instead: What replaces a value that is no longer computed.
-        ids: The equations that computed such a value; its users take them over.
-        producers: Index in `found` of the statement that computes a value.
+        instead: A dict from a value that is no longer computed to the operand that replaces it.
+        ids: A dict from such a value to the equations that computed it; the statements that use it get them.
+        producers: A dict from a value to the index in `found` of the statement that computes it.
         found: The statements so far.
+        count: Number of changes.
+        known: A dict from a key of each elementwise statement to its results; equal statements have equal keys.
     """
 
     function: Function
@@ -122,7 +125,7 @@ class _Pass:
         return new
 
     def _known_results(self, statement: Statement) -> tuple[Value, ...] | None:
-        """Return the results of an equal elementwise statement of the same block; `None` without one."""
+        """Return the results of an earlier equal elementwise statement of the same block and role, or `None`."""
         if statement.primitive not in ELEMENTWISE:
             return None
         operands = [one if isinstance(one, Value) else (repr(one.value), one.dtype) for one in statement.inputs]
@@ -138,14 +141,14 @@ class _Pass:
         self.found.append(statement)
 
     def _drop(self, statement: Statement, same: Sequence[Operand], ids: tuple[str, ...] = ()) -> None:
-        """Let operands replace the results of a statement. The users of these take the equations `ids` over."""
+        """Replace the results of a statement by the operands `same`; their users get the equations `ids`."""
         self.count += 1
         for output, one in zip(statement.outputs, same, strict=True):
             self.instead[output] = one
             self.ids[output] = ids
 
     def _give(self, one: Operand, ids: tuple[str, ...]) -> None:
-        """Add equations to the statement that computes an operand, if one does."""
+        """Add equations to the statement that computes an operand; do nothing for inputs and numbers."""
         producer = self._producer(one)
         if producer is not None and isinstance(one, Value):
             self.found[self.producers[one]] = replace(producer, equations=_joined(producer.equations, ids))
@@ -154,7 +157,7 @@ class _Pass:
         return self.found[self.producers[one]] if isinstance(one, Value) and one in self.producers else None
 
     def _broadcasting(self, statement: Statement) -> Statement:
-        """Let the operands of an elementwise statement broadcast implicitly, where NumPy's rules allow it."""
+        """Let an elementwise statement read the operands of reshapes and broadcasts that NumPy's rules imply."""
         if statement.primitive not in ELEMENTWISE or len(statement.inputs) < 2:
             return statement
         inputs, ids = list(statement.inputs), list[str]()
@@ -171,7 +174,10 @@ class _Pass:
         return replace(statement, inputs=tuple(inputs), equations=_joined(statement.equations, ids))
 
     def _merge_into_reduction(self, statement: Statement) -> bool:
-        """Let a reduction keep its axes with size 1, or drop them, if that is the shape that all its uses give it."""
+        """Merge a reshape into the reduction before it, if all uses of the reduction reshape it in the same way.
+
+        The reduction then keeps its axes with size 1, or no longer keeps them. Return whether it is merged.
+        """
         if statement.primitive != "reshape":
             return False
         (source,), (output,) = statement.inputs, statement.outputs
@@ -195,13 +201,13 @@ class _Pass:
         )
         self.producers[other] = at
         self.uses[other] = list(self.uses[output])
-        # Other uses reshape in the same way: they then change nothing, and are dropped.
+        # The other reshapes of the reduction then change nothing: `_same` drops them.
         self.instead[source] = other
-        self._drop(statement, [other])  # the reduction has its equations
+        self._drop(statement, [other])  # no ids: the reduction already has the equations
         return True
 
     def _merge_into_product(self, statement: Statement) -> bool:
-        """Swap the operands of a matrix product instead of transposing its result."""
+        """Swap the operands of a matrix product instead of transposing its result. Return whether it is done."""
         if statement.primitive != "transpose":
             return False
         (source,), (output,) = statement.inputs, statement.outputs
@@ -232,15 +238,15 @@ class _Pass:
 
 
 def simplified(statement: Statement, producer: Any) -> Statement:
-    """Return a statement in its simplest form.
+    """Return a simpler statement with the same results; the statement itself if no rule applies.
 
     Args:
         statement: The statement.
-        producer: Returns the statement that computes an operand, or `None`.
+        producer: Function that returns the statement that computes an operand; `None` for inputs and numbers.
     """
     one = statement
     if one.primitive in _RESHAPES and one.primitive != "reshape" and one.inputs[0].size == one.outputs[0].size:
-        # A scalar is shown as a full array, not as a reshaped number.
+        # A number keeps its primitive: emitters write it as a full array, not as a reshaped number.
         if isinstance(one.inputs[0], Value) and len(one.inputs) == 1:
             one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
     if one.primitive in _REDUCTIONS and not one.params.get(KEEPDIMS) and len(one.inputs) == 1:
@@ -265,9 +271,9 @@ def simplified(statement: Statement, producer: Any) -> Statement:
 
 
 def _without_sign(one: Statement, producer: Any) -> Statement:
-    """Return a statement that does the work of a negation before it: x + (-y) is x - y, (-x) * 2 is x * -2.
+    """Return a statement that reads the operand of a negation: x - y for x + (-y), x * -2 for (-x) * 2.
 
-    The results are equal to the last bit, the sign of zero included.
+    The results are equal, and zeros have the same sign.
     """
     negated = [before if (before := producer(x)) and before.primitive == "neg" else None for x in one.inputs]
     name, inputs = one.primitive, one.inputs
@@ -299,7 +305,7 @@ def _without_sign(one: Statement, producer: Any) -> Statement:
 
 
 def _signed_number(inputs: Sequence[Operand]) -> int | None:
-    """Return which operand is a float that is written into the program; `None` if there is none."""
+    """Return the index of the first operand that is a `Number` with a float dtype; `None` if there is none."""
     return next((at for at, one in enumerate(inputs) if isinstance(one, Number) and "float" in one.dtype), None)
 
 
@@ -315,7 +321,7 @@ def _keeps_order(transpose: Statement) -> bool:
 
 
 def _same(statement: Statement) -> Sequence[Operand] | None:
-    """Return the operands that a statement returns unchanged, or the number that it computes; `None` for others."""
+    """Return the operands that a statement only passes on, or the number that it computes; `None` for others."""
     name, inputs, outputs = statement.primitive, statement.inputs, statement.outputs
     if name in _UNCHANGED:
         return inputs
@@ -349,12 +355,12 @@ def _same(statement: Statement) -> Sequence[Operand] | None:
 
 
 _NEUTRAL = {"mul": 1, "div": 1, "sub": 0, "max": -math.inf, "min": math.inf, "pow": 1}
-"""A number with which an operation changes nothing, NaN and the sign of zero included."""
+"""The second operand with which an operation returns the first operand unchanged, even if it is NaN or -0."""
 _COMMUTES = frozenset({"mul", "max", "min"})
 
 
 def _is_leading(view: Statement) -> bool:
-    """Return whether a reshape or broadcast only adds axes in front, or repeats along them, or along size 1."""
+    """Return whether NumPy's broadcasting implies a reshape or broadcast: new axes are in front of the old ones."""
     source, output = view.inputs[0], view.outputs[0]
     rank, given = len(output.shape), len(source.shape)
     if isinstance(source, Number) or not given:
@@ -365,7 +371,7 @@ def _is_leading(view: Statement) -> bool:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the shape that NumPy broadcasts some shapes to, or `None`.
+    """Return the shape that NumPy broadcasts some shapes to; `None` if they do not fit.
 
     Examples:
         >>> broadcast_shape([(3,), (2, 1), ()]), broadcast_shape([(2,), (3,)])

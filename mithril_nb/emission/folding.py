@@ -1,4 +1,4 @@
-"""Arithmetic on numbers that are written into a program."""
+"""Compute statements whose operands are all numbers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "or": np.bitwise_or, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le,
     "gt": operator.gt, "ge": operator.ge,
 }  # fmt: skip
-"""Operations that every library rounds in the same way."""
+"""Operations that every library rounds in the same way, by primitive."""
 _DTYPES = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split())
 
 
 def fold(statement: Statement) -> Number | None:
-    """Return the number that a statement on numbers computes; `None` if an operand is an array.
+    """Return the number that a statement computes.
+
+    The result is `None` if an operand or the result is an array, or if libraries may compute different numbers.
 
     Examples:
         >>> from mithril_nb.emission.program import Value
@@ -51,7 +53,7 @@ def fold(statement: Statement) -> Number | None:
 
 
 def _converts(value: Any, dtype: np.dtype) -> bool:
-    """Return whether libraries agree on a conversion: a float outside the range of an integer dtype differs."""
+    """Return whether all libraries convert a number equally; they differ for floats out of an integer dtype's range."""
     if value.dtype.kind == "f" and dtype.kind in "iu":
         return bool(np.isfinite(value)) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
     return value.dtype.kind != "f" or dtype.kind == "f" or dtype.kind == "b"

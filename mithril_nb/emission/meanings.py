@@ -1,4 +1,4 @@
-"""The meaning of the arrays of a program: means and variances by their pattern, gradients by what they belong to."""
+"""Find the meaning of arrays: means and softmaxes by their patterns, gradients by the arrays that they belong to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SUMS = frozenset("add add_any sub".split())
 _UNARY = frozenset("abs asin atan cosh exp expm1 integer_pow log log1p logistic rsqrt sin sinh sqrt square".split())
 """Functions whose derivative is one factor: JAX multiplies by it, or divides by it, in one equation."""
 _BY_RESULT = frozenset("exp expm1 logistic rsqrt sqrt".split())
-"""Those whose derivative JAX computes from the result."""
+"""Functions of `_UNARY` whose derivative JAX computes from their result, as for `exp`."""
 _ERRORS = frozenset("erf erfc".split())
-"""Functions whose derivative is two factors, a number and an array."""
+"""Functions whose derivative JAX multiplies by in two equations: one for a number, one for an array."""
 _DERIVATIVES = {
     "div": "the derivative of a/b by b is -a/b**2",
     "erf": "the derivative of erf(x) is 2/sqrt(pi) * exp(-x*x)",
@@ -28,16 +28,16 @@ _DERIVATIVES = {
 }
 _CHOICES = frozenset("max min clamp select_n".split())
 _FARTHEST = 12
-"""Number of sums to look through."""
+"""Maximum number of values that a search visits."""
 RESULT_NAMES = {
     "attention": "attended", "layer_norm": "normalized", "rms_norm": "normalized", "gelu": "activated",
     "gelu_tanh": "activated", "silu": "activated", "linear": "projected",
 }  # fmt: skip
-"""Names for the results of functions of a library that compute several equations."""
+"""Names for the results of functions of a library that replace several statements."""
 
 
 def meanings(main: Function) -> dict[Value, str]:
-    """Return names for values whose pattern has a usual name.
+    """Return a dict from the results of known patterns of statements to their usual names, such as `"softmax"`.
 
     Examples:
         >>> x, n = Value("x", (2, 4), "float32"), Number(4.0, "float32")
@@ -81,7 +81,7 @@ def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mappin
         if ratio is not None and root is not None and root.primitive == "rsqrt" and root.inputs[0] is ratio.inputs[1]:
             return "rsqrt_slope"
     if one.primitive != "div":
-        # A negation that joined another operation left its name.
+        # The clean-up merged a negation into this statement, whose result kept the name of the old primitive.
         usual = {"mul": "scaled", "sub": "difference", "add": "added"}
         return usual.get(one.primitive, "") if one.outputs[0].name in ("negated", *usual.values()) else ""
     total, divisor = before(0, "reduce_sum"), inputs[1]
@@ -102,9 +102,9 @@ def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mappin
 
 @dataclass(frozen=True)
 class _Known:
-    """A value of the backward pass that is `sign` times the gradient of `of`.
+    """The meaning of a value of the backward pass: it is `sign` times the gradient of `of`.
 
-    If `is_unsummed`, the sum over the axes along which `of` is broadcast is still missing.
+    If `is_unsummed` is true, the sum over the axes along which `of` is broadcast is still missing.
     """
 
     of: Value
@@ -113,33 +113,34 @@ class _Known:
 
 
 class Gradients:
-    """The values of the backward pass that are the gradient of a value of the forward pass, where it is clear.
+    """The values of the backward pass that are gradients of values of the forward pass.
 
-    For y = a * b, the gradient of `a` is d(loss)/dy * b; for y = a - b, that of `b` is the negative of d(loss)/dy,
-    summed over the axes along which `b` is broadcast; and so on for the usual primitives.
+    Only values that match a rule are found. For y = a * b, the gradient of `a` is d(loss)/dy * b. For y = a - b, the
+    gradient of `b` is the negative of d(loss)/dy, summed over the axes along which `b` is broadcast.
 
     Args:
         main: The program as one function.
-        roles: The part of a training step that each value belongs to.
+        roles: The part of a training step to which each value belongs.
         results: Names of results of the program. The input `d_output` is the gradient of the result `output`.
 
     Attributes:
-        of: The values that are a gradient, with the value of the forward pass that it belongs to. A value that is one
-            of several terms of a gradient is left out.
-        minus: The same for the negative of a gradient.
-        parts: The same for one term of a gradient.
-        sums: The same for the sum of some terms of a gradient.
-        unsummed: The same for a gradient before the sum over the axes along which its array is broadcast.
-        notes: Comments on rules that are not obvious, with the values whose names fill them.
+        of: A dict from each gradient to its value of the forward pass. Values that are only one of several terms of
+            a gradient are left out.
+        minus: The same dict for values that are a negative gradient.
+        parts: The same dict for values that are one of several terms of a gradient.
+        sums: The entries of `parts` that are sums themselves, of some of the terms.
+        unsummed: The same dict for gradients before the sum over the axes along which the value is broadcast.
+        notes: A dict from values to a comment on the derivative that they use, and to the value whose name replaces
+            `{0}` in the comment, or `None`.
     """
 
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
         self._roles = roles
         self._producers = {value: one for one in main.statements for value in one.outputs}
-        self._sources: dict[Value, Value] = {}  # of views
+        self._sources: dict[Value, Value] = {}  # the values that views show
         self._partners: dict[tuple[str, str, Value], set[Value]] = defaultdict(set)
         self.notes: dict[Value, tuple[str, Value | None]] = {}
-        self._steps: dict[Value, _Known] = {}  # what the value is after one more factor
+        self._steps: dict[Value, _Known] = {}  # meaning after one more factor
         names = {f"d_{name}": value for value, name in results.items()}
         self._known = {one: _Known(names[one.name]) for one in main.inputs if one.name in names}
         terms: set[Value] = set()
@@ -235,7 +236,7 @@ class Gradients:
                 self.notes[output] = (_DERIVATIVES[self._producers[known.of].primitive], None)
 
     def _read_product(self, one: Statement, factor: Value, other: Value) -> None:
-        """Read the product of a value of the forward pass and one of the backward pass."""
+        """Find the meaning of the product of a value of the forward pass and a value of the backward pass."""
         (output,) = one.outputs
         if other in self._steps:
             self._note(output, self._steps[other].of, self._steps[other].sign)
@@ -251,7 +252,11 @@ class Gradients:
         self._note(output, equal[0] if len(equal) == 1 else None)
 
     def _read_rule(self, one: Statement, factor: Value, known: _Known) -> bool:
-        """Read the product of a value of the forward pass and a gradient, by how the gradient's value was computed."""
+        """Find the meaning of the product of a value of the forward pass and a gradient.
+
+        The rule depends on the statement that computed the value to which the gradient belongs. Return whether a rule
+        applies.
+        """
         (output,) = one.outputs
         for value in self._same(known.of, has_sums=True):
             made = self._producers.get(value)
@@ -290,7 +295,7 @@ class Gradients:
         return value in self._producers and self._producers[value].primitive == primitive
 
     def _is_computed_from(self, value: Value, sources: Collection[Value | None], block: str) -> bool:
-        """Return whether a value of a block is one of some values, or is computed from one in a few steps."""
+        """Return whether a value is in `sources`, or is computed from one of them by a few statements of a block."""
         waiting, seen = deque([value]), set[Value]()
         while waiting and len(seen) < _FARTHEST:
             value = waiting.popleft()
@@ -303,7 +308,10 @@ class Gradients:
         return False
 
     def _operand(self, value: Value, primitives: Collection[str]) -> Value | None:
-        """Return the only array from which a statement of one of these primitives computes a value."""
+        """Return the only operand, except bools and numbers, of the statement that computes a value.
+
+        The result is `None` if there are several, or if the statement has none of these primitives.
+        """
         made = self._producers.get(value)
         if made is None or made.primitive not in primitives:
             return None
@@ -311,7 +319,10 @@ class Gradients:
         return values[0] if len(values) == 1 else None
 
     def _same(self, value: Value, has_sums: bool = False) -> Iterator[Value]:
-        """Yield the values to which the gradient of a value passes unchanged, or broadcast if `has_sums`."""
+        """Yield a value, and the terms of the sums that compute it, because their gradients are equal.
+
+        If `has_sums` is true, also yield operands of `reduce_sum`, whose gradients are the same numbers, repeated.
+        """
         waiting = deque([value])
         for _ in range(_FARTHEST):
             if not waiting:
@@ -329,7 +340,7 @@ class Gradients:
 
 
 def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Statement]) -> Value | None:
-    """Return the value that is broadcast along these axes to a known one."""
+    """Return the value that a `broadcast_in_dim` repeats along exactly these axes to compute `known`, or `None`."""
     made = producers.get(known)
     if made is None or made.primitive != "broadcast_in_dim" or not isinstance(made.inputs[0], Value):
         return None
@@ -341,7 +352,10 @@ def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Sta
 
 
 def _through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:
-    """Return the value whose gradient a statement computes from the gradient of `known`, if it inverts its producer."""
+    """Return the operand whose gradient `one` computes from the gradient of `known`; `None` if there is none.
+
+    The statement `one` repeats the statement that computed `known`: for y = 2 * x, d_x is 2 * d_y.
+    """
     made = producers.get(known)
     if made is None or made.primitive != one.primitive or made.block != one.block:
         return None

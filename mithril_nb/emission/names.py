@@ -19,7 +19,7 @@ _MODULES = frozenset("np torch mx math numpy mlx runtime params inputs".split())
 RESERVED = (frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozenset(dir(builtins)) | _C | _MODULES) - {
     "input"
 }
-"""Names that no function and no array has. `input` is the name of most models' input, and is allowed."""
+"""Names that functions and arrays must not have. `input` is allowed, because most models have an input `input`."""
 _LONGEST = 40
 
 
@@ -40,7 +40,7 @@ def identifier(text: str) -> str:
 
 
 def comment(text: str) -> str:
-    r"""Return a name as text that ends no comment and no docstring, and continues none on the next line.
+    r"""Return a name for use in a comment or docstring, with `?` for characters that could end or continue it.
 
     Examples:
         >>> comment('a "b"\nc')
@@ -63,11 +63,11 @@ class Names:
         self._next: dict[str, int] = {}
 
     def inside(self) -> Names:
-        """Return the names of an inner scope, which hides none of these."""
+        """Return the names of an inner scope, in which all names of this scope are taken."""
         return Names(self._taken)
 
     def new(self, wanted: str) -> str:
-        """Return an unused name close to the wanted one, and take it."""
+        """Take an unused name close to the wanted one, and return it."""
         name = plain = identifier(wanted)
         while name in self._taken:
             self._next[plain] = self._next.get(plain, 0) + 1

@@ -1,4 +1,4 @@
-"""A pass that lets broadcasts only insert axes, where each use broadcasts by itself."""
+"""Replace broadcasts by reshapes that only insert axes of size 1, where the statements that use them broadcast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, 
 
 
 def narrow(function: Function) -> Function:
-    """Return a function whose broadcasts only insert axes, where each use is elementwise and broadcasts by itself."""
+    """Return a function with reshapes that insert axes of size 1 instead of broadcasts.
+
+    A broadcast is replaced if only elementwise statements use it, and each has another operand of the full shape.
+    """
     uses: dict[Value, list[Statement | None]] = defaultdict(list)
     for statement in function.statements:
         for one in statement.reads:
@@ -47,7 +50,7 @@ def _narrowed(
     for use in uses[output]:
         if use is None or use.primitive not in ELEMENTWISE:
             return None
-        # Another operand must have the whole shape, and no broadcast may be narrowed as well.
+        # The operand with the full shape must not be a broadcast, which may be replaced too.
         others = [one for one in use.inputs if one not in broadcasts]
         if not any(one.shape == use.outputs[0].shape for one in others):
             return None

@@ -1,4 +1,4 @@
-"""A traced program as functions and statements with readable names: what every emitter prints."""
+"""Data that every emitter prints: a traced program as functions and statements with readable names."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALL = "call"
 DETACH = "detach"
 """Primitive of a `stop_gradient` that the source keeps, because its library may differentiate it."""
 KEEPDIMS = "keepdims"
-"""Param of a reduction whose reduced axes stay, with size 1."""
+"""Key in the params of a reduction. If its value is true, the reduced axes stay, with size 1."""
 ELEMENTWISE = frozenset(
     "abs acos acosh add add_any and asin asinh atan atan2 atanh bessel_i0e bessel_i1e cbrt ceil clamp conj "
     "convert_element_type cos cosh digamma div eq eq_to erf erf_inv erfc exp exp2 expm1 floor ge gt igamma imag "
@@ -25,17 +25,20 @@ ELEMENTWISE = frozenset(
     "polygamma population_count pow real reduce_precision rem round rsqrt select_n shift_left "
     "shift_right_arithmetic shift_right_logical sign sin sinh sqrt square sub tan tanh xor".split()
 )
-"""Primitives that compute each item from the items at its place. Their operands broadcast as NumPy's do."""
+"""Primitives that compute each item from the items at the same index. Their operands broadcast by NumPy's rules."""
 
 
 @dataclass(frozen=True, eq=False)
 class Value:
-    """An array that a statement, a function or the program receives or computes. Each is equal only to itself.
+    """An array that a statement, a function or the program receives or computes.
+
+    Two values with equal attributes are different: a value is only equal to itself.
 
     Attributes:
-        name: Its name in the source, unique in its function; within the passes, what it should be named after.
-        shape: Its shape.
-        dtype: Its dtype: `"float32"`, `"bool"`, or `"key<fry>"` for random keys.
+        name: Name in the source, unique in the function; `"_"` for an unused result. Until `build` chooses it, the
+            wanted name.
+        shape: The shape.
+        dtype: The dtype: `"float32"`, `"bool"`, or `"key<fry>"` for random keys.
     """
 
     name: str
@@ -57,7 +60,7 @@ class Number:
 
     Attributes:
         value: A Python `bool`, `int`, `float` or `complex`, already rounded to the dtype.
-        dtype: Its dtype. Like a Python number, it never changes the dtype of the array that it meets.
+        dtype: The dtype. In an operation with an array, the dtype of the array is kept, as for a Python number.
     """
 
     value: bool | int | float | complex
@@ -68,7 +71,7 @@ class Number:
 
     @property
     def text(self) -> str:
-        """Source of the number, as short as possible: it is equal to the value when rounded to the dtype.
+        """Source of the number. Rounded to the dtype, it is equal to the value.
 
         Examples:
             >>> Number(0.10000000149011612, "float32").text, Number(True, "bool").text, Number(2, "int32").text
@@ -76,7 +79,7 @@ class Number:
         """
         if isinstance(self.value, float) and self.dtype in ("float16", "float32"):
             text = str(np.dtype(self.dtype).type(self.value))
-            # The text of the largest float32 is above it as a float64, and PyTorch refuses it.
+            # Read as a float64, the shortest text of the largest float32 is above it, and PyTorch rejects it.
             if abs(float(text)) <= abs(self.value) or abs(self.value) < np.finfo(self.dtype).max:
                 return text
         return repr(self.value)
@@ -91,19 +94,21 @@ class Statement:
 
     Attributes:
         primitive: JAX's primitive; `"call"` for a call of `function`.
-        inputs: Its operands.
-        outputs: Its results; an unused result has the name `"_"`.
+        inputs: The operands.
+        outputs: The results; an unused result has the name `"_"`.
         params: JAX's params without jaxprs. Reductions may have `"keepdims"`; a `scan` has `num_carry`.
-        equations: Ids of the equations that it computes, of each call if its function is shared.
-        block: Path of the block that caused it, in the first call; `"(loss)"`, `"(optimizer)"` or `""`.
-        role: The part of a training step that it belongs to; `None` if unknown.
-        source: The line of Python that caused it, as `"file.py:12"`, or `""`.
-        bodies: Bodies of control flow, which may also read every value before the statement. `scan`: the body, from
-            carry and items to carry and results; `while`: condition and body, from the carry; `cond`: the branches,
-            without inputs; `reduce`, `reduce_window`, ...: the function that combines two items. `inputs` are the
-            initial carry and the arrays of a `scan`, the initial carry of a `while`, the index of a `cond`.
+        equations: Ids of the equations that it computes. In a shared function, those of all calls.
+        block: Path of its block, or `"(loss)"`, `"(optimizer)"`; `""` without a block. In a shared function, the block
+            of the first call.
+        role: The part of a training step to which it belongs; `None` if unknown.
+        source: The user's line of Python that caused it, as `"file.py:12"`; `""` if unknown.
+        bodies: Bodies of control flow, which may also read values that are computed before the statement.
+            - `scan`: the body, from carry and items to carry and results. `inputs` are the initial carry and arrays.
+            - `while`: condition and body, from the carry. `inputs` are the initial carry.
+            - `cond`: the branches, without inputs. `inputs` contain only the index of the branch.
+            - `reduce`, `reduce_window`, ...: the function that combines two items.
         function: The function that a call runs.
-        note: A comment on it, or `""`.
+        note: A comment, or `""`.
     """
 
     primitive: str
@@ -120,7 +125,7 @@ class Statement:
 
     @cached_property
     def reads(self) -> tuple[Value, ...]:
-        """The values that it needs: its operands, and what its bodies read from outside."""
+        """The values that it reads: its operands, and values from outside that its bodies read."""
         own = [one for one in self.inputs if isinstance(one, Value)]
         return tuple(dict.fromkeys([*own, *(one for body in self.bodies for one in body.free)]))
 
@@ -130,14 +135,15 @@ class Function:
     """A function of the program, or a body of control flow.
 
     Attributes:
-        name: Its name, unique in the program; `""` for a body.
+        name: The name, unique in the program; `""` for a body.
         inputs: The arrays that it receives.
-        outputs: The arrays that it returns.
-        statements: Its statements, in the order of execution.
-        block: Path of its block, in the first call; `""` for the whole program.
-        role: Its part of a training step; `None` for the whole program.
+        outputs: The arrays and numbers that it returns.
+        statements: The statements, in the order of execution.
+        block: Path of its block, of the first one if several share it; `""` for the whole program and for bodies.
+        role: Its part of a training step; `None` for the whole program and for bodies.
         blocks: Paths of all blocks that share it; `()` for the whole program and for bodies.
-        ports: Names, in the forward function, of the arrays that its block receives from others and returns.
+        ports: Names that the inputs, except parameters, have in the forward function of the block, and names of the
+            block's output ports.
     """
 
     name: str
@@ -151,7 +157,7 @@ class Function:
 
     @cached_property
     def free(self) -> tuple[Value, ...]:
-        """The values that it reads but neither receives nor computes: of a body, values of the function around."""
+        """The values that it reads but neither receives nor computes: constants, and for a body, values around it."""
         known = set(self.inputs)
         found: dict[Value, None] = {}
         for statement in self.statements:
@@ -161,11 +167,11 @@ class Function:
         return tuple(found)
 
     def is_result(self, output: Operand) -> bool:
-        """Return whether an output of a forward function is one of its block; others are only for the gradients."""
+        """Return whether an output of a forward function is an output of the block, not only for the gradients."""
         return isinstance(output, Number) or output.name.startswith("output") or output.name in self.ports
 
     def walk(self) -> Iterator[Statement]:
-        """Yield its statements, and those of bodies of control flow after the statement that contains them."""
+        """Yield its statements; the statements of bodies follow the statement that contains the bodies."""
         for statement in self.statements:
             yield statement
             for body in statement.bodies:
@@ -178,8 +184,8 @@ class Program:
 
     Attributes:
         name: Name of the program.
-        functions: Its functions, each after the functions that it calls; the last is the whole program.
-        constants: Arrays that the program contains (NumPy arrays), by the value that every function may use.
+        functions: The functions, each after the functions that it calls; the last is the whole program.
+        constants: A dict from values that every function may read to the NumPy arrays that the program contains.
         inputs: The leaves of its arguments, in the order of the inputs of the last function.
         outputs: The leaves of its results, in the order of the outputs of the last function.
     """
@@ -197,7 +203,7 @@ class Program:
 
     @property
     def gradient_note(self) -> str:
-        """A sentence on names such as `d_x`, for the head of a file; `""` for a program without gradients."""
+        """A sentence that explains names such as `d_x` in a file; `""` for a program without gradients."""
         if not any(one.role == "backward" for function in self.functions for one in function.walk()):
             return ""
         if any(leaf.argument == "output_gradients" for leaf in self.inputs):
@@ -206,13 +212,13 @@ class Program:
 
     @cached_property
     def primitives(self) -> frozenset[str]:
-        """The primitives that it uses."""
+        """The primitives of all statements, except `"call"`."""
         found = {one.primitive for function in self.functions for one in function.walk()}
         return frozenset(found - {CALL})
 
 
 def substituted(function: Function, instead: Mapping[Value, Operand]) -> Function:
-    """Return a body in which other operands replace some values."""
+    """Return a body in which the operands in `instead` replace values from outside the body."""
     if instead.keys().isdisjoint(function.free):
         return function
 

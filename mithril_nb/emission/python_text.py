@@ -1,4 +1,4 @@
-"""Parts of emitted Python files: helper functions that they contain, lists of names, titles, comments."""
+"""Parts of emitted Python files: helper functions, lists of names, titles, comments."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _CONSTANTS = {
     "log(2 pi)/2": math.log(2 * math.pi) / 2,
 }  # fmt: skip
 Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
-"""The source of functions and classes by name, with the names that each uses."""
+"""A dict from the name of a helper function or class to its source and the names of the helpers that it uses."""
 
 
 def read_helpers(paths: Iterable[Path]) -> Helpers:
-    """Return the functions and classes of some files."""
+    """Return the source of the top-level functions and classes of some Python files."""
     texts = [path.read_text(encoding="utf-8") for path in paths]
     kinds = (ast.FunctionDef, ast.ClassDef)
     nodes = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, kinds)]
@@ -47,7 +47,7 @@ def read_helpers(paths: Iterable[Path]) -> Helpers:
 
 
 def used_helpers(known: Helpers, wanted: Iterable[str]) -> list[str]:
-    """Return the names of helpers and of those that they use, in the order of their files."""
+    """Return the names of the wanted helpers and of all helpers that they use, in the order of `known`."""
     waiting, used = sorted(wanted), set[str]()
     while waiting:
         name = waiting.pop()
@@ -58,25 +58,25 @@ def used_helpers(known: Helpers, wanted: Iterable[str]) -> list[str]:
 
 
 def encoded(array: Any) -> str:
-    """Return an expression for the items of a large array, in one line of text."""
+    """Return a Python expression for a large array, with its compressed items in base64, on one line."""
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
     decoded = f"np.frombuffer(zlib.decompress(base64.b64decode({data!r})), np.{array.dtype.name})"
     return f"{decoded}.reshape({array.shape})"
 
 
 def program_arguments(program: Program) -> tuple[str, ...]:
-    """Return the names of the arguments of the last function of a file: those of the program that have arrays."""
+    """Return the names of a program's arguments that contain arrays: the last function of a file takes them."""
     return tuple(dict.fromkeys(leaf.argument for leaf in program.inputs))
 
 
 def listed(start: str, names: list[str], end: str, used: int) -> str:
-    """Join names; many names get lines of their own, between `start` and `end`.
+    """Join names with commas; if they do not fit on the line, put them on separate lines.
 
     Args:
-        start: What opens them on several lines.
+        start: Text before the separate lines, such as `"("`.
         names: The names.
-        end: What closes them.
-        used: Number of characters of the line around them.
+        end: Text after the separate lines.
+        used: Number of other characters on the line.
     """
     text = ", ".join(names)
     if len(text) + used <= LONGEST_LINE - 8:
@@ -86,7 +86,7 @@ def listed(start: str, names: list[str], end: str, used: int) -> str:
 
 
 def joined_shapes(shown: Iterable[str]) -> str:
-    """Return the shapes of some results for a comment.
+    """Return the shapes of the results of a statement for a comment; equal shapes are written once.
 
     Examples:
         >>> joined_shapes(["(2, 3)", "(2, 3)"]), joined_shapes(["(2, 3)", "()"])
@@ -97,7 +97,7 @@ def joined_shapes(shown: Iterable[str]) -> str:
 
 
 def notes(function: Function) -> dict[Statement, str]:
-    """Return comments on statements: what a number is, and that only the gradients use a result of a forward function.
+    """Return a dict from statements to comments, such as the formula of a number; other statements are left out.
 
     Examples:
         >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
@@ -132,7 +132,7 @@ def notes(function: Function) -> dict[Statement, str]:
 
 
 def _is_of_softmax(one: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
-    """Return whether a maximum of x is only the shift in exp(x - max) / sum(exp(x - max))."""
+    """Return whether the maximum that a statement computes is the shift in exp(x - max) / sum(exp(x - max))."""
     shifts = [*one.outputs, *(user.outputs[0] for user in users[one.outputs[0]] if user.primitive == DETACH)]
     differences = [user for shift in shifts for user in users.get(shift, ()) if user.primitive == "sub"]
     powers = [user for each in differences for user in users.get(each.outputs[0], ()) if user.primitive == "exp"]
@@ -163,7 +163,7 @@ def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[s
 
 
 def title_of(function: Function) -> str:
-    """Return the first line of the docstring of a function: its blocks, its part of a step, notes on its results."""
+    """Return the first line of an emitted function's docstring: its blocks, its part of a step, special arrays."""
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]
@@ -177,12 +177,12 @@ def title_of(function: Function) -> str:
 
 
 def _is_of_input(name: str, function: Function) -> bool:
-    """Return whether a name is that of the gradient of an array that the block receives."""
+    """Return whether a name is that of a gradient of an input of the function's block."""
     return re.sub(r"^d_(.*?)(_\d+)?$", r"\1", name) in ("input", *function.ports) or name[2:] in function.ports
 
 
 def load(source: Source) -> Callable[..., Any]:
-    """Return the last function of an emitted Python file: the whole program."""
+    """Run an emitted Python file and return its last function, which runs the whole program."""
     module = ModuleType(f"mithril_nb_emitted_{next(_NUMBERS)}")
     if source.name.endswith("_torch"):
         sys.modules[module.__name__] = module  # torch.compile imports the modules of the functions that it traces

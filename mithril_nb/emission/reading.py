@@ -1,4 +1,4 @@
-"""Read a traced program as flat statements: calls are inlined, and only control flow keeps its bodies."""
+"""Read a traced program as a flat list of statements: calls are inlined, and only control flow keeps its bodies."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _HINTS = {
     "scan": "result", "while": "result", "cond": "result", "square": "squared", "abs": "absolute",
     "random_seed": "key", "bitcast_convert_type": "bits", "shift_right_logical": "shifted", "is_finite": "is_finite",
 }  # fmt: skip
-"""Names for the results of primitives whose own name is not a good one."""
+"""Names for the results of primitives, by primitive. Other results are named after their primitive."""
 
 
 def read(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
-    """Return a traced program as one function with statements of every block, and its constants."""
+    """Return a traced program as one function with the statements of every block, and the arrays of its constants."""
     reader = _Reader(program.by_id)
     trace = program.trace
     jaxpr = trace.closed.jaxpr
@@ -51,7 +51,7 @@ def read(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
 
 
 def array_of(constant: Any) -> np.ndarray:
-    """Return a constant of a jaxpr as a NumPy array; random keys as their numbers."""
+    """Return a constant of a jaxpr as a NumPy array; a random key is an array of its `uint32` data."""
     if hasattr(constant, "dtype") and jax.numpy.issubdtype(constant.dtype, jax.dtypes.prng_key):
         constant = jax.random.key_data(constant)
     return np.asarray(constant)
@@ -69,7 +69,7 @@ class _Reader:
         self._known: dict[int, tuple[Value, Any]] = {}  # keeps the constants alive, so their ids stay unique
 
     def bind_constants(self, closed: Any, env: dict[Any, Operand]) -> None:
-        """Add the constants of a closed jaxpr to the variables in its scope."""
+        """Add the constants of a closed jaxpr to the variables in scope."""
         variables = jax_versions.open_jaxpr(closed).constvars
         for var, constant in zip(variables, getattr(closed, "consts", ()), strict=True):
             env[var] = self._constant(constant, var.aval)
@@ -83,7 +83,7 @@ class _Reader:
         return self._known[id(constant)][0]
 
     def operand(self, atom: Any, env: Mapping[Any, Operand]) -> Operand:
-        """Return an operand of an equation."""
+        """Return the operand for a variable or a literal of a jaxpr."""
         if not jax_versions.is_literal(atom):
             return env[atom]
         if getattr(atom.aval, "shape", ()) != () or jax_versions.spec_of(atom.aval).dtype in ("float0", "token"):
@@ -94,12 +94,13 @@ class _Reader:
     def statements(
         self, sites: Sequence[Site], env: dict[Any, Operand], around: Equation | None = None
     ) -> list[Statement]:
-        """Return the statements of some sites; their results are added to the variables in scope.
+        """Return the statements for some sites.
 
         Args:
             sites: Equations with their bodies.
-            env: The variables in scope.
-            around: The equation that they combine items for: their own have no records.
+            env: The variables in scope. The results of the equations are added.
+            around: The record for all statements, for sites whose equations have no records: those of a function that
+                combines two items, and those that replace an equation.
         """
         found: list[Statement] = []
         for site in sites:
@@ -112,7 +113,7 @@ class _Reader:
                 jaxpr = jax_versions.open_jaxpr(closed)
                 scope = dict(zip(jaxpr.invars, inputs, strict=True))
                 self.bind_constants(closed, scope)
-                inner_ids = tuple([one.id for _, body in site.bodies for one in body])  # of a function that it replaces
+                inner_ids = tuple([one.id for _, body in site.bodies for one in body])  # of the replaced function
                 expanded = self.statements(sites_of(jaxpr)[0], scope, record)
                 found += [replace(one, equations=(*one.equations, *inner_ids)) for one in expanded]
                 env.update(zip(site.equation.outvars, [self.operand(one, scope) for one in jaxpr.outvars], strict=True))
@@ -136,7 +137,10 @@ class _Reader:
     def _inlined(
         self, site: Site, inputs: tuple[Operand, ...]
     ) -> tuple[tuple[Any, list[Site]], tuple[Operand, ...]] | None:
-        """Return the body of a call, with its operands; `None` for any other equation."""
+        """Return the body that runs instead of an equation, with the operands of the body; `None` without one.
+
+        There is one for calls, for a `cond` whose index is a number, and for `custom_linear_solve`.
+        """
         if site.primitive == "cond" and isinstance(inputs[0], Number):
             return site.bodies[min(max(int(inputs[0].value.real), 0), len(site.bodies) - 1)], inputs[1:]
         if len(site.bodies) != 1:
@@ -180,7 +184,7 @@ class _Reader:
                 inputs = inputs[:1]
         elif site.primitive in _COMBINED or site.primitive.startswith("scatter"):
             jaxprs = [one for one in site.equation.params.values() if jax_versions.is_jaxpr(one)]
-            # A scatter that only replaces items has none.
+            # A scatter that only replaces items has no function.
             for one in jaxprs[:1]:
                 bodies.append(self._body(site, one, sites_of(jax_versions.open_jaxpr(one))[0], {}, record))
         hint = _HINTS.get(site.primitive, site.primitive.replace("-", "_"))
@@ -214,13 +218,15 @@ class _Reader:
 
 
 def _per_item(condition: Function, body: Function, again: Function, record: Equation) -> list[Function]:
-    """Return a `while` under `vmap`: it runs until the condition is false for each item, and then keeps that item.
+    """Return the condition and the body of a `while` under `vmap`, whose condition has a flag for each item.
+
+    The loop runs until all flags are false. The body no longer changes an item whose flag is false.
 
     Args:
-        condition: Its condition, with a flag for each item.
-        body: Its body.
-        again: The condition, with other values: the body computes it too.
-        record: Its equation.
+        condition: The condition, with flags.
+        body: The body for all items.
+        again: A copy of the condition with different values, because the body computes the flags too.
+        record: The record of the `while`.
     """
 
     def made(primitive: str, inputs: Sequence[Operand], like: Operand, **params: Any) -> Statement:
@@ -253,12 +259,12 @@ def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Sta
 
 
 def _place_of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:
-    """Return which branch of `jax.lax.platform_dependent` runs on a CPU; the default has no names."""
+    """Return the index of the branch for CPUs in `jax.lax.platform_dependent`; the default branch has no platforms."""
     return next(place for place, names in enumerate(platforms) if names is None or "cpu" in names)
 
 
 def _closed_over(site: Site, wiring: Wiring, inputs: tuple[Operand, ...]) -> dict[int, Operand]:
-    """Return the inputs of a body that are the same in each of its runs, with their operands."""
+    """Return the operands of those inputs of a body that are the same in every run, by index of the input."""
     assert wiring.operands is not None
     count = len(wiring.operands) if site.primitive == "cond" else wiring.constants
     return {place: inputs[wiring.operands[place]] for place in range(count)}

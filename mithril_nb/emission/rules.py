@@ -1,4 +1,4 @@
-"""The registry of an emitter: from primitives to the functions that write them."""
+"""The registry of an emitter: a dict from primitives to the functions that write them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Rules(dict[str, Callable[[To, Statement], Result]]):
     def rule(
         self, *primitives: str
     ) -> Callable[[Callable[[To, Statement], Result]], Callable[[To, Statement], Result]]:
-        """Register a function for some primitives."""
+        """Return a decorator that registers a function for some primitives."""
 
         def register(function: Callable[[To, Statement], Result]) -> Callable[[To, Statement], Result]:
             self.update(dict.fromkeys(primitives, function))
@@ -37,7 +37,10 @@ class Rules(dict[str, Callable[[To, Statement], Result]]):
         return register
 
     def write(self, to: To, statement: Statement) -> Result:
-        """Call the function of a statement. A note on any unexpected error names the statement and its block."""
+        """Call the function for the primitive of a statement.
+
+        If it raises anything but a `MithrilError`, the error gets a note with the primitive and the block.
+        """
         try:
             return self[statement.primitive](to, statement)
         except MithrilError:

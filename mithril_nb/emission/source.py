@@ -1,4 +1,4 @@
-"""Emitted source as data: lines, each with the equations, the block and the role that it comes from."""
+"""Emitted source as data: lines with the equations, the block and the part of a training step behind each line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ class Line:
 
     Attributes:
         text: The line, with its indentation.
-        equations: Ids of the equations that it computes; `()` for lines such as imports.
-        block: Path of its block.
-        role: Its part of a training step.
+        equations: Ids of the equations that it computes; `("arg3",)` for a line that receives input 3 of the program;
+            `()` for lines such as imports.
+        block: Path of its block; `""` without one.
+        role: Its part of a training step; `None` without one.
         source: The user's line of Python that caused it, as `"file.py:12"`, or `""`.
-        opcode: The primitive, or `""`.
+        opcode: The primitive that it computes, or `""`.
     """
 
     text: str
@@ -35,9 +36,9 @@ class Source:
 
     Attributes:
         language: `"python"` or `"c"`.
-        lines: Its lines.
-        name: Name of the file, without a suffix.
-        function: Name of the function that runs the whole program.
+        lines: The lines.
+        name: Name of the file, without a suffix; `""` for C.
+        function: Name of the function that runs the whole program; `""` for C.
     """
 
     language: str
@@ -69,7 +70,13 @@ class Writer:
         self._depth = 0
 
     def add(self, text: str = "", statement: Statement | None = None, equations: tuple[str, ...] = ()) -> None:
-        """Add a line, or several if the text has line breaks; they come from the statement if one is given."""
+        """Add a line, or several lines if the text has line breaks.
+
+        Args:
+            text: The text, without indentation.
+            statement: The statement that the lines compute.
+            equations: Ids of the equations of the lines, if there is no statement.
+        """
         for part in text.split("\n"):
             shown = f"{'    ' * self._depth}{part}" if part else ""
             if statement is None:

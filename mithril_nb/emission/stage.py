@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def instructions_of(source: Source, by_id: Mapping[str, Equation], inputs: tuple[Input, ...]) -> Read:
-    """Return the text of a source, and an instruction for each line that computes or receives an array.
+    """Return the text of a source, and an instruction for each line that has equations or receives an input.
 
     Args:
         source: The source.
@@ -81,7 +81,7 @@ def c_stage(pipeline: Any) -> Read:
 
 @register_stage("ggml", "GGML", "trace", language="python", is_optional=True)
 def ggml_stage(pipeline: Any) -> Read:
-    """Return the program as a GGML graph."""
+    """Return the program as Python that builds a GGML graph."""
     from mithril_nb.emission.ggml.emitter import emit_ggml  # needs JAX; the command line only reads the names
 
     program = pipeline.program.get()

@@ -27,7 +27,7 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     Args:
         statement: The statement.
         backend: Name of the backend: `"numpy"`, `"c"`, ...
-        reason: What is missing, if it is less than the whole primitive: `"strides above 1"`.
+        reason: The missing part, if the backend supports other uses of the primitive: `"strides above 1"`.
 
     Examples:
         >>> raise unsupported(Statement("fft", (), (), block="mix", source="net.py:3"), "c")
@@ -55,10 +55,10 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
 
 
 def check_supported(program: Program, backend: str, supported: Iterable[str]) -> None:
-    """Raise for the first primitive of a program that a backend does not support.
+    """Check that a backend supports every primitive of a program.
 
     Raises:
-        UnsupportedPrimitiveError: There is one.
+        UnsupportedPrimitiveError: A primitive is not in `supported`.
     """
     known = {*supported, "call"}
     for function in program.functions:

@@ -1,1 +1,1 @@
-"""One emitter for three array libraries: NumPy, PyTorch and MLX."""
+"""One emitter for the array libraries NumPy, PyTorch, MLX and JAX."""

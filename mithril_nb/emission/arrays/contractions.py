@@ -1,4 +1,4 @@
-"""The expressions of matrix products, convolutions, windows and linear algebra."""
+"""Rules for matrix products, convolutions, windows and linear algebra."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def _matmul(to: Context, one: Statement, left: str, right: str) -> str:
         return f"{left} @ {right if right_over[0] == 0 else _swapped(to, right, 2)}"
     summed = len(left_over)
     if summed > 1 and (count, *free) == (0, 1, 1) and tuple(left_over) == tuple(right_over) == tuple(range(summed)):
-        # The gradient of a weight; tensordot and einsum would copy the arrays.
+        # The gradient of a weight. This form copies no arrays, unlike tensordot and einsum.
         rows = math.prod(one.inputs[0].shape[:-1])
         widths = [each.shape[-1] for each in one.inputs]
         left_rows, right_rows = (-1 if width else rows for width in widths)  # -1 is ambiguous for empty arrays
         return f"{left}.reshape({left_rows}, {widths[0]}).T @ {right}.reshape({right_rows}, {widths[1]})"
-    if not count and left_over and to.library != "torch":  # its tensordot refuses mixed dtypes under autocast
+    if not count and left_over and to.library != "torch":  # torch.tensordot rejects mixed dtypes under autocast
         axes = f"({[int(axis) for axis in left_over]}, {[int(axis) for axis in right_over]})"
         return f"{to.module}.tensordot({left}, {right}, axes={axes})"
     return f"{to.module}.einsum({equation(one)!r}, {left}, {right})"
@@ -62,7 +62,7 @@ def _swapped(to: Context, text: str, rank: int) -> str:
 
 
 def equation(one: Statement) -> str:
-    """Return the equation of `einsum` for a product of two arrays.
+    """Return the equation with which `einsum` computes a `dot_general`.
 
     Examples:
         >>> from mithril_nb.emission.program import Value
@@ -107,7 +107,7 @@ def _conv(to: Context, one: Statement) -> str:
 
 
 def _ordered(to: Context, one: Operand, order: tuple[int, ...]) -> str:
-    """Return an array with its batch or output features first, then its features, then space."""
+    """Return an array with its axes in another order: batch or output features, input features, space."""
     text = to.array(one)
     return text if tuple(order) == tuple(range(len(order))) else _permuted(to, text, order)
 
@@ -144,7 +144,7 @@ def _pool(to: Context, one: Statement) -> str:
 
 
 def _torch_max_pool(to: Context, one: Statement) -> str:
-    """Return a call of PyTorch's own pooling, which has JAX's gradient at ties; `""` if it lacks such windows."""
+    """Return a call of PyTorch's max pooling, whose gradient at ties is JAX's; `""` if it does not support a window."""
     (array,), (output,), params = one.inputs, one.outputs, one.params
     size, rank = params["window_dimensions"][2:], len(array.shape) - 2
     steps, pads = params["window_strides"], params["padding"]
@@ -165,7 +165,7 @@ def _torch_max_pool(to: Context, one: Statement) -> str:
 def _reduce_window(to: Context, one: Statement) -> str:
     names = [each.primitive for body in one.bodies for each in body.statements]
     if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
-        raise to.unsupported(one, "a function that combines items in another way than add, mul, max or min")
+        raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
     size = sizes(one.params["window_dimensions"])
     found = to.helper(_COMBINERS[names[0]], to.array(one.inputs[0]), size, *_window(one))
     start = to.operand(one.inputs[1])
@@ -178,8 +178,10 @@ def _reduce_window(to: Context, one: Statement) -> str:
 def _reduce(to: Context, one: Statement) -> str:
     names = [each.primitive for body in one.bodies for each in body.statements]
     axes = sizes(one.params["dimensions"])
-    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS or to.library == "torch":
-        raise to.unsupported(one, "a function that combines items in another way than add, mul, max or min")
+    if to.library == "torch":
+        raise to.unsupported(one)
+    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
+        raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
     name = {"add": "sum", "mul": "prod"}.get(names[0], names[0])
     found = f"{to.array(one.inputs[0])}.{name}(axis={axes})"
     start = to.operand(one.inputs[1])

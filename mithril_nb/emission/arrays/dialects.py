@@ -1,4 +1,4 @@
-"""How NumPy, PyTorch, MLX and JAX spell the same operations."""
+"""Names of the same operations in NumPy, PyTorch, MLX and JAX."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INFIX = {
     "add": "+", "add_any": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
     "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
-"""Operators, the same in every library."""
+"""Operators by primitive. They are the same in every library."""
 _SAME = {
     name: name
     for name in "exp log sin cos tan sinh cosh tanh sqrt abs sign floor ceil expm1 log1p square real imag".split()
@@ -40,19 +40,19 @@ _MLX = {
 
 @dataclass(frozen=True)
 class Dialect:
-    """The spelling of one library.
+    """The names of operations and dtypes in one library.
 
     Attributes:
         name: Name of the backend.
-        title: Name of the library.
+        title: Name of the library in sentences.
         module: Name of its module in the source.
         imports: The import lines.
-        functions: Its functions of one or more arrays, by primitive.
+        functions: Names of functions of one or more arrays, by primitive.
         axis: Name of the argument for axes.
         keepdims: Name of the argument that keeps reduced axes.
         permute: Name of the method that permutes axes.
         cast: Name of the method that converts the dtype.
-        dtypes: Its dtypes, by JAX's name.
+        dtypes: The library's name for each of JAX's dtypes that it supports.
     """
 
     name: Library
@@ -67,12 +67,12 @@ class Dialect:
     dtypes: Mapping[str, str]
 
     def dtype(self, name: str) -> str | None:
-        """Return the expression of a dtype, or `None` if the library does not have it."""
+        """Return the expression of a dtype; `None` if the library does not support it."""
         found = self.dtypes.get(name)
         return None if found is None else f"{self.module}.{found}"
 
     def number(self, one: Number) -> str:
-        """Return a number as Python; it takes the dtype of the array that it meets."""
+        """Return a number as Python without a dtype: in an operation, it takes the dtype of the other operand."""
         value = one.value
         if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
             text = "nan" if value != value else "inf"
@@ -80,7 +80,7 @@ class Dialect:
         return one.text
 
     def typed(self, one: Number) -> str:
-        """Return a number as an array of its dtype."""
+        """Return a number as Python with its dtype, as an array or a NumPy scalar."""
         if self.name in ("numpy", "jax"):
             return f"{self.module}.{self.dtypes[one.dtype]}({self.number(one)})"
         if self.name == "torch":
@@ -98,7 +98,7 @@ DIALECTS: dict[Library, Dialect] = {
     ),
     "torch": Dialect(
         "torch", "PyTorch", "torch", ("import torch",), _TORCH, "dim", "keepdim", "permute", "to",
-        # PyTorch does little arithmetic on uint32, so its values are kept in int64.
+        # PyTorch lacks most arithmetic on uint32, so int64 arrays hold such values.
         {
             **_FLOATS, **_SIGNED, "uint8": "uint8", "uint32": "int64", "complex128": "complex128", "bool": "bool",
             "bfloat16": "bfloat16", "float0": "bool",

@@ -1,4 +1,4 @@
-"""The expressions of elementwise primitives."""
+"""Rules for elementwise primitives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mithril_nb.emission.program import DETACH, Number, Statement
 
 
 def is_float(dtype: str) -> bool:
-    """Return whether a dtype is a floating or complex one."""
+    """Return whether a dtype is floating-point or complex."""
     return dtype.startswith(("float", "bfloat", "complex")) and dtype != "float0"
 
 
@@ -87,7 +87,7 @@ def _maximum(to: Context, one: Statement) -> str:
     if to.library == "torch" and isinstance(left, Number) != isinstance(right, Number):
         array, number = (right, left) if isinstance(left, Number) else (left, right)
         if one.primitive == "max" and isinstance(number, Number) and number.value == 0 and is_float(array.dtype):
-            return f"torch.relu({to.operand(array)})"  # with the gradient of jax.nn.relu at 0
+            return f"torch.relu({to.operand(array)})"  # its gradient at 0 is that of jax.nn.relu
         bound = "min" if one.primitive == "max" else "max"
         return f"torch.clamp({to.operand(array)}, {bound}={to.operand(number)})"
     return to.function(one.primitive, *to.operands(one))

@@ -1,4 +1,4 @@
-"""Print a program as the source of an array library: one function per block, one line per equation."""
+"""Print a program as the source of an array library: functions for blocks, and a line for each statement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mithril_nb.stages.trace import traced
 
 _CONTROL = frozenset({"scan", "while", "cond", CALL})
 _SMALL = 16
-"""Constants of up to this number of items are written out; larger ones are encoded."""
+"""Constants with at most this number of items are written as lists; larger ones are compressed text."""
 RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 """The modules that register the rules."""
 
@@ -43,16 +43,17 @@ RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 def emit_arrays(program: traced.Program, library: Library) -> Source:
     """Return a traced program as the source of an array library.
 
-    The file imports only the library and Python's own modules. It has one function per block and part of a step, and
-    a last one with the arguments of the program.
+    The file needs neither JAX (except for `"jax"`) nor this package: it imports the library, modules of Python, and
+    for large constants NumPy. The last function takes the arguments of the program. Each function before it computes
+    a block, or a part of a training step for a block.
 
     Args:
         program: The traced program.
         library: `"numpy"`, `"torch"`, `"mlx"` or `"jax"`.
 
     Raises:
-        UnsupportedPrimitiveError: The library cannot express a primitive.
-        StageUnavailableError: A named size has no number.
+        UnsupportedPrimitiveError: The library cannot express a primitive or a dtype.
+        StageUnavailableError: The program has named sizes without numbers.
     """
     dialect = DIALECTS[library]
     emitter = _JaxEmitter if library == "jax" else _Emitter
@@ -63,12 +64,12 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 
 @cache
 def helper_sources(library: Library) -> Helpers:
-    """Return the source of each helper function of a library, with the helpers that it calls."""
+    """Return a dict from the name of each helper function of a library to its source and the helpers that it calls."""
     return read_helpers(sorted((Path(__file__).parent / "helpers").glob(f"{library}_*")))
 
 
 def reserved_names(library: Library) -> set[str]:
-    """Return the names that a file uses besides those of the program."""
+    """Return the names of modules, helper functions and variables that an emitted file uses itself."""
     own = {"functools", "math", "np", "torch", "mx", "step", "base64", "zlib", "decoded", *LAX_NAMES}
     return own | helper_sources(library).keys()
 
@@ -321,6 +322,6 @@ class _JaxEmitter(LaxControl, _Emitter):
 
     def _expression(self, one: Statement) -> str:
         text = super()._expression(one)
-        if self.helpers:  # a rule of NumPy that JAX has no function for
+        if self.helpers:  # a rule of NumPy with a helper function, which JAX does not have
             raise self.unsupported(one)
         return text

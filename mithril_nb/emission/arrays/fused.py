@@ -1,8 +1,11 @@
-"""Functions of PyTorch that compute several statements: `layer_norm`, `softmax`, `gelu`, `linear`, attention.
+"""Replace statements by PyTorch functions that compute the same: `layer_norm`, `softmax`, `gelu`, `linear`, attention.
 
-Statements are recognised by their structure, not by their block. In a pattern, a string binds an operand, the same one
-wherever it appears; a dict also matches that operand against a pattern; a float is a number; a tuple is a statement:
-its primitive and the patterns of its operands; a list holds alternatives.
+A pattern describes statements by their structure:
+- A string is the name of an operand. Everywhere in a pattern, the same name is the same operand.
+- A dict is an operand with a name, and the pattern that it must match.
+- A float is a number.
+- A tuple is a statement: its primitive, and the patterns of its operands.
+- A list contains alternatives.
 """
 
 from __future__ import annotations
@@ -26,13 +29,18 @@ Made = tuple[Sequence[Operand], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Match:
-    """Operands by their name in a pattern, and the statements of the pattern, the last one of the program first."""
+    """Operands and statements that match a pattern.
+
+    Attributes:
+        bound: The operands, by their name in the pattern.
+        statements: The statements, from the result of the pattern to its operands.
+    """
 
     bound: dict[str, Operand] = field(default_factory=dict[str, Operand])
     statements: tuple[Statement, ...] = ()
 
     def every(self, *primitives: str) -> list[Statement]:
-        """Return its statements of some primitives."""
+        """Return the statements with one of these primitives."""
         return [one for one in self.statements if one.primitive in primitives]
 
 
@@ -48,7 +56,7 @@ def _mean(x: Any) -> Any:
 
 
 def _kept(x: Any) -> Any:
-    """Return the pattern of an array whose reduced axes stay, or return as axes of size 1."""
+    """Return the pattern of a reduced array, with or without a reshape that inserts the reduced axes again."""
     return [x, ("reshape", x)]
 
 
@@ -61,7 +69,7 @@ def _normalized(x: Any, variance: Any) -> list[Any]:
 
 
 def _shifted(x: Any) -> Any:
-    # The result does not depend on the maximum, so its gradients do not either.
+    # The result does not depend on the maximum, and neither do its gradients, so a `detach` is allowed.
     return ("sub", x, _kept([("reduce_max", "x"), (DETACH, ("reduce_max", "x"))]))
 
 
@@ -93,7 +101,7 @@ _WEIGHTS = _softmax_of({"x": [_CAUSAL, *_SCALED]})
 
 
 def _axes(found: Match) -> tuple[int, ...] | None:
-    """Return the axes of all reductions of x; `None` if they differ, or if a row meets other items than its own."""
+    """Return the axes of all reductions of x; `None` if they differ, or if a row is combined with other rows."""
     x, others = found.bound["x"], [found.bound.get("weight"), found.bound.get("bias")]
     reductions = found.every("reduce_sum", "reduce_max")
     axes = {tuple(sorted(one.params["axes"])) for one in reductions}
@@ -172,7 +180,7 @@ def _attention(found: Match) -> Made | None:
 
 
 def _is_causal(found: Match, scores: Value) -> bool:
-    """Return whether each query sees the keys up to its own place. It sees one at least, so no row is hidden."""
+    """Return whether each query reads only the keys up to its own position, so that it reads at least one."""
     hidden, (queries, keys) = found.bound["hidden"], scores.shape[-2:]
     iotas = [(one.params["dimension"], one.outputs[0].shape) for one in found.every("iota")]
     are_places = [(axis - len(shape), shape[axis]) for axis, shape in iotas] == [(-2, queries), (-1, keys)]
@@ -195,16 +203,19 @@ _PATTERNS: tuple[tuple[str, Any, Callable[[Match], Made | None]], ...] = (
     ("silu", ("mul", "x", ("logistic", "x")), _elementwise),
     ("linear", ("add", ("dot_general", "x", _swapped("weight")), "bias"), _linear),
 )
-"""Primitives of fused statements, what they compute, and a function that returns their operands and params."""
+"""For each fused statement: its primitive, its pattern, and a function that returns its operands and params.
+
+The function returns `None` if the statements do not compute the same as PyTorch's function.
+"""
 
 
 # Matching
 
 
 def fuse(function: Function) -> Function:
-    """Return a function in which calls of PyTorch's own functions replace the statements that they compute.
+    """Return a function in which fused statements replace the statements of `_PATTERNS`.
 
-    The statements belong to one block, and nothing else uses their intermediate results.
+    The replaced statements have one block and role, and no other statement uses their intermediate results.
     """
     users: dict[Value, list[Statement | None]] = defaultdict(list)
     for one in function.statements:
@@ -227,7 +238,7 @@ def fuse(function: Function) -> Function:
 
 
 def _candidates(root: Statement, producers: dict[Value, Statement]) -> Iterator[tuple[set[Statement], Statement]]:
-    """Yield the statements before `root` that a function computes together with it, and the fused statement."""
+    """Yield the statements before `root` that a fused statement computes together with it, and this statement."""
     for primitive, pattern, condition in _PATTERNS:
         for found in _matches(pattern, root.outputs[0], Match(), producers):
             made = condition(found)

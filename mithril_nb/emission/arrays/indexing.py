@@ -1,4 +1,4 @@
-"""The expressions of gathers, scatters, dynamic slices and random numbers."""
+"""Rules for gathers, scatters, dynamic slices and random numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mithril_nb.emission.program import Number, Statement
 
 
 def _mode(params: Any) -> str:
-    """Return `"fill"` if indices outside of an array are left out, else `"clip"`."""
+    """Return `"fill"` if a gather returns a fill value outside of the array, else `"clip"`."""
     return "fill" if params["mode"].name == "FILL_OR_DROP" else "clip"
 
 

@@ -1,4 +1,4 @@
-"""How JAX itself is spelt where it differs from NumPy: functions of `jax.lax`, keys, and functions for loops."""
+"""The rules for JAX source, where it differs from NumPy source: functions of `jax.lax`, random keys, control flow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAX: Rules[Context, str] = Rules()
 """The rules of JAX that replace NumPy's, by primitive."""
 lax_rule = LAX.rule
 LAX_NAMES = ("jax", "jnp", "carry", "items", "condition", "body")
-"""Names that the source uses."""
+"""Names that the JAX source uses itself."""
 _MODES = {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "promise_in_bounds"}
 _SAME = (
     "rsqrt rem erf erfc erf_inv lgamma digamma nextafter reduce_precision cumsum cumprod cummax cummin cumlogsumexp "
@@ -32,7 +32,7 @@ _LINEAR = {
     "cholesky": {"symmetrize_input": False}, "triangular_solve": {}, "qr": {}, "lu": {}, "svd": {},
     "eigh": {"symmetrize_input": False},
 }  # fmt: skip
-"""Functions of `jax.lax.linalg`, with the options that differ from those of the primitive."""
+"""Primitives with a function in `jax.lax.linalg`, and the arguments that the function needs besides the params."""
 _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min", "and": "bitwise_and", "or": "bitwise_or"}
 _POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add"}
 
@@ -41,7 +41,7 @@ _POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window
 def _same(to: Context, one: Statement) -> str:
     texts = to.arrays(one)
     if one.primitive in ELEMENTWISE and len({len(each.shape) for each in one.inputs} - {0}) > 1:
-        texts = [f"*jnp.broadcast_arrays({', '.join(texts)})"]  # functions of jax.lax add no axes
+        texts = [f"*jnp.broadcast_arrays({', '.join(texts)})"]  # jax.lax does not add axes
     return _call(to, one, f"jax.lax.{one.primitive.replace('-', '_')}", texts)
 
 
@@ -54,7 +54,7 @@ def _linear(to: Context, one: Statement) -> str:
 
 
 def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[str, Any] | None = None) -> str:
-    """Return a call of a function of JAX with the params of a primitive that it takes and that are not the default."""
+    """Return a call of a function of JAX, with the params that are arguments of the function and not its defaults."""
     function: Any = jax
     for part in name.split(".")[1:]:
         function = getattr(function, part)
@@ -77,7 +77,7 @@ def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[s
 
 
 def _shown(to: Context, one: Statement, key: str, value: Any) -> str:
-    """Return a param as Python; `""` for a default."""
+    """Return a param as Python; `""` if the argument is not needed."""
     if key == "preferred_element_type":
         return "" if str(value) == one.inputs[0].dtype else to.dtype(str(value))
     if key == "mode":
@@ -103,7 +103,7 @@ def _shown(to: Context, one: Statement, key: str, value: Any) -> str:
 
 
 def _is_open(name: str) -> bool:
-    """Return whether a field of dimension numbers has no default."""
+    """Return whether a field of dimension numbers must be written even if it is empty: it has no default."""
     return "batching" not in name
 
 
@@ -111,7 +111,7 @@ def _is_open(name: str) -> bool:
 def _reduce_window(to: Context, one: Statement) -> str:
     combine = _POOLS.get(one.primitive) or _combiner(to, one)
     start = _neutral(combine, one.inputs[0].dtype) if one.primitive in _POOLS else one.inputs[1]
-    # JAX differentiates a pooling only if it starts from a Python number.
+    # JAX differentiates a pooling only if its initial value is a Python number.
     first = to.operand(start) if one.primitive in _POOLS else to.array(start)
     texts = [to.array(one.inputs[0]), first, f"jax.lax.{combine}"]
     steps = ("window_strides", "base_dilation", "window_dilation")
@@ -134,13 +134,13 @@ def _reduce(to: Context, one: Statement) -> str:
 def _combiner(to: Context, one: Statement) -> str:
     names = [each.primitive for body in one.bodies for each in body.statements]
     if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
-        raise to.unsupported(one, f"a function that combines items in another way than {', '.join(_COMBINERS)}")
+        raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
     return _COMBINERS[names[0]]
 
 
 @lax_rule("select_and_scatter_add")
 def _unpool(to: Context, one: Statement) -> str:
-    """Return the gradient of a pooling: JAX has no public function for it."""
+    """Return the gradient of a pooling by `jax.vjp`, because JAX has no public function for this primitive."""
     source, array = one.inputs
     prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
     primitive = {"ge": "reduce_window_max", "le": "reduce_window_min"}.get(prefer)
@@ -158,11 +158,11 @@ def _largest(to: Context, one: Statement) -> str:
     if one.inputs[0].size:
         return RULES[one.primitive](to, one)
     start = _neutral(one.primitive.removeprefix("reduce_"), one.outputs[0].dtype)
-    return filled(to, one.outputs[0], start)  # jnp.max refuses arrays without items
+    return filled(to, one.outputs[0], start)  # jnp.max rejects empty arrays
 
 
 def _neutral(combine: str, dtype: str) -> Number:
-    """Return the number that changes nothing in a sum, a maximum or a minimum."""
+    """Return the neutral number of a sum, a maximum or a minimum, such as 0 for a sum."""
     if combine == "add":
         return Number(0, dtype)
     if dtype.startswith(("float", "bfloat")):
@@ -222,7 +222,7 @@ def _bits(to: Context, one: Statement) -> str:
 
 
 def _of_key(to: Context, one: Statement, text: str) -> str:
-    """Return an expression of `key` for the key of a statement, or for each of its keys."""
+    """Return an expression of `key`, applied to the key of a statement or mapped over its array of keys."""
     name = to.array(one.inputs[0])
     return (
         f"{_each(one, f'lambda key: {text}')}({name})" if one.inputs[0].shape else text.replace("key,", f"{name},", 1)
@@ -230,7 +230,7 @@ def _of_key(to: Context, one: Statement, text: str) -> str:
 
 
 def _each(one: Statement, function: str) -> str:
-    """Return a function that maps over the axes of an array of keys."""
+    """Return a function mapped by `jax.vmap` over all axes of the array of keys."""
     for _ in one.inputs[0].shape:
         function = f"jax.vmap({function})"
     return function
@@ -253,7 +253,7 @@ def _refused(to: Context, one: Statement) -> str:
 
 
 class LaxControl:
-    """Control flow as JAX can compile it: `jax.lax.scan`, `while_loop` and `switch` with local functions."""
+    """Write control flow that JAX can compile: `jax.lax.scan`, `while_loop` and `switch`, with local functions."""
 
     _out: Any
     _statement: Any
@@ -261,7 +261,14 @@ class LaxControl:
     operand: Any
 
     def _define(self, name: str, function: Function, given: Iterable[tuple[str, Iterable[Value]]], parts: Any) -> None:
-        """Write a local function that unpacks its arguments and returns a tuple, or a tuple of tuples."""
+        """Write a local function.
+
+        Args:
+            name: Its name.
+            function: The body of control flow that it computes.
+            given: Its arguments, each with the values that it contains as a tuple.
+            parts: The expression that it returns.
+        """
         pairs = [(argument, [value.name for value in values]) for argument, values in given]
         self._out.add(f"def {name}({', '.join(argument for argument, _ in pairs)}):")
         with self._out.indented():

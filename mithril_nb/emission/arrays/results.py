@@ -1,4 +1,4 @@
-"""The structure of the results or arguments of a program, as Python."""
+"""Write the results or an argument of a program as Python: nested tuples and dicts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _STEP = re.compile(r"""\[(\d+)\]|\[('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]|\.(\w
 
 
 def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool) -> str:
-    """Return the results of a program, or an argument, as an expression of tuples and dicts.
+    """Return the results of a program, or one of its arguments, as an expression of tuples and dicts.
 
     Args:
-        leaves: The results, or the leaves of one argument. An object with attributes is a dict among the results, and
-            a `SimpleNamespace` in an argument.
-        text: Returns the expression of a leaf.
-        is_short: Whether to show only the first levels, for a sentence.
+        leaves: The leaves of the results or of the argument. An object with attributes is written as a dict in
+            results, and as a `SimpleNamespace` in an argument.
+        text: Function that returns the expression of a leaf.
+        is_short: If true, return a description for a sentence instead, such as `a dict with 'w'`.
 
     Examples:
         >>> from mithril_nb.graph.spec import TensorSpec

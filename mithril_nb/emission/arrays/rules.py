@@ -1,4 +1,4 @@
-"""The rules of the array emitter: each returns the expression of a primitive."""
+"""The registry of rules of the array emitter: each rule returns the expression of a primitive."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _WRAPS = frozenset({"add", "add_any", "sub", "mul", "neg", "not", "shift_left"})
 
 
 class Context:
-    """What a rule needs to write an expression.
+    """The library and the helper functions, for rules that write expressions.
 
     Attributes:
-        dialect: The spelling of the library.
-        helpers: Names of the helper functions that the source uses.
+        dialect: The names of operations in the library.
+        helpers: Names of the helper functions that the source uses so far.
     """
 
     def __init__(self, dialect: Dialect):
@@ -42,25 +42,25 @@ class Context:
         return self.dialect.module
 
     def operand(self, one: Operand) -> str:
-        """Return an operand; a number takes the dtype of the array that it meets."""
+        """Return the expression of an operand; a number has no dtype and takes that of the other operand."""
         return self.dialect.number(one) if isinstance(one, Number) else one.name
 
     def array(self, one: Operand) -> str:
-        """Return an operand as an array; a number with its dtype."""
+        """Return the expression of an operand with its dtype: a number becomes an array."""
         return self.dialect.typed(one) if isinstance(one, Number) else one.name
 
     def operands(self, statement: Statement) -> list[str]:
-        """Return the operands; if all are numbers, the first has its dtype."""
+        """Return the expressions of the operands. If all are numbers, only the first one has a dtype."""
         if all(isinstance(one, Number) for one in statement.inputs):
             return [self.array(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
         return [self.operand(one) for one in statement.inputs]
 
     def arrays(self, statement: Statement) -> list[str]:
-        """Return the operands as arrays."""
+        """Return the expressions of the operands with their dtypes."""
         return [self.array(one) for one in statement.inputs]
 
     def right(self, text: str) -> str:
-        """Return the right operand of an operator."""
+        """Return the right operand of an operator, in parentheses if it starts with a minus."""
         return f"({text})" if text.startswith("-") else text
 
     def function(self, primitive: str, *arguments: str) -> str:
@@ -68,22 +68,22 @@ class Context:
         return f"{self.module}.{self.dialect.functions[primitive]}({', '.join(arguments)})"
 
     def helper(self, name: str, *arguments: str) -> str:
-        """Return a call of a helper function, which the source will contain."""
+        """Return a call of a helper function, and add the function to the source."""
         self.helpers.add(name)
         return f"{name}({', '.join(arguments)})"
 
     def dtype(self, name: str) -> str:
-        """Return the expression of a dtype."""
+        """Return the expression of a dtype that the library supports; a random key is an array of uint32."""
         found = self.dialect.dtype("uint32" if name.startswith("key<") else name)
-        assert found is not None, name  # checked before
+        assert found is not None, name  # `_Emitter._check` raises for other dtypes
         return found
 
     def cast(self, text: str, dtype: str) -> str:
-        """Return a conversion to another dtype."""
+        """Return the expression of a conversion to another dtype."""
         return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
 
     def wrapped(self, statement: Statement, text: str) -> str:
-        """Return an expression of PyTorch, which has no arithmetic on uint32, modulo 2**32."""
+        """Return an expression for a statement. In PyTorch, where int64 holds uint32, keep only its lower 32 bits."""
         if self.library == "torch" and statement.outputs[0].dtype == "uint32" and statement.primitive in _WRAPS:
             return f"({text}) & 0xFFFFFFFF"
         return text
@@ -98,7 +98,7 @@ class Context:
 
 
 RULES: Rules[Context, str] = Rules()
-"""The rule of each primitive, without those of control flow."""
+"""The rule of each primitive, except control flow."""
 rule = RULES.rule
 
 
@@ -113,7 +113,7 @@ def sizes(shape: Sequence[Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """Return nested sequences of integers as Python."""
+    """Return nested sequences of integers, strings and `None` as Python, with tuples instead of lists."""
     if isinstance(value, (tuple, list)):
         return f"({', '.join(map(plain, value))}{',' if len(value) == 1 else ''})"
     return repr(value if value is None or isinstance(value, bool | str) else int(value))

@@ -1,4 +1,4 @@
-"""The expressions of primitives that shape, join, reduce and create arrays."""
+"""Rules for primitives that shape, join, reduce and create arrays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _broadcast(to: Context, one: Statement) -> str:
 
 
 def filled(to: Context, output: Value, number: Number) -> str:
-    """Return an array full of one number."""
+    """Return the expression of an array with the shape of `output` that is filled with a number."""
     dtype = to.dtype(output.dtype)
     shape = sizes(output.shape)
     name = {0: "zeros", 1: "ones"}.get(number.value) if output.dtype != "bool" else None  # pyright: ignore
@@ -152,7 +152,7 @@ _REDUCTIONS = {
     "reduce_and": ("all", "all", "all"),
     "reduce_or": ("any", "any", "any"),
 }
-"""Names of the reductions in NumPy, PyTorch and MLX."""
+"""Names of the reductions in NumPy and JAX, PyTorch, and MLX."""
 
 
 @rule(*_REDUCTIONS)
@@ -167,7 +167,7 @@ def _reduce(to: Context, one: Statement) -> str:
         return to.helper(f"reduce_{name}", to.array(given), sizes(axes), repr(bool(one.params.get(KEEPDIMS))))
     keep = f", {to.dialect.keepdims}=True" if one.params.get(KEEPDIMS) else ""
     where = repr(axes[0]) if len(axes) == 1 else sizes(axes)
-    # Sums of narrow integers are wider in NumPy and PyTorch.
+    # NumPy and PyTorch return sums of narrow integers in a wider dtype by default.
     widens = name in ("sum", "prod") and not is_float(output.dtype) and to.library != "mlx"
     dtype = f", dtype={to.dtype(output.dtype)}" if widens else ""
     text = to.array(given)

@@ -1,1 +1,1 @@
-"""Readable C11 from a traced program: one function per block, loops with shapes, memory planned by live ranges."""
+"""Emit a traced program as readable C11: functions for blocks, loops over shapes, memory planned by live ranges."""

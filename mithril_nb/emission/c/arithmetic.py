@@ -22,7 +22,7 @@ def scaled(index: str, factor: int = 1, offset: int = 0) -> str:
 
 
 def divided(index: str, by: int) -> str:
-    """Return the quotient of an index that is not negative.
+    """Return an index divided by a number and rounded down; the index must not be negative.
 
     Examples:
         >>> divided("i", 2), divided("i + 1", 2), divided("i + 1", 1), divided("5", 2)
@@ -36,7 +36,7 @@ def divided(index: str, by: int) -> str:
 
 
 def remainder(index: str, by: int) -> str:
-    """Return the remainder of an index that is not negative.
+    """Return the remainder of an index divided by a number; the index must not be negative.
 
     Examples:
         >>> remainder("i", 2), remainder("i + 1", 2), remainder("i", 1), remainder("5", 2)
@@ -65,7 +65,7 @@ def total(*parts: str) -> str:
 
 
 def flat(index: tuple[str, ...], shape: tuple[int, ...]) -> str:
-    """Return the place of an item in its array, in the order of memory.
+    """Return the number of items before an item in the memory of its array.
 
     Examples:
         >>> flat(("i", "j"), (2, 3)), flat((), ())
@@ -80,5 +80,5 @@ def flat(index: tuple[str, ...], shape: tuple[int, ...]) -> str:
 
 
 def is_number(index: str) -> bool:
-    """Return whether an index is a plain number."""
+    """Return whether an index is a number and not an expression."""
     return index.removeprefix("-").isdigit()

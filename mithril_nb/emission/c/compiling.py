@@ -19,7 +19,7 @@ from mithril_nb.emission.program import Operand
 from mithril_nb.errors import MithrilError
 
 STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
-"""Options that the meaning of an emitted file needs: integers wrap around, and sums are not fused with products."""
+"""Options for correct results: integers wrap around, and products and sums are rounded separately."""
 FAST = ("-O3", "-march=native")
 """Options for speed on this machine."""
 
@@ -29,14 +29,14 @@ class CompilerError(MithrilError, RuntimeError):
 
 
 def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL:
-    """Compile C files into one library and load it; no file remains.
+    """Compile C files into one library, load it, and delete all files.
 
     Args:
-        texts: The text of each file, by its name without `.c`.
-        options: More options of the compiler.
+        texts: A dict from the name of each file, without `.c`, to its text.
+        options: Options for the compiler, after those of `STANDARD`.
 
     Raises:
-        UnavailableBackendError: There is no C compiler.
+        UnavailableBackendError: No C compiler is available.
         CompilerError: The compiler rejected a file.
     """
     command = [compiler(), *STANDARD, *options, "-shared", "-fPIC", "-o", "library.so"]
@@ -60,7 +60,7 @@ class Routine:
 
     Args:
         library: The library.
-        file: The file that it was compiled from.
+        file: The emitted file from which the library was compiled.
     """
 
     def __init__(self, library: ctypes.CDLL, file: CFile):
@@ -70,10 +70,10 @@ class Routine:
         self._inputs = [(c_shape(value), np.dtype(_dtype(value))) for value in file.inputs]
         self._results = [(c_shape(value), np.dtype(_dtype(value))) for value in file.outputs]
         self._arena_size = file.arena // 8 + 1
-        self._arenas = threading.local()  # new memory for each call costs more than the call, for large arenas
+        self._arenas = threading.local()  # to allocate a large arena takes longer than a call
 
     def __call__(self, *arrays: Any) -> list[np.ndarray]:
-        """Return the results, in the order of the program; random keys as arrays of two `uint32`."""
+        """Call the function and return its results in order. Random keys have one more axis: two `uint32` each."""
         given = [_contiguous(array, *kind) for array, kind in zip(arrays, self._inputs, strict=True)]
         results = [np.empty(*kind) for kind in self._results]
         if not hasattr(self._arenas, "memory"):

@@ -21,14 +21,14 @@ _LIBRARY = {
     "atanh": "atanh", "atan2": "atan2", "cbrt": "cbrt", "exp2": "exp2", "erf": "erf", "erfc": "erfc",
     "nextafter": "nextafter", "rem": "fmod", "pow": "pow",
 }  # fmt: skip
-"""Functions of libm; the ones for `float` end with f."""
+"""The `double` function of libm for each primitive. The name of the `float` function has one more `f`."""
 _HELPERS = {"max": "maximum", "min": "minimum", "sign": "sign_of"}
 _ON_INTEGERS = {
     "div": "quotient", "rem": "remainder_of", "abs": "magnitude", "shift_left": "shift_left",
     "shift_right_logical": "shift_right", "shift_right_arithmetic": "shift_right_signed",
 }  # fmt: skip
 _TOTAL_ORDER = {"eq_to": "==", "lt_to": "<", "le_to": "<="}
-"""Comparisons in which -0 is below 0, and NaN above everything."""
+"""Comparisons by IEEE 754's total order, in which -0 is below 0."""
 _OTHERS = "div neg square rsqrt logistic integer_pow not select_n clamp convert_element_type is_finite round "
 _OTHERS += "erf_inv reduce_precision population_count"
 SUPPORTED = frozenset({*_INFIX, *_LIBRARY, *_HELPERS, *_ON_INTEGERS, *_TOTAL_ORDER, *_OTHERS.split()})
@@ -37,19 +37,20 @@ _ATOM = re.compile(r"\*?\w+(\.\w+)?(\[[^\[\]]*\])*|\w+\([^()]*\)|\([^()]*\)")
 
 
 def expression(one: Statement, operands: Sequence[str], helpers: Helpers) -> str:
-    """Return the C expression of an item of an elementwise statement.
+    """Return the C expression for an item of the result of an elementwise statement.
 
     Args:
         one: The statement.
-        operands: Expressions of the items of its operands.
-        helpers: Receives the helper functions that the expression calls.
+        operands: Expressions for the items of the operands.
+        helpers: Helper functions of the file. Those that the expression calls are added.
 
     Raises:
-        UnsupportedPrimitiveError: C has no expression for it.
+        UnsupportedPrimitiveError: C has no expression for the primitive with these dtypes or params.
     """
     name, dtype = one.primitive, one.outputs[0].dtype
-    if any(each.dtype not in C_TYPES or each.dtype.startswith("key") for each in (*one.inputs, *one.outputs)):
-        raise unsupported(one, "c", f"dtype {next(x.dtype for x in (*one.inputs, *one.outputs) if x.dtype != 'bool')}")
+    for each in (*one.inputs, *one.outputs):
+        if each.dtype not in C_TYPES or each.dtype.startswith("key"):
+            raise unsupported(one, "c", f"dtype {each.dtype}")
     given = one.inputs[0].dtype
     items = [text if _ATOM.fullmatch(text) else f"({text})" for text in operands]
     is_short = not is_float(dtype) and dtype not in ("bool", "float0") and bits(dtype) < 32

@@ -33,7 +33,7 @@ from mithril_nb.emission.unsupported import check_supported, unsupported
 from mithril_nb.stages.trace import traced
 
 _ROOMS = (control, convolutions, indexing, linear, ordering, products, random, shapes, windows)
-"""Files whose import registers rules."""
+"""Modules that register rules when they are imported."""
 RESERVED = (*helper_names(), *LOOP_VARIABLES, "arena", "memory", "int", "case", "default", "step", "NAN")
 """Names that the emitted file uses itself."""
 _INCLUDES = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h")
@@ -41,14 +41,14 @@ _INCLUDES = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h")
 
 @dataclass(frozen=True)
 class CFile:
-    """An emitted C file, and how its function is called.
+    """An emitted C file, and the parameters of its main function.
 
     Attributes:
         source: The file.
-        name: Name of the function.
-        inputs: The arrays that it reads, in the order of its parameters.
-        outputs: The arrays that it writes; they follow the inputs.
-        arena: Bytes of temporary memory that it needs, the last parameter.
+        name: Name of the main function.
+        inputs: The arrays that the main function reads: its first parameters.
+        outputs: The arrays and numbers that it writes: the parameters after the inputs.
+        arena: Number of bytes of temporary memory that it needs. The caller passes this memory as the last parameter.
     """
 
     source: Source
@@ -65,14 +65,18 @@ def emit(program: traced.Program) -> CFile:
         program: The program.
 
     Raises:
-        UnsupportedPrimitiveError: C has no source for one of its primitives.
-        StageUnavailableError: It has named sizes without numbers.
+        UnsupportedPrimitiveError: The program contains a primitive or a dtype for which there is no C source.
+        StageUnavailableError: The program has named sizes without numbers.
     """
     return emit_program(build(program, RESERVED))
 
 
 def emit_program(program: Program) -> CFile:
-    """Return a program, as functions and statements, as one C file."""
+    """Return a program from `build` as one C file.
+
+    Raises:
+        UnsupportedPrimitiveError: The program contains a primitive or a dtype for which there is no C source.
+    """
     check_supported(program, "c", {*RULES, *SUPPORTED})
     _check_dtypes(program)
     helpers, arenas = Helpers(), dict[str, int]()
@@ -197,7 +201,7 @@ def _constant(value: Value, array: Any) -> str:
 
 
 def _items(items: Any, dtype: str) -> str:
-    """Return the initializer of an array, with one line for each 12 items."""
+    """Return the initializer of an array, with at most 12 items on a line."""
     if not isinstance(items, list):
         return literal(items, dtype)
     texts = [_items(one, dtype) for one in items]

@@ -1,4 +1,4 @@
-"""Decide which values are arrays in memory, and which are computed item by item in the loop that uses them."""
+"""Decide which values are stored in memory, and which are computed item by item in the loop that uses them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Literal
 from mithril_nb.emission.program import ELEMENTWISE, Function, Statement, Value
 
 Need = Literal["once", "many", "memory"]
-"""How a statement reads an operand: each item at most once, items repeatedly, or as an array in memory."""
+"""How a statement reads an operand: each item at most once, items repeatedly, or through its memory."""
 VIEWS = frozenset(
     "broadcast_in_dim transpose slice rev squeeze expand_dims reshape split dynamic_slice iota copy copy_p tile "
     "unstack".split()
 )
-"""Primitives that only choose items of their first operand."""
+"""Primitives whose results contain only items of the first operand; for `iota`, indices."""
 _EACH_ITEM_ONCE = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin concatenate stack pad "
     "cumsum cumprod cummax cummin cumlogsumexp reduce sort top_k dynamic_update_slice bitcast_convert_type".split()
@@ -27,9 +27,9 @@ class _Use:
     """A use of a value.
 
     Attributes:
-        need: How its items are read.
-        root: Id of the statement in whose loop they are read; 0 if there are several.
-        is_same_place: Whether each item is read for the item at the same place of the result.
+        need: How the items of the value are read.
+        root: Id of the only statement in whose loop they are read; 0 if it is unknown or not the only one.
+        is_same_place: True if each item is only read for the item of the result with the same index.
     """
 
     need: Need
@@ -38,13 +38,13 @@ class _Use:
 
 
 def is_reindexed(statement: Statement) -> bool:
-    """Return whether a reshape only adds or removes axes of size 1, so that an index is enough."""
+    """Return whether a reshape only adds or removes axes of size 1, so that a view needs no division of indices."""
     given, wanted = statement.inputs[0].shape, statement.outputs[0].shape
     return tuple(size for size in given if size != 1) == tuple(size for size in wanted if size != 1)
 
 
 def values_in_memory(function: Function) -> set[Value]:
-    """Return the values of a function, and of its bodies, that need memory: arrays and scalar variables."""
+    """Return the values of a function and of its bodies that must be stored, in arrays or scalar variables."""
     plan = _Plan()
     plan.visit(function)
     return plan.stored
@@ -70,7 +70,7 @@ class _Plan:
             self._visit(statement)
 
     def _find_index_arithmetic(self, function: Function) -> None:
-        """Find values that only depend on their index, such as a causal mask: computing them is free."""
+        """Find values whose items depend only on their index, such as a causal mask, and are cheap to recompute."""
         for one in function.statements:
             is_free = one.primitive in ELEMENTWISE or one.primitive in VIEWS - {"dynamic_slice"}
             if is_free and all(not isinstance(each, Value) or each in self._from_index for each in one.inputs):

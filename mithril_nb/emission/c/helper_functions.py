@@ -1,4 +1,4 @@
-"""Helper functions in C that emitted files contain where they need them."""
+"""Helper functions in C. An emitted file contains those that it uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FLOATS = {
     if (a == 0) return a;
     if (a == 1 || a == -1) return a * ({T})INFINITY;
     const double y = fabs((double)a), w = -log1p(-y * y);
-    // A first guess (S. Winitzki), then Newton's steps on erfc, which is exact in the tail.
+    // A first guess (S. Winitzki), then Halley's steps on erf, or in the tail on erfc, which is more exact there.
     const double c = 4.33 - 0.5 * w;
     double x = sqrt(fmax(0, sqrt(c * c + 6.8027 * w) - c));
     for (int step = 0; step < 6; step++) {{
@@ -68,7 +68,7 @@ _POWER = """static inline {T} integer_power_{S}({T} base, int exponent)
     }}
     return exponent < 0 ? ({T})(1 / result) : result;
 }}"""
-_ORDER = """// Write the order of n items, the smallest first and NaN last; equal items keep the order that they had.
+_ORDER = """// Sort the positions of n items: {first}. Equal items keep their order.
 static void {name}_{S}(int n, const {T} *key, int *order, int *spare)
 {{
     for (int width = 1; width < n; width *= 2) {{
@@ -188,7 +188,8 @@ def helper_text(name: str, dtype: str = "") -> str:
     if name == "integer_power":
         return _POWER.format(T=kind, S=ending)
     if name in _NEEDS:
-        return _ORDER.format(name=name, T=kind, S=ending, test=_NEEDS[name])
+        first = "the smallest first, NaN last" if name == "order" else "NaN first, then the largest"
+        return _ORDER.format(name=name, T=kind, S=ending, test=_NEEDS[name], first=first)
     if name.startswith("from_"):
         return _conversion(name.removeprefix("from_"), dtype)
     if name == "bits_of":
@@ -209,7 +210,7 @@ def helper_text(name: str, dtype: str = "") -> str:
 
 
 def _conversion(source: str, target: str) -> str:
-    """Return the conversion of a float to an integer: NaN is 0, and numbers out of range are the nearest in range."""
+    """Return a C function from a float to an integer: NaN becomes 0, and a float out of range the nearest integer."""
     kind, given = C_TYPES[target], C_TYPES[source]
     low = "0" if kind.startswith("u") else f"INT{bits(target)}_MIN"
     high = f"{'U' if kind.startswith('u') else ''}INT{bits(target)}_MAX"
@@ -220,7 +221,7 @@ def _conversion(source: str, target: str) -> str:
 
 
 def helper_names() -> Iterator[str]:
-    """Yield the names of all helper functions: no array may have one."""
+    """Yield the names of all helper functions, which arrays must not have."""
     names = [*_FLOATS, *_INTEGERS, "integer_power", *_NEEDS, "bits_of", "total_order", "matmul", "lanes"]
     yield from _PLAIN
     for dtype in C_TYPES:
@@ -241,7 +242,7 @@ class Helpers:
         self.texts: dict[str, str] = {}
 
     def use(self, name: str, dtype: str = "") -> str:
-        """Return the name of a helper function in the file."""
+        """Add a helper function to the file if it is missing, and return its name."""
         if name in _NEEDS:
             self.use(_NEEDS[name], dtype)
         full = f"{name}_{suffix(dtype)}" if dtype else name

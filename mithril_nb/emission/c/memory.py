@@ -10,13 +10,13 @@ _ALIGNMENT = 64
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory for an array, or for the arrays of a function that is called.
+    """Memory in the arena for one array, or for all temporary arrays of a called function.
 
     Attributes:
-        size: Bytes.
-        first: Time of its first use.
-        last: Time of its last use.
-        offset: Its place in the arena, in bytes.
+        size: Number of bytes.
+        first: Number of the first statement that uses the memory, as `Body.next_time` counts statements.
+        last: Number of the last statement that uses the memory.
+        offset: Number of bytes from the start of the arena.
     """
 
     size: int
@@ -26,7 +26,7 @@ class Buffer:
 
 
 def place_buffers(buffers: Iterable[Buffer]) -> int:
-    """Give each buffer its offset, large buffers first, and return the size of the arena in bytes.
+    """Set the offset of each buffer, large buffers first, and return the size of the arena in bytes.
 
     Examples:
         >>> first, second, third = Buffer(100, 0, 1), Buffer(200, 1, 2), Buffer(60, 2, 3)

@@ -1,4 +1,4 @@
-"""The table from primitives to the functions that write their loops."""
+"""The registry of the C emitter: a dict from primitives to the functions that write them."""
 
 from __future__ import annotations
 
@@ -6,5 +6,4 @@ from mithril_nb.emission.c.writing import Body
 from mithril_nb.emission.rules import Rules
 
 RULES: Rules[Body, None] = Rules()
-"""Functions that write a statement, by primitive."""
 rule = RULES.rule

@@ -11,18 +11,18 @@ C_TYPES = {
     "int32": "int32_t", "int64": "int64_t", "uint8": "uint8_t", "uint16": "uint16_t", "uint32": "uint32_t",
     "uint64": "uint64_t", "key<fry>": "uint32_t",
 }  # fmt: skip
-"""C types by dtype. A random key of threefry is two `uint32_t`."""
+"""The C type for each dtype. A random key, `key<fry>`, is two `uint32_t`."""
 _BYTES = {"float": 4, "double": 8, "bool": 1}
 _KEY = "key<fry>"
 
 
 def c_shape(value: Operand) -> tuple[int, ...]:
-    """Return the shape of a value in C: a random key has one more axis, of size 2."""
+    """Return the shape of a value in C. A random key has one more axis, of size 2."""
     return (*value.shape, 2) if value.dtype == _KEY else value.shape
 
 
 def suffix(dtype: str) -> str:
-    """Return the ending of the names of helper functions.
+    """Return the ending of helper functions' names for a dtype.
 
     Examples:
         >>> suffix("float32"), suffix("uint8")
@@ -38,12 +38,12 @@ def item_bytes(dtype: str) -> int:
 
 
 def bits(dtype: str) -> int:
-    """Return the number of bits of an integer dtype."""
+    """Return the number of bits of an item of an integer dtype, or of `bool`."""
     return int("".join(one for one in C_TYPES[dtype] if one.isdigit()) or 8)
 
 
 def is_float(dtype: str) -> bool:
-    """Return whether a dtype is `float` or `double` in C."""
+    """Return whether the C type for a dtype is `float` or `double`."""
     return dtype in ("float32", "float64")
 
 
@@ -95,7 +95,9 @@ def subscripts(shape: tuple[int, ...]) -> str:
 
 
 def pointer_type(dtype: str, shape: tuple[int, ...], is_const: bool = False) -> tuple[str, str]:
-    """Return the text before and after the name of a pointer to the items of an array.
+    """Return the text before and after the name in the declaration of a pointer to an array.
+
+    The pointer points to the first item, or to the first row if the array has more than one axis.
 
     Examples:
         >>> pointer_type("float32", (2, 3)), pointer_type("int32", (5,), True)

@@ -1,4 +1,4 @@
-"""Write the body of one C function: loops, items of values, arrays in the arena."""
+"""Write the body of one C function: loops, expressions for the items of values, arrays in the arena."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Stored:
     """A value in memory.
 
     Attributes:
-        text: Name of the array, or the expression of the variable.
-        shape: Its shape in C.
-        buffer: Its memory in the arena, if it is there.
-        is_pointer: Whether it is a number behind a pointer.
+        text: Name of the array or of the variable.
+        shape: The shape in C; `()` for a single number.
+        buffer: The memory in the arena; `None` for values outside the arena.
+        is_pointer: True if `text` is a pointer, also for a single number, whose expression is then `*text`.
     """
 
     text: str
@@ -51,11 +51,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class View:
-    """A value whose items are items of another: `item` returns their expression.
+    """A value without memory: its items are items of another value, or depend only on their index.
 
     Attributes:
-        item: Returns the expression of an item.
-        source: Returns the other value and the index of an item in it, if that is all that an item needs.
+        item: Function that returns the expression of an item.
+        source: Function from the index of an item to the other value and the index there; `None` if items are not
+            simply items of one other value.
     """
 
     item: Callable[[Index], str]
@@ -63,12 +64,12 @@ class View:
 
 
 Form = Stored | View | Statement
-"""How to get an item of a value: from memory, from another value, or by computing a statement."""
+"""How to get an item of a value: from memory, through a view, or by computing an elementwise statement."""
 
 
 @dataclass
 class _Scope:
-    """A block in braces: the items that it computed and the names that it declared."""
+    """A block in braces: the items that it computes, the names that it declares, and its number of loop variables."""
 
     items: dict[tuple[Value, Index], str] = field(default_factory=dict[tuple[Value, Index], str])
     names: list[str] = field(default_factory=list[str])
@@ -80,10 +81,11 @@ class Body:
 
     Attributes:
         helpers: The helper functions of the file.
-        arenas: Bytes of memory that each function needs.
-        writer: The lines so far; offsets of buffers are still missing.
-        forms: How to get the items of each value.
-        buffers: Memory that the function needs.
+        arenas: A dict from the name of each function to the size of its arena in bytes.
+        writer: The lines so far, with the placeholders of `mark` instead of offsets.
+        forms: A dict from each value to the way to get its items.
+        buffers: The memory that the function needs in its arena.
+        bound: A dict from values to the memory that their statement must write, such as outputs of the function.
     """
 
     def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: dict[Value, Form]):
@@ -100,17 +102,23 @@ class Body:
     # Lines
 
     def add(self, text: str, one: Statement | None = None) -> None:
-        """Add a line, with the links of a statement."""
+        """Add a line that belongs to a statement."""
         self.writer.add(text, one)
 
     def next_time(self) -> int:
-        """Move to the next moment: buffers whose last use is in the past may be used again."""
+        """Increase the number of the current statement, and return it. Buffers record their uses as such numbers."""
         self._time += 1
         return self._time
 
     @contextmanager
     def block(self, head: str, one: Statement | None, variables: int = 0) -> Iterator[None]:
-        """Write a block in braces."""
+        """Write a block in braces; a `for` around a single line gets no braces.
+
+        Args:
+            head: Text before the brace.
+            one: The statement to which the lines belong.
+            variables: Number of loop variables that `head` declares.
+        """
         self.add(f"{head} {{".lstrip(), one)
         self._scopes.append(_Scope(variables=self._scopes[-1].variables + variables))
         first = len(self.writer.lines)
@@ -125,7 +133,7 @@ class Body:
 
     @contextmanager
     def loops(self, shape: Sequence[int], one: Statement | None) -> Iterator[Index]:
-        """Write nested loops over a shape; an axis of size 1 needs none."""
+        """Write nested loops over a shape, and yield the index of an item. An axis of size 1 has index 0, no loop."""
         count = self._scopes[-1].variables
         index: list[str] = []
         heads: list[str] = []
@@ -147,11 +155,11 @@ class Body:
         self.writer.indent(-max(len(heads) - 1, 0))
 
     def variable(self) -> str:
-        """Return the name of an unused loop variable; the block that follows must count it."""
+        """Return an unused loop variable. The `block` that declares it must receive `variables=1`."""
         return LOOP_VARIABLES[self._scopes[-1].variables]
 
     def new_name(self, wanted: str) -> str:
-        """Return a name that nothing visible here has; it is free again after the block."""
+        """Return a name that is unused here. After the current block, it may be used again."""
         name, number = wanted, 1
         while name in self._names:
             number += 1
@@ -163,7 +171,7 @@ class Body:
     # Values
 
     def item(self, value: Operand, index: Index) -> str:
-        """Return the expression of an item; lines that compute it first are added."""
+        """Return the expression of an item, after adding the lines that it needs."""
         if isinstance(value, Number):
             return literal(value.value, value.dtype)
         form = self.forms[value]
@@ -188,20 +196,20 @@ class Body:
         return expression(one, operands, self.helpers)
 
     def touch(self, form: Form) -> None:
-        """Note that an array is in use now."""
+        """Record that the current statement uses an array."""
         if isinstance(form, Stored) and form.buffer is not None:
             form.buffer.last = self._time
 
     def is_in_memory(self, value: Value) -> bool:
-        """Return whether a value must be an array in memory, or a variable."""
+        """Return whether a value must be stored, in an array or in a variable."""
         return value in self._in_memory
 
     def pointer(self, value: Operand, one: Statement) -> str:
-        """Return a pointer to the items of an operand; a copy is written if it is not in memory."""
+        """Return a pointer to the items of an operand, which are copied to memory first if they are not there."""
         return self.stored(value, one).pointer
 
     def stored(self, value: Operand, one: Statement) -> Stored:
-        """Return an operand in memory; a copy is written if it is not there."""
+        """Return an operand in memory, to which it is copied first if it is not there."""
         form = None if isinstance(value, Number) else self.forms[value]
         if not isinstance(form, Stored):
             name = "number" if isinstance(value, Number) else value.name
@@ -212,7 +220,7 @@ class Body:
         return form
 
     def reserve(self, value: Value, one: Statement | None, name: str = "") -> Stored:
-        """Declare the memory of a value, and make it the value's form."""
+        """Return memory for a value, declare it if necessary, and make it the value's form."""
         form = self.bound.get(value)
         if form is None:
             name = name or (self.new_name("unused") if value.name == "_" else value.name)
@@ -239,7 +247,7 @@ class Body:
         return Stored(name, shape, buffer)
 
     def memory(self, size: int) -> Buffer:
-        """Return memory that is in use now."""
+        """Return a new buffer that the current statement uses."""
         buffer = Buffer(size, self._time, self._time)
         self.buffers.append(buffer)
         return buffer
@@ -252,7 +260,10 @@ class Body:
             self.add(f"{to.item(index)} = {text};", one)
 
     def keep_alive_since(self, start: int) -> None:
-        """Keep what a loop uses alive until its end: the next iteration uses it again."""
+        """Set the last use of buffers to now, if they existed before `start` and were used since then.
+
+        At the end of a loop, this keeps what the next iteration reads.
+        """
         for one in self.buffers:
             if one.first < start <= one.last:
                 one.last = self._time
@@ -260,7 +271,11 @@ class Body:
     # Statements
 
     def statements(self, function: Function, rules: Rules[Body, None]) -> None:
-        """Write the statements of a function or of a body."""
+        """Write the statements of a function or of a body.
+
+        Raises:
+            UnsupportedPrimitiveError: There is no C source for a statement.
+        """
         for one in function.statements:
             self.next_time()
             if one.primitive in ELEMENTWISE:
@@ -273,7 +288,7 @@ class Body:
     def _elementwise(self, one: Statement) -> None:
         (value,) = one.outputs
         if value not in self._in_memory:
-            # Raise now for what has no expression, and not where the value is used.
+            # Without an expression, raise here and not at the first use of the value.
             expression(one, ["x"] * len(one.inputs), Helpers())
             self.forms[value] = one
         elif not value.shape and value not in self.bound:
@@ -286,7 +301,13 @@ class Body:
                 self.add(f"{form.item(index)} = {text};", one)
 
     def view(self, one: Statement, place: int, index_of: Callable[[Index], Index]) -> None:
-        """Let a result consist of items of the first operand."""
+        """Make a result a view of the first operand.
+
+        Args:
+            one: The statement.
+            place: Which result.
+            index_of: Function from the index of an item of the result to its index in the operand.
+        """
         source, output = one.inputs[0], one.outputs[place]
         rank = len(output.shape)
 
@@ -296,10 +317,10 @@ class Body:
         self.viewed(one, output, View(lambda index: self.item(*place_of(index)), place_of))
 
     def viewed(self, one: Statement, output: Value, view: View) -> None:
-        """Give a value its items; they are written to memory if it must be there."""
+        """Make a view the form of a value; copy its items to memory if the value must be there."""
         self.forms[output] = view
         if self.is_in_memory(output):
-            # Read through another value: `reserve` makes the memory the form of this one.
+            # `reserve` makes the memory the form of `output`, so a second value keeps the view to copy from.
             given = replace(output)
             self.forms[given] = view
             self.copy(given, self.reserve(output, one), one)
@@ -313,7 +334,7 @@ class Body:
 
 
 def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
-    """Return the index of an operand that NumPy's rules broadcast.
+    """Return the index of an item of an operand that NumPy's rules broadcast, from the index in the result.
 
     Examples:
         >>> broadcast_index((4, 1), ("i", "j", "k"))

@@ -1,4 +1,4 @@
-"""The expressions of matrix products, convolutions, windows, gathers and scatters."""
+"""Rules for matrix products, convolutions, windows, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.emission.program import Number, Operand, Statement
 
 @rule("dot_general")
 def _dot_general(to: Context, one: Statement) -> str:
-    """Write a matrix product: `ggml_mul_mat` is y @ x.T of its arguments x and y, and `ggml_out_prod` y.T @ x."""
+    """Return a matrix product. `ggml_mul_mat(x, y)` is y @ x.T, and `ggml_out_prod(x, y)` is y.T @ x."""
     left, right = one.inputs
     if not left.dtype.startswith("float") or left.dtype != right.dtype:
         raise to.unsupported(one, "integers")
@@ -40,13 +40,13 @@ def _dot_general(to: Context, one: Statement) -> str:
 
 
 def _batch(one: Operand, axes: Sequence[int]) -> list[int]:
-    """Return the sizes of the axes of the batch; more than two are merged."""
+    """Return the sizes of the batch axes; more than two axes are merged to one."""
     sizes = [one.shape[axis] for axis in axes]
     return sizes if len(sizes) <= 2 else [math.prod(sizes)]
 
 
 def _merged(to: Context, one: Operand, groups: tuple[Sequence[int], ...]) -> str:
-    """Return an operand with its axes in the order of three groups; those of each but the first are merged."""
+    """Return an operand with its axes in the order of `groups`: batch axes first, and each other group merged."""
     batch, *others = groups
     order = [axis for group in groups for axis in group]
     shape = [one.shape[axis] for axis in order]
@@ -60,7 +60,7 @@ def _conv(to: Context, one: Statement) -> str:
     numbers = params["dimension_numbers"]
     rank = len(array.shape) - 2
     if rank > 2:
-        raise to.unsupported(one, f"{rank} axes of space")
+        raise to.unsupported(one, f"{rank} spatial axes")
     groups, batch_groups = params["feature_group_count"], params["batch_group_count"]
     if groups > 1 and batch_groups > 1:
         raise to.unsupported(one, "groups of features and of the batch at once")
@@ -68,7 +68,7 @@ def _conv(to: Context, one: Statement) -> str:
     for each, order in ((array, numbers.lhs_spec), (kernel, numbers.rhs_spec)):
         shape = [each.shape[axis] for axis in order]
         text = to.permuted(to.tensor(each), order)
-        full = (*shape[:2], *[1] * (2 - rank), *shape[2:])  # fewer axes of space: with size 1
+        full = (*shape[:2], *[1] * (2 - rank), *shape[2:])  # add spatial axes of size 1
         texts.append(to.reshaped(text, shape, full))
         shapes.append(full)
     ones = [1] * (2 - rank)
@@ -97,8 +97,13 @@ class _Window:
     """The window of a pooling operation, along at most two axes.
 
     Attributes:
-        order: The axes, with those of the window last.
-        sizes: Its size, strides, and padding, in the order of GGML: the last axis first.
+        order: The order of the axes in which the axes of the window are last.
+        back: The order that undoes `order`.
+        size: Size of the window along two axes, the last axis first.
+        strides: Step of the window along the same axes.
+        padding: Padding before these axes, for GGML's pooling; 0 after `padded` has added all padding.
+        config: For each axis in `order`, the last axis first: (before, after, between) as in `pad`.
+        is_even: True if GGML's pooling can add the padding.
     """
 
     def __init__(self, to: Context, one: Statement, given: Operand):
@@ -129,7 +134,7 @@ class _Window:
         )
 
     def padded(self, to: Context, text: str, fill: str) -> str:
-        """Return an array with the padding that GGML's pooling does not have."""
+        """Return an array with its axes in `order`, and with padding that GGML's pooling cannot add."""
         text = to.permuted(text, self.order)
         if self.is_even:
             return text
@@ -162,7 +167,7 @@ def _kind(to: Context, one: Statement) -> str:
     names = [each.primitive for body in one.bodies for each in body.statements]
     start = one.inputs[1] if len(one.inputs) == 2 else None
     if len(names) != 1 or not isinstance(start, Number) or (names[0], start.value) not in _STARTS:
-        raise to.unsupported(one, "a function that combines items in another way than add, max or min")
+        raise to.unsupported(one, "combining items by a function other than add, max or min, or from another start")
     return names[0]
 
 
@@ -201,7 +206,7 @@ def _gather(to: Context, one: Statement) -> str:
         found = to.helper("rows", to.tensor(array), to.tensor(indices), *flag)
         return to.reshaped(found, (math.prod(indices.shape), array.shape[1]), shape)
     if not indices.shape[-1]:
-        raise to.unsupported(one, "no index")
+        raise to.unsupported(one, "indices of length 0")
     removed = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     layout = _places(
         to, one, array, shape, numbers.offset_dims, removed, numbers.start_index_map,
@@ -211,7 +216,7 @@ def _gather(to: Context, one: Statement) -> str:
 
 
 def _fill(to: Context, one: Statement) -> str:
-    """Return the number that a gather returns for indices outside of the array."""
+    """Return the number that a gather returns for indices outside of the array, as Python."""
     value, dtype = one.params.get("fill_value"), one.inputs[0].dtype
     if value is None:
         value = math.nan if dtype.startswith("float") else dtype == "bool" or np.iinfo(dtype).min
@@ -235,7 +240,7 @@ def _scatter(to: Context, one: Statement) -> str:
         found = to.helper("add_rows", rows, to.tensor(indices), array.shape[0], *flag)
         return to.call("add", to.shaped(array, array.shape), found)
     if not indices.shape[-1]:
-        raise to.unsupported(one, "no index")
+        raise to.unsupported(one, "indices of length 0")
     removed = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     layout = _places(
         to, one, array, shape, numbers.update_window_dims, removed, numbers.scatter_dims_to_operand_dims,
@@ -250,17 +255,22 @@ def _places(
     to: Context, one: Statement, array: Operand, shape: Sequence[int], window: Sequence[int],
     removed: Sequence[int], mapped: Sequence[int], batching: tuple[Sequence[int], Sequence[int]],
 ) -> list[str]:  # fmt: skip
-    """Return the last arguments of `gather` and `scatter`: which places in the flat array their windows cover.
+    """Return the arguments `shape`, `starts`, `bounds` and `along` of the helper functions `gather` and `scatter`.
+
+    They describe which positions in the flat array each window covers.
 
     Args:
         to: The context.
         one: The statement.
         array: The array.
         shape: Shape of the items of all windows.
-        window: The axes of `shape` within a window.
+        window: The axes of `shape` that are axes of a window.
         removed: The axes of the array that windows do not have.
-        mapped: For each index, its axis of the array.
-        batching: Axes of the array, and the axes of the indices that they belong to.
+        mapped: The axes of the array along which the indices count.
+        batching: Batch axes of the array, and the corresponding axes of the indices.
+
+    Raises:
+        UnsupportedPrimitiveError: The array has too many items.
     """
     check_places(to, one, math.prod(array.shape) + 1)
     distances = [math.prod(array.shape[axis + 1 :]) for axis in range(len(array.shape))]
@@ -276,7 +286,7 @@ def _places(
 
 
 def starts_of(to: Context, indices: Sequence[Any]) -> str:
-    """Return the indices of a dynamic slice as one tensor."""
+    """Return the expression of one tensor with the indices of a dynamic slice."""
     texts = [to.tensor(each) for each in indices]
     return texts[0] if len(texts) == 1 else to.helper("joined", 0, f"[{', '.join(texts)}]")
 

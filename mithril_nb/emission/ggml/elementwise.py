@@ -1,4 +1,4 @@
-"""The expressions of elementwise primitives."""
+"""Rules for elementwise primitives."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _OF_ONE = {
     "neg": "neg", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos", "tanh": "tanh", "sqrt": "sqrt",
     "square": "sqr", "abs": "abs", "logistic": "sigmoid", "sign": "sgn", "floor": "floor", "ceil": "ceil",
 }  # fmt: skip
-"""GGML's name of functions of one array."""
+"""GGML's functions of one tensor, by primitive."""
 WHOLE = frozenset(
     "add add_any sub mul neg max min abs sign square integer_pow eq ne lt le gt ge select_n clamp convert_element_type "
     "reshape squeeze expand_dims broadcast_in_dim transpose concatenate stack unstack tile split slice rev pad iota "
     "reduce_sum reduce_max reduce_min argmax argmin gather scatter scatter-add scatter_add dynamic_slice "
     "dynamic_update_slice copy cumsum scan cond call rem sort empty empty2".split()
 )
-"""Primitives that are exact for integers kept in float32, up to 2**24."""
+"""Primitives that are exact for integers up to 2**24, which the tensors hold as float32."""
 
 
 def _of_one(name: str):
@@ -28,12 +28,12 @@ def _of_one(name: str):
 RULES.update({primitive: _of_one(name) for primitive, name in _OF_ONE.items()})
 RULES["copy"] = lambda to, one: to.tensor(one.inputs[0])
 _HELPED = ("expm1", "log1p", "sinh", "cosh", "erf", "erfc", "is_finite")
-"""Functions that the emitted file contains."""
+"""Primitives with a helper function of the same name."""
 RULES.update({name: (lambda to, one, name=name: to.helper(name, to.tensor(one.inputs[0]))) for name in _HELPED})
 
 
 def binary(to: Context, name: str, left: Operand, right: Operand, shape: tuple[int, ...]) -> str:
-    """Return an operation of GGML, whose second tensor broadcasts to the first."""
+    """Return a call of a GGML operation on two operands. GGML only broadcasts its second argument to the first."""
     commutes = name in ("add", "mul")
     if isinstance(left, Number) and isinstance(right, Number):
         return to.call(name, to.shaped(left, shape), to.tensor(right))
@@ -77,7 +77,7 @@ def _is_power_of_two(one: Number) -> bool:
 def _remainder(to: Context, one: Statement) -> str:
     array, divisor = one.inputs
     if not isinstance(divisor, Number) or not _is_power_of_two(divisor):
-        raise to.unsupported(one, "a remainder, except of a division by a power of two")
+        raise to.unsupported(one, "division by a number that is not a power of two")
     return to.helper("remainder", to.shaped(array, one.outputs[0].shape), to.number(divisor))
 
 
@@ -218,6 +218,15 @@ def _convert(to: Context, one: Statement) -> str:
 
 
 def check_places(to: Context, one: Statement, count: int) -> None:
-    """Raise if places below a count are not exact in float32."""
+    """Check that float32 represents the positions in an array exactly.
+
+    Args:
+        to: The context.
+        one: The statement.
+        count: Number of positions.
+
+    Raises:
+        UnsupportedPrimitiveError: There are too many positions.
+    """
     if count > MOST_PLACES:
-        raise to.unsupported(one, f"places among {count} items: float32 is exact up to {MOST_PLACES}")
+        raise to.unsupported(one, f"{count} positions in an array: float32 is exact up to {MOST_PLACES}")

@@ -1,4 +1,4 @@
-"""Print a program as Python over ggml-python: one function per block, which adds nodes to a graph."""
+"""Print a program as Python for ggml-python: functions for blocks, which add nodes to a GGML graph."""
 
 from __future__ import annotations
 
@@ -34,44 +34,47 @@ _MERGING = ELEMENTWISE | set(
     "reshape squeeze expand_dims transpose broadcast_in_dim reduce_sum reduce_max reduce_min reduce_and reduce_or copy "
     "call empty empty2".split()
 )
-"""Primitives that take more than four axes: all but the last three are merged into one."""
+"""Primitives whose arrays may have more than four axes: all axes before the last three are merged to one."""
 _USUAL, _MOST = 64, 192
-"""At least as many nodes as a line adds to the graph; unused ones only reserve addresses."""
+"""Upper bounds for the number of nodes that a line adds to the graph: for each operand, and for a primitive in `_LONG`.
+
+Unused nodes only reserve addresses.
+"""
 _LONG = frozenset(
     "argmax argmin conv_general_dilated dynamic_slice dynamic_update_slice erfc expm1 gather log1p pad pow "
     "reduce_window reduce_window_max reduce_window_min reduce_window_sum scatter scatter-add scatter_add "
     "select_and_scatter_add sinh".split()
 )
-"""Primitives whose line adds many nodes."""
+"""Primitives whose line may add more nodes than `_USUAL`."""
 _SMALL = 16
-"""Constants of up to this number of items are written out; larger ones are encoded."""
+"""Constants with at most this number of items are written as lists; larger ones are compressed text."""
 
 
 def emit_ggml(program: traced.Program) -> Source:
-    """Return a traced program as Python source over ggml-python.
+    """Return a traced program as Python source that uses ggml-python.
 
-    The file imports ggml-python, NumPy and Python's own modules. Its functions add the operations of a block to a
-    GGML graph; the last function computes the graph for the arguments of the program.
+    The file imports ggml-python, NumPy and modules of Python. The function for a block adds its operations to a GGML
+    graph. The last function computes the graph for the arguments of the program.
 
     Args:
         program: The traced program.
 
     Raises:
         UnsupportedPrimitiveError: GGML cannot express a primitive, a dtype or a number of axes.
-        StageUnavailableError: A named size has no number.
+        StageUnavailableError: The program has named sizes without numbers.
     """
     return _Emitter().source(build(program, RESERVED))
 
 
 @cache
 def helper_sources() -> Helpers:
-    """Return the source of each helper function, with the helpers that it uses."""
+    """Return a dict from the name of each helper function to its source and the helpers that it uses."""
     folder = Path(__file__).parent / "helpers"
     return read_helpers(folder / f"{name}.py" for name in ("graphs", "numbers", "places"))
 
 
 RESERVED = frozenset((*helper_sources(), "ggml", "ctx", "graph", "built", "step", "functools", "threading", "decoded"))
-"""Names that an emitted file uses besides those of the program."""
+"""Names of modules, helper functions and variables that an emitted file uses itself."""
 
 
 class _Emitter(Context):
@@ -249,7 +252,7 @@ class _Emitter(Context):
             out.add(f"{value.name} = {self.helper('stacked', items, *value.shape[1:])}  # {_shown(value)}", one)
 
     def _cond(self, one: Statement) -> None:
-        """Write all branches, and a selection of the results of one of them."""
+        """Write all branches, and the selection of one branch's results: GGML computes every branch."""
         index, (first, *others) = self.tensor(one.inputs[0]), one.bodies
         for branch in one.bodies:
             for statement in branch.statements:
@@ -285,7 +288,7 @@ def _result(one: Operand, program: Program) -> str:
 
 
 def _array(array: Any) -> str:
-    """Return an array as Python; a large one as encoded text."""
+    """Return an array as Python: a list of items, or compressed text for a large array."""
     array = np.asarray(array)
     if array.size > _SMALL:
         return encoded(array)
@@ -294,7 +297,7 @@ def _array(array: Any) -> str:
 
 
 def _constants_of(program: Program) -> dict[Function, Sequence[Value]]:
-    """Return the constants that each function, or a function that it calls, uses."""
+    """Return a dict from each function to the constants that it or a function called by it uses."""
     found: dict[Function, Sequence[Value]] = {}
     for function in program.functions:
         used = dict.fromkeys(one for one in function.free if one in program.constants)
@@ -306,7 +309,7 @@ def _constants_of(program: Program) -> dict[Function, Sequence[Value]]:
 
 
 def _nodes(function: Function) -> int:
-    """Return an upper bound of the number of nodes that a function adds to the graph."""
+    """Return an upper bound for the number of nodes that a function adds to the graph."""
     total = _USUAL * (len(function.inputs) + len(function.outputs) + 1)
     for one in function.statements:
         if one.function is not None:

@@ -1,4 +1,4 @@
-"""Write `.gguf` files: the tensors of a model and its metadata, as GGML's programs read them."""
+"""Write `.gguf` files: the parameters of a model and metadata, in the format of GGML."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mithril_nb.errors import UnknownOptionError
 
 _VERSION, _ALIGNMENT, _LONGEST_NAME = 3, 32, 63
 _TYPES = {"float32": 0, "float16": 1, "int8": 24, "int16": 25, "int32": 26, "int64": 27, "float64": 28}
-"""GGML's number of each dtype."""
+"""GGML's number for each dtype."""
 _INT, _FLOAT, _BOOL, _TEXT, _LIST = 5, 6, 7, 8, 9
-"""Types of metadata: int32, float32, bool, string, array."""
+"""GGML's numbers for the types of metadata: int32, float32, bool, string, list."""
 
 
 def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
-    """Write arrays and metadata as a `.gguf` file, which replaces another one at once, or not at all.
+    """Write arrays and metadata to a `.gguf` file. An existing file stays unchanged if an error occurs.
 
     Args:
         path: The file.
@@ -30,7 +30,7 @@ def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata
         metadata: Metadata by key, as `gguf_bytes` takes it.
 
     Raises:
-        UnknownOptionError: A name, an array or an item of the metadata does not fit into the format.
+        UnknownOptionError: The format cannot contain an array or an item of the metadata.
         OSError: The file cannot be written.
     """
     content = gguf_bytes(params, metadata)
@@ -41,16 +41,17 @@ def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata
 def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
     """Return the content of a `.gguf` file.
 
-    GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there. A name of more
-    than 63 bytes is shortened to `x`, and the key `"name.x"` has the whole name.
+    GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there. A name with more
+    than 63 bytes is shortened, for example to `x`. The metadata then contains the whole name with the key `"name.x"`.
 
     Args:
-        params: Arrays by name, of at most four axes: float16, float32, float64, int8, int16, int32 or int64.
-        metadata: Strings, bools, numbers, or lists of one of these, by key. The key `"general.architecture"` is
-            `"mithrilnb"` if it is missing.
+        params: Arrays by name, with at most four axes and at least one item. The dtypes are float16, float32, float64,
+            int8, int16, int32 and int64.
+        metadata: Strings, bools, ints of 32 bits, floats, or lists with items of one of these types, by key. If the
+            key `"general.architecture"` is missing, it is added with the value `"mithrilnb"`.
 
     Raises:
-        UnknownOptionError: A name, an array or an item of the metadata does not fit into the format.
+        UnknownOptionError: The format cannot contain an array or an item of the metadata.
 
     Examples:
         >>> gguf_bytes({"weight": np.ones((4, 8), "float32")}, {"general.name": "model"})[:4]
@@ -89,7 +90,7 @@ def _checked(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _shortened(name: str) -> str:
-    """Return a name of at most 63 bytes: its end, which differs most, and a number of the whole name."""
+    """Return a name with at most 63 bytes. A longer name becomes a checksum and its end, which differs most."""
     data = name.encode()
     if len(data) <= _LONGEST_NAME:
         return name
@@ -107,7 +108,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _item(key: str, value: Any) -> bytes:
-    """Return a value with its type; a list with the type of its items and their number."""
+    """Return the bytes of a value after its type; for a list, the type and the number of its items come first."""
     if not isinstance(value, str) and isinstance(value, Sequence):
         items = [_scalar(key, one) for one in value]
         kinds = {kind for kind, _ in items}

@@ -1,4 +1,4 @@
-"""The rules of the GGML emitter: each returns the expression of a primitive."""
+"""The registry of rules of the GGML emitter: each rule returns the expression of a primitive."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mithril_nb.errors import UnsupportedPrimitiveError
 MOST_AXES = 4
 """A GGML tensor has at most four axes."""
 MOST_PLACES = 2**24
-"""Places in an array are computed in float32, which has every integer up to this one."""
+"""Positions in an array are computed in float32, which represents every integer up to this one."""
 
 
 class Context:
-    """What a rule needs to write an expression.
+    """The helper functions, and parts of expressions, for rules.
 
     Attributes:
-        helpers: Names of the helper functions that the source uses.
+        helpers: Names of the helper functions that the source uses so far.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Context:
         return f"ggml.ggml_{name}({', '.join(map(str, ('ctx', *arguments)))})"
 
     def helper(self, name: str, *arguments: object) -> str:
-        """Return a call of a helper function, which the source will contain."""
+        """Return a call of a helper function, and add the function to the source."""
         self.helpers.add(name)
         return f"{name}({', '.join(map(str, ('ctx', *arguments)))})"
 
@@ -43,24 +43,30 @@ class Context:
         return str(int(value)) if isinstance(value, bool) else one.text
 
     def tensor(self, one: Operand) -> str:
-        """Return an operand as a tensor; a number with size 1 along every axis."""
+        """Return the expression of an operand as a tensor; a number becomes a tensor with one item."""
         return self.helper("full", self.number(one)) if isinstance(one, Number) else one.name
 
     def shaped(self, one: Operand, shape: Sequence[int]) -> str:
-        """Return an operand as a tensor of a shape that it broadcasts to."""
+        """Return the expression of an operand that is broadcast to a shape."""
         if isinstance(one, Number):
             return self.helper("full", self.number(one), *shape)
         return one.name if ne(one.shape) == ne(shape) else self.call("repeat_4d", one.name, *ne(shape))
 
     def reshaped(self, text: str, old: Sequence[int], new: Sequence[int]) -> str:
-        """Return the items of a tensor in another shape."""
+        """Return the expression of a tensor that is reshaped.
+
+        Args:
+            text: Expression of the tensor.
+            old: Its shape.
+            new: The wanted shape.
+        """
         if ne(old) == ne(new):
             return text
         rank = min(max(len(new), 1), MOST_AXES)
         return self.call(f"reshape_{rank}d", text, *ne(new)[:rank])
 
     def permuted(self, text: str, order: Sequence[int]) -> str:
-        """Return a tensor whose axis i is axis `order[i]` of another, in the order of memory."""
+        """Return the expression of a contiguous tensor whose axis i is axis `order[i]` of the tensor `text`."""
         rank = len(order)
         if list(order) == list(range(rank)):
             return text
@@ -69,10 +75,12 @@ class Context:
         return self.helper("permuted", text, *order)
 
     def transposed(self, one: Statement, order: Sequence[int]) -> str:
-        """Return the operand of a statement with its axes in another order. Axes that stay together are merged.
+        """Return the expression of a statement's first operand with its axes in another order.
+
+        If it has more than four axes, axes that stay neighbours are merged.
 
         Raises:
-            UnsupportedPrimitiveError: More than four axes remain.
+            UnsupportedPrimitiveError: More than four axes remain after merging.
         """
         text, shape = self.tensor(one.inputs[0]), one.inputs[0].shape
         if len(shape) <= MOST_AXES:
@@ -100,12 +108,14 @@ class Context:
 
 
 RULES: Rules[Context, str] = Rules()
-"""The rule of each primitive, without those of control flow."""
+"""The rule of each primitive, except control flow."""
 rule = RULES.rule
 
 
 def ne(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the four sizes of GGML for a shape: from the last axis to the first. More than four axes are merged.
+    """Return the four sizes of GGML for a shape, from the last axis to the first.
+
+    All axes before the last three are merged to one.
 
     Examples:
         >>> ne((5, 8)), ne(()), ne((2, 3, 4, 5, 6))
@@ -116,7 +126,7 @@ def ne(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
-    """Return whether GGML broadcasts a shape to another, of which only the last three axes are not merged.
+    """Return whether GGML can broadcast a shape to another one, in which axes before the last three are merged.
 
     Examples:
         >>> broadcasts((3, 1), (2, 3, 4)), broadcasts((5, 1, 1, 1, 1), (5, 2, 3, 3, 3))
@@ -127,5 +137,5 @@ def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
 
 
 def dim(one: Operand, axis: int) -> int:
-    """Return the dimension of GGML for an axis: the last axis is dimension 0."""
+    """Return GGML's number of an axis: the last axis is dimension 0."""
     return len(one.shape) - 1 - int(axis)

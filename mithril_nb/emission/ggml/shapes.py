@@ -1,4 +1,4 @@
-"""The expressions of primitives that shape, join, reduce and create arrays."""
+"""Rules for primitives that shape, join, reduce and create arrays."""
 
 from __future__ import annotations
 
@@ -118,10 +118,7 @@ def _iota(to: Context, one: Statement) -> str:
 
 
 def rows_of(to: Context, one: Statement, axes: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-    """Return the operand with some axes as its last, and its shape.
-
-    Several last axes become one.
-    """
+    """Return the operand of a reduction, with the reduced axes merged to its last axis, and its new shape."""
     (given,) = one.inputs
     kept = [axis for axis in range(len(given.shape)) if axis not in axes]
     if kept and list(axes) == list(range(len(axes))):  # the first axes: the columns of a matrix
@@ -177,7 +174,8 @@ def _cumsum(to: Context, one: Statement) -> str:
 def _sort(to: Context, one: Statement) -> str:
     axis = int(one.params["dimension"])
     if len(one.inputs) != 1 or one.inputs[0].dtype.startswith("float") or axis != len(one.inputs[0].shape) - 1:
-        raise to.unsupported(one, "an order, except of integers along the last axis")  # GGML's sort fails at NaN
+        # GGML's sort fails at NaN, which integers do not have.
+        raise to.unsupported(one, "sorting floats, several arrays, or another axis than the last")
     return to.helper("ascending", to.tensor(one.inputs[0]))
 
 

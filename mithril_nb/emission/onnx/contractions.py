@@ -65,7 +65,7 @@ def _conv(to: Graph, one: Statement) -> str:
 
 
 _MOST_AXES = 3
-"""Most axes of a window in onnxruntime."""
+"""Maximum number of axes of a window in onnxruntime."""
 _POOLS = {"reduce_window_max": "max", "reduce_window_sum": "add", "reduce_window_min": "min"}
 
 
@@ -76,7 +76,7 @@ def _pool(to: Graph, one: Statement) -> str:
     rank, dtype = len(array.shape), array.dtype
     ones = (1,) * rank
     if kind not in ("max", "add", "min") or np.dtype(dtype).kind != "f":
-        raise to.unsupported(one, "windows that combine items in another way than max or add, or of integers")
+        raise to.unsupported(one, "windows of integers, or combining items by a function other than add, max or min")
     if tuple(params.get("base_dilation") or ones) != ones:
         raise to.unsupported(one, "base_dilation")
     dilation = tuple(params.get("window_dilation") or ones)
@@ -99,7 +99,14 @@ def _pool(to: Graph, one: Statement) -> str:
 def _padded_windows(
     to: Graph, one: Statement, array: Operand, kind: str
 ) -> tuple[str, dict[str, Any], list[int], list[int]]:
-    """Return an array as ONNX pools it, the options of the pooling, and the axes before and inside the windows."""
+    """Return the arguments for a pooling operator.
+
+    Returns:
+        - The array with shape (product of the axes outside windows, 1, axes of windows), and with padding.
+        - The attributes of the operator.
+        - The axes outside windows.
+        - The axes of windows.
+    """
     rank, params = len(array.shape), one.params
     size, steps, pads = params["window_dimensions"], params["window_strides"], params["padding"]
     inner = [axis for axis in range(rank) if (size[axis], steps[axis], *pads[axis]) != (1, 1, 0, 0)] or [rank - 1]
@@ -120,7 +127,7 @@ def _padded_windows(
 
 @rule("select_and_scatter_add")
 def _unpool(to: Graph, one: Statement) -> str:
-    """Add each item of the gradient at the place of the largest item of its window."""
+    """Add each item of the gradient at the position of the best item of its window: the largest or the smallest."""
     source, array = one.inputs
     if not source.size:
         return to.constant(np.zeros(array.shape), array.dtype)
@@ -145,7 +152,7 @@ def _unpool(to: Graph, one: Statement) -> str:
 
 
 def _combiner(one: Statement) -> str:
-    """Return how a reduction combines items, if it begins with the neutral number; else `""`."""
+    """Return the primitive with which windows combine items; `""` unless they start from its neutral number."""
     names = [each.primitive for body in one.bodies for each in body.statements]
     kind = names[0] if len(names) == 1 else ""
     neutral = {"add": 0, "max": -math.inf, "min": math.inf}
@@ -177,7 +184,7 @@ def _gather(to: Graph, one: Statement) -> str:
 
 
 def _clipped(to: Graph, places: str, sizes: list[int]) -> tuple[str, str]:
-    """Return places moved into an array, and whether each place was inside of it."""
+    """Return indices moved into an array, and whether each index was inside the array."""
     limits = to.integers([size - 1 for size in sizes])
     inside = to.add("Max", to.add("Min", places, limits), to.constant(0, np.int64))
     same = to.cast(to.add("Equal", places, inside), "int32")
@@ -193,7 +200,9 @@ def _scatter_add(to: Graph, one: Statement) -> str:
     rest = [axis for axis in range(len(array.shape)) if axis not in picked]
     windows = list(numbers.update_window_dims)
     is_full = [updates.shape[axis] for axis in windows] == [array.shape[axis] for axis in rest]
-    if numbers.operand_batching_dims or set(numbers.inserted_window_dims) != set(picked) or not is_full:
+    if numbers.operand_batching_dims:
+        raise to.unsupported(one, "batch axes")
+    if set(numbers.inserted_window_dims) != set(picked) or not is_full:
         raise to.unsupported(one, "slices of more than one item along an indexed axis")
     first = [axis for axis in range(len(updates.shape)) if axis not in windows]
     added = permuted(to, to.tensor(updates), [*first, *windows])
@@ -206,7 +215,7 @@ def _scatter_add(to: Graph, one: Statement) -> str:
 
 
 def _fill(one: Statement) -> Any:
-    """Return the number for an index outside of an array."""
+    """Return the number that a gather reads outside of an array."""
     dtype = np.dtype(one.inputs[0].dtype)
     if one.params.get("fill_value") is not None:
         return one.params["fill_value"]

@@ -1,4 +1,4 @@
-"""Control flow in ONNX: a `while` and a `scan` are a `Loop`, and a condition is an `If`."""
+"""Control flow in ONNX: a `Loop` for `scan` and `while`, an `If` for `cond`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _cond(to: Graph, one: Statement) -> list[str]:
 def _chosen(
     to: Graph, which: Operand, branches: Sequence[Function], outputs: tuple[Value, ...], first: int = 0
 ) -> list[str]:
-    """Return the results of the branch with the number `which`, if the number of the first one is `first`."""
+    """Return the results of the branch that `which` selects; `first` is the number of `branches[0]`."""
     branch, *rest = branches
     if not rest:
         return _results(to, branch, [])
@@ -74,7 +74,7 @@ def _chosen(
 def _body(
     to: Graph, inputs: Sequence[Value], outputs: Sequence[Value], write: Callable[[list[str]], list[str]]
 ) -> Body:
-    """Return a graph of the nodes that a function adds, from the names of its inputs to those of its results."""
+    """Return a body with the nodes that `write` adds. It receives the tensors of the inputs and returns the results."""
     given = [(to.new_name(value.name), value) for value in inputs]
     outside, to.nodes = to.nodes, []
     results = write([name for name, _ in given])

@@ -19,7 +19,7 @@ _SAME = {
 }  # fmt: skip
 _BITS = {"and": ("And", "BitwiseAnd"), "or": ("Or", "BitwiseOr"), "xor": ("Xor", "BitwiseXor")}
 _WIDER = {"int8": "int32", "int16": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64"}
-"""Integers that onnxruntime computes with only after a conversion."""
+"""Integer dtypes that onnxruntime does not compute with, and the wider dtype that is used instead."""
 
 
 @rule(*_SAME)
@@ -82,7 +82,7 @@ def _rsqrt(to: Graph, one: Statement) -> str:
 
 @rule("log1p")
 def _log1p(to: Graph, one: Statement) -> str:
-    """Return log(1 + x) = x log(u) / (u - 1) with u = 1 + x, which is exact for small x."""
+    """Return log(1 + x) as x log(u) / (u - 1) with u = 1 + x, which is accurate also for small x."""
     x, one_ = to.tensor(one.inputs[0]), to.constant(1, one.inputs[0].dtype)
     sum_ = to.add("Add", x, one_)
     is_small, is_far = to.add("Equal", sum_, one_), to.add("IsInf", sum_, detect_negative=0)
@@ -93,7 +93,7 @@ def _log1p(to: Graph, one: Statement) -> str:
 
 @rule("expm1")
 def _expm1(to: Graph, one: Statement) -> str:
-    """Return exp(x) - 1 = 2 tanh(x / 2) / (1 - tanh(x / 2)), which is exact for small x."""
+    """Return exp(x) - 1; for |x| < 1 as 2 tanh(x / 2) / (1 - tanh(x / 2)), which is accurate also for small x."""
     x, dtype = to.tensor(one.inputs[0]), one.inputs[0].dtype
     half = to.add("Tanh", to.add("Mul", x, to.constant(0.5, dtype)))
     ratio = to.add("Div", to.add("Add", half, half), to.add("Sub", to.constant(1, dtype), half))
@@ -136,7 +136,7 @@ def _select(to: Graph, one: Statement) -> str:
 
 
 def select(to: Graph, which: str, dtype: str, cases: list[str]) -> str:
-    """Return the case that a tensor chooses: the second if a bool is true, or the case with the number."""
+    """Return the case that a tensor selects: by its number, or for bools the second one if the bool is true."""
     if dtype == "bool":
         return to.add("Where", which, cases[1], cases[0])
     found = cases[-1]

@@ -24,14 +24,14 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
     Args:
         program: The program.
-        weights: Arrays of the inputs that are constants of the model, by place.
+        weights: Arrays of the inputs that become constants of the model, by their index in `inputs`.
         inputs: Names of all inputs, in the order of the program.
         outputs: Names of the results.
 
     Raises:
         ImportError: The package `onnx` is not installed.
-        UnsupportedPrimitiveError: ONNX cannot express a primitive.
-        StageUnavailableError: A named size has no number.
+        UnsupportedPrimitiveError: ONNX cannot express a primitive or a dtype.
+        StageUnavailableError: The program has named sizes without numbers.
     """
     from onnx import checker, helper, numpy_helper
 
@@ -75,7 +75,7 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
 
 def _with_bodies(nodes: Iterable[Node]) -> Iterator[Node]:
-    """Yield nodes, and those inside loops and conditions."""
+    """Yield nodes, and the nodes in the bodies of loops and conditions."""
     for one in nodes:
         yield one
         for body in one.bodies.values():

@@ -1,4 +1,4 @@
-"""An ONNX graph while it is written: nodes, constants, and the tensor of each value."""
+"""An ONNX graph that is being built: nodes, constants, and the name of each value's tensor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.errors import UnsupportedPrimitiveError
 DTYPES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
 )  # fmt: skip
-"""Dtypes that a graph may have."""
+"""Dtypes of tensors in a graph."""
 
 
 @dataclass(frozen=True)
@@ -24,11 +24,11 @@ class Node:
     """One operation.
 
     Attributes:
-        op: Name of the operator of ONNX.
+        op: Name of the ONNX operator.
         inputs: Names of the tensors that it reads.
         outputs: Names of the tensors that it computes.
-        attributes: Its attributes.
-        name: Its name: the path of the block, and a number.
+        attributes: The attributes of the operator.
+        name: Unique name: the path of the block, the operator, and a number if the name is already taken.
         source: The user's line of Python, as `"file.py:12"`, or `""`.
     """
 
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def bodies(self) -> dict[str, Body]:
-        """The graphs of a loop or a condition, by attribute."""
+        """The bodies of a loop or a condition, by name of the attribute."""
         return {key: each for key, each in self.attributes.items() if isinstance(each, Body)}
 
 
@@ -51,7 +51,7 @@ Tensor = tuple[str, Value]
 
 @dataclass(frozen=True)
 class Body:
-    """A graph that a loop repeats or a condition chooses. It may also read every tensor before it.
+    """A graph that a loop repeats or a condition selects. It may also read any tensor computed before it.
 
     Attributes:
         nodes: The nodes, in the order of execution.
@@ -66,12 +66,12 @@ class Body:
 
 @dataclass
 class Graph:
-    """The nodes and constants so far.
+    """The nodes and constants so far. Its methods receive and return tensors as names.
 
     Attributes:
-        tensors: The name of the tensor of each value.
+        tensors: The name of each value's tensor.
         nodes: The nodes, in the order of execution.
-        constants: Arrays by the names of their tensors.
+        constants: The arrays of constants, by name of the tensor.
     """
 
     tensors: dict[Value, str] = field(default_factory=dict[Value, str])
@@ -84,7 +84,7 @@ class Graph:
     # Names
 
     def new_name(self, wanted: str) -> str:
-        """Return an unused name of a tensor or a node, and take it."""
+        """Take an unused name for a tensor or a node, and return it."""
         name, number = wanted, 0
         while name in self._taken:
             number += 1
@@ -99,7 +99,7 @@ class Graph:
         return self.constant(np.asarray(one.value, one.dtype))
 
     def constant(self, array: Any, dtype: Any = None) -> str:
-        """Return a tensor with these numbers; equal ones share it."""
+        """Return a constant tensor. Equal arrays share one."""
         array = np.asarray(array, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
@@ -110,13 +110,13 @@ class Graph:
         return self._known[key]
 
     def integers(self, items: Iterable[Any]) -> str:
-        """Return a tensor of int64: sizes or axes."""
+        """Return a constant int64 tensor, such as sizes or axes."""
         return self.constant([int(one) for one in items], np.int64)
 
     # Nodes
 
     def add(self, op: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
-        """Add a node, and return its first output; an unnamed output gets a name."""
+        """Add a node and return its first output. Without `outputs`, it has one output with a new name."""
         block = self._at.block if self._at is not None else ""
         prefix = f"{block}/{op}" if block else op
         name = self.new_name(prefix)
@@ -126,17 +126,17 @@ class Graph:
         return made[0]
 
     def add_all(self, op: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Add a node with several outputs, and return them."""
+        """Add a node with `count` outputs, and return them."""
         names = [self.new_name(f"{op}_output") for _ in range(count)]
         self.add(op, *inputs, outputs=names, **attributes)
         return names
 
     def reshape(self, name: str, shape: Iterable[int]) -> str:
-        """Return a tensor with another shape."""
+        """Add a reshape of a tensor, and return its output."""
         return self.add("Reshape", name, self.integers(shape), allowzero=1)
 
     def cast(self, name: str, dtype: str) -> str:
-        """Return a tensor with another dtype."""
+        """Add a conversion of a tensor to another dtype, and return its output."""
         return self.add("Cast", name, to=dtype)
 
     def unsupported(self, one: Statement, reason: str = "") -> UnsupportedPrimitiveError:
@@ -154,7 +154,7 @@ class Graph:
         """Add the nodes of a statement.
 
         Raises:
-            UnsupportedPrimitiveError: ONNX cannot express it.
+            UnsupportedPrimitiveError: ONNX cannot express the statement.
         """
         before, self._at = self._at, one
         if one.primitive not in RULES:
@@ -162,7 +162,7 @@ class Graph:
         for value in one.outputs:
             if value.dtype not in DTYPES:
                 raise self.unsupported(one, f"dtype {value.dtype}")
-        if one.outputs and not any(value.size for value in one.outputs):  # operators differ about empty arrays
+        if one.outputs and not any(value.size for value in one.outputs):  # not every operator accepts empty arrays
             names = [self.constant(np.zeros(value.shape), value.dtype) for value in one.outputs]
         else:
             names = RULES.write(self, one)
@@ -171,7 +171,7 @@ class Graph:
 
 
 RULES: Rules[Graph, str | list[str]] = Rules()
-"""Functions that add the nodes of a statement and return its tensors, by primitive."""
+"""Functions by primitive. Each adds the nodes of a statement, and returns the tensors of its results."""
 rule = RULES.rule
 
 

@@ -35,7 +35,7 @@ def _transpose(to: Graph, one: Statement) -> str:
 
 
 def permuted(to: Graph, name: str, order: Sequence[int]) -> str:
-    """Return a tensor with its axes in another order."""
+    """Add a transpose if the order changes, and return its output."""
     order = [int(axis) for axis in order]
     return name if order == list(range(len(order))) else to.add("Transpose", name, perm=order)
 
@@ -78,7 +78,7 @@ def _slice(to: Graph, one: Statement) -> str:
 
 
 def sliced(to: Graph, name: str, starts: Sequence[int], ends: Sequence[int], steps: Sequence[int] = ()) -> str:
-    """Return a slice of a tensor."""
+    """Add a slice of a tensor along its first axes, and return its output."""
     steps = steps or [1] * len(starts)
     axes = range(len(starts))
     return to.add("Slice", name, *map(to.integers, (starts, ends, axes, steps)))
@@ -90,7 +90,7 @@ def _reverse(to: Graph, one: Statement) -> str:
 
 
 def reversed_along(to: Graph, name: str, axes: Sequence[int]) -> str:
-    """Return a tensor with the items along some axes in the opposite order."""
+    """Add a slice that reverses a tensor along some axes, and return its output."""
     count = len(axes)
     starts, ends = [-1] * count, [np.iinfo(np.int64).min] * count
     return to.add("Slice", name, *map(to.integers, (starts, ends, axes, [-1] * count)))
@@ -108,7 +108,10 @@ def _pad(to: Graph, one: Statement) -> str:
 
 
 def dilated(to: Graph, name: str, shape: list[int], axis: int, gap: int, fill: str) -> str:
-    """Return a tensor with `gap` items between those along an axis, and change `shape` to its shape."""
+    """Insert `gap` items `fill` between neighbours along an axis, and return the tensor.
+
+    The list `shape`, the shape of the tensor, is changed to the new shape.
+    """
     if not gap or shape[axis] < 2:
         return name
     inner = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
@@ -162,7 +165,7 @@ def _cumsum(to: Graph, one: Statement) -> str:
 
 @rule("sort")
 def _sort(to: Graph, one: Statement) -> list[str]:
-    """Sort by TopK, where the lower place comes first among equal items, as in a stable sort."""
+    """Sort by TopK, which keeps the order of equal items, as a stable sort does."""
     axis = int(one.params["dimension"])
     if one.params["num_keys"] != 1:
         raise to.unsupported(one, "several keys")

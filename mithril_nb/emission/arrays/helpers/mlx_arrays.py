@@ -11,7 +11,7 @@ def is_float(x):
 
 
 def limits(x):
-    """Return the least and the greatest item that an array can have."""
+    """Return the smallest and the largest number of an array's dtype."""
     return (-math.inf, math.inf) if is_float(x) else (mx.iinfo(x.dtype).min, mx.iinfo(x.dtype).max)
 
 
@@ -75,7 +75,10 @@ def prod_pool(x, size, **options):
 
 
 def picked(x, size, prefer, options):
-    """Return the place in x, flat and padded, of the first largest (or smallest) item of each window."""
+    """Return where x, padded and flattened, has the first largest (or smallest) item of each window.
+
+    Also return the padded shape and the padding.
+    """
     worst = -math.inf if prefer == "max" else math.inf
     padding = options.get("padding") or [(0, 0)] * len(size)
     shape = tuple(one + before + after for one, (before, after) in zip(x.shape, padding))
@@ -89,7 +92,7 @@ def picked(x, size, prefer, options):
 
 
 def unpool(source, x, size, prefer, **options):
-    """Return zeros like x, with each item of `source` added where x has the largest item of its window."""
+    """Return zeros like x, with each item of `source` added at the first largest (or smallest) item of its window."""
     if not source.size:
         return mx.zeros_like(x)
     places, shape, padding = picked(x, size, prefer, options)
@@ -99,7 +102,7 @@ def unpool(source, x, size, prefer, **options):
 
 
 def pool_of_other(other, x, size, prefer, **options):
-    """Return the items of `other` at the places where x has the largest item of each window."""
+    """Return the items of `other` where x has the first largest (or smallest) item of each window."""
     places, _, padding = picked(x, size, prefer, options)
     return pad(other, 0, [(*pair, 0) for pair in padding]).reshape(-1)[places]
 
@@ -133,9 +136,9 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return for each axis of an array the places of slices, and which slices are inside of the array.
+    """Return the indices of the items of slices for each axis of an array, and which slices are inside the array.
 
-    The places have the axes of `indices` without the last, then the axes of a slice.
+    The results have the axes of `indices` without the last, then the axes of a slice.
     """
     batch, window = tuple(indices.shape[:-1]), [slice_sizes[axis] for axis in window_dims]
     starts = {axis: indices[..., column].astype(mx.int64) for column, axis in enumerate(start_index_map)}
@@ -159,7 +162,7 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
 
 
 def outside(x, fill):
-    """Return what a gather reads outside of an array: NaN, or for integers the smallest (unsigned: largest)."""
+    """Return the item outside of an array: `fill`, or else NaN, true, or the smallest (unsigned: largest) integer."""
     if fill is None:
         is_unsigned = mx.issubdtype(x.dtype, mx.unsignedinteger)
         fill = math.nan if is_float(x) else True if x.dtype == mx.bool_ else limits(x)[1 if is_unsigned else 0]
@@ -167,7 +170,7 @@ def outside(x, fill):
 
 
 def rows(table, indices, fill=None):
-    """Return `table[indices]`; NaN (or the smallest integer) for an index outside of the table."""
+    """Return `table[indices]`; for an index outside of the table, the item of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[mx.clip(indices, 0, size - 1)]
@@ -176,7 +179,7 @@ def rows(table, indices, fill=None):
 
 
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
-    """Return slices of x that start at `indices`."""
+    """Return slices of x that start at `indices`; slices outside of x are filled, or moved inside."""
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
@@ -197,7 +200,7 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
 
 
 def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
-    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out."""
+    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out, or moved inside."""
     dropped = (*inserted, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
@@ -240,7 +243,7 @@ def dynamic_update_slice(x, update, starts):
 
 
 def sort_together(arrays, axis, keys):
-    """Sort arrays by the first `keys` of them, equal items in their order."""
+    """Sort arrays by the first `keys` of them; equal items keep their order."""
     order = mx.argsort(arrays[keys - 1], axis=axis)
     for key in reversed(arrays[: keys - 1]):
         again = mx.argsort(mx.take_along_axis(key, order, axis), axis=axis)

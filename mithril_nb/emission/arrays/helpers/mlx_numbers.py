@@ -103,14 +103,14 @@ def shift_left(x, count):
 
 
 def shift_right_logical(x, count):
-    """Shift right, zeros from the left."""
+    """Shift right and insert zeros; a count of all bits or more gives 0."""
     unsigned = {1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}[x.dtype.size]
     found = (x.view(unsigned) >> mx.minimum(count, bits_of(x) - 1).astype(unsigned)).view(x.dtype)
     return mx.where(count < bits_of(x), found, mx.zeros_like(x))
 
 
 def shift_right_arithmetic(x, count):
-    """Shift right, the sign from the left."""
+    """Shift right and insert copies of the sign bit."""
     return x >> mx.minimum(count, bits_of(x) - 1)
 
 
@@ -122,7 +122,7 @@ def cholesky(x):
 
 
 def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """Return x with a @ x = b (or x @ a = b), for a triangle a."""
+    """Return x with a @ x = b (or x @ a = b), for a triangular a."""
     a = mx.tril(a) if lower else mx.triu(a)
     if unit_diagonal:
         eye = mx.eye(a.shape[-1], dtype=a.dtype)
@@ -135,7 +135,7 @@ def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diag
 
 
 def svd(x, full_matrices, compute_uv):
-    """Return the singular values, U and V transposed; or the values alone."""
+    """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
     if not compute_uv:
         return (mx.linalg.svd(x, compute_uv=False, stream=mx.cpu),)
     u, s, v = mx.linalg.svd(x, stream=mx.cpu)
@@ -184,14 +184,14 @@ def random_seed(seed):
 
 
 def counted(key, shape):
-    """Return random bits for each place in a shape."""
+    """Return two arrays of random numbers of a shape for each key."""
     count = mx.arange(math.prod(shape), dtype=mx.uint32).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     return threefry2x32(*keys, mx.zeros_like(count), count)
 
 
 def random_bits(key, shape, width=32):
-    """Return random integers for a key (..., 2)."""
+    """Return random integers of a shape for each key of an array (..., 2)."""
     high, low = counted(key, shape)
     return (high ^ low).astype({8: mx.uint8, 16: mx.uint16, 32: mx.uint32}[width])
 

@@ -52,7 +52,7 @@ def prod_pool(x, size, **options):
 
 
 def picks(x, size, prefer, **options):
-    """Yield for each item of the windows whether it is the first largest (or smallest) of its window."""
+    """For each array of `items`, yield where it has the first largest (or smallest) item of a window."""
     worst = -np.inf if prefer == "max" else np.inf
     best = functools.reduce(np.maximum if prefer == "max" else np.minimum, items(x, size, fill=worst, **options))
     is_free = np.ones(best.shape, bool)
@@ -63,7 +63,7 @@ def picks(x, size, prefer, **options):
 
 
 def unpool(source, x, size, prefer, padding=None, **options):
-    """Return zeros like x, with each item of `source` added where x has the largest item of its window."""
+    """Return zeros like x, with each item of `source` added at the first largest (or smallest) item of its window."""
     padding = padding or [(0, 0)] * x.ndim
     found = np.zeros([one + before + after for one, (before, after) in zip(x.shape, padding)], source.dtype)
     for to, is_first in zip(items(found, size, **options), picks(x, size, prefer, padding=padding, **options)):
@@ -72,7 +72,7 @@ def unpool(source, x, size, prefer, padding=None, **options):
 
 
 def pool_of_other(other, x, size, prefer, **options):
-    """Return the items of `other` at the places where x has the largest item of each window."""
+    """Return the items of `other` where x has the first largest (or smallest) item of each window."""
     firsts = zip(items(other, size, **options), picks(x, size, prefer, **options))
     return functools.reduce(np.add, (np.where(is_first, item, 0) for item, is_first in firsts))
 
@@ -111,9 +111,9 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return for each axis of an array the places of slices, and which slices are inside of the array.
+    """Return the indices of the items of slices for each axis of an array, and which slices are inside the array.
 
-    The places have the axes of `indices` without the last, then the axes of a slice.
+    The results have the axes of `indices` without the last, then the axes of a slice.
     """
     batch, window = indices.shape[:-1], [slice_sizes[axis] for axis in window_dims]
     starts = {axis: indices[..., column] for column, axis in enumerate(start_index_map)}
@@ -136,20 +136,25 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
     return found, is_inside
 
 
+def outside(dtype, fill):
+    """Return the item outside of an array: `fill`, or else NaN, true, or the smallest (unsigned: largest) integer."""
+    if fill is None and dtype.kind in "iu":
+        fill = np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
+    usual = True if dtype.kind == "b" else np.nan
+    return np.asarray(usual if fill is None else fill).astype(dtype)
+
+
 def rows(table, indices, fill=None):
-    """Return `table[indices]`; NaN (or the largest integer) for an index outside of the table."""
+    """Return `table[indices]`; for an index outside of the table, the item of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
-    if fill is None:
-        fill = np.nan if table.dtype.kind == "f" else 0 if table.dtype.kind == "b" else np.iinfo(table.dtype).min
-        fill = np.iinfo(table.dtype).max if table.dtype.kind == "u" else fill
     found = table[np.clip(indices, 0, size - 1)]
     is_inside = is_inside.reshape((*is_inside.shape, *[1] * (found.ndim - is_inside.ndim)))
-    return np.where(is_inside, found, np.asarray(fill).astype(table.dtype))
+    return np.where(is_inside, found, outside(table.dtype, fill))
 
 
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
-    """Return slices of x that start at `indices`."""
+    """Return slices of x that start at `indices`; slices outside of x are filled, or moved inside."""
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
@@ -157,13 +162,7 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
         where = [np.clip(one, 0, max(size - 1, 0)) for one, size in zip(where, x.shape)]
     found = x[tuple(where)] if x.ndim else np.broadcast_to(x, is_inside.shape)
     if mode == "fill":
-        kind = x.dtype.kind
-        usual = np.nan if kind in "fc" else {"b": True, "u": None}.get(kind, 0)
-        if kind == "u":
-            usual = np.iinfo(x.dtype).max
-        elif kind == "i":
-            usual = np.iinfo(x.dtype).min
-        found = np.where(is_inside, found, np.asarray(usual if fill is None else fill).astype(x.dtype))
+        found = np.where(is_inside, found, outside(x.dtype, fill))
     batch = found.ndim - len(offset_dims)
     source, order = iter(range(batch)), []
     offsets = dict(zip(offset_dims, range(batch, found.ndim)))
@@ -173,7 +172,7 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
 
 
 def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
-    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out."""
+    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out, or moved inside."""
     dropped = (*inserted, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
@@ -211,7 +210,7 @@ def dynamic_update_slice(x, update, starts):
 
 
 def sort_together(arrays, axis, keys):
-    """Sort arrays by the first `keys` of them, equal items in their order."""
+    """Sort arrays by the first `keys` of them; equal items keep their order."""
     order = np.argsort(arrays[keys - 1], axis=axis, kind="stable")
     for key in reversed(arrays[: keys - 1]):
         again = np.argsort(np.take_along_axis(key, order, axis), axis=axis, kind="stable")

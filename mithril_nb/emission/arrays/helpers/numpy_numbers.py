@@ -39,14 +39,14 @@ def shift_left(x, count):
 
 
 def shift_right_logical(x, count):
-    """Shift right, zeros from the left."""
+    """Shift right and insert zeros; a count of all bits or more gives 0."""
     unsigned = np.dtype(f"u{x.dtype.name.removeprefix('u')}")
     found = np.asarray(x).astype(unsigned) >> np.asarray(count).astype(unsigned)
     return np.where(count < 8 * x.dtype.itemsize, found, 0).astype(x.dtype)
 
 
 def shift_right_arithmetic(x, count):
-    """Shift right, the sign from the left."""
+    """Shift right and insert copies of the sign bit."""
     return x >> np.minimum(count, 8 * x.dtype.itemsize - 1).astype(x.dtype)
 
 
@@ -69,7 +69,7 @@ def erfc(x):
 
 
 def erf_inv(y):
-    """Return x with erf(x) = y: a first guess, then Newton's method in float64."""
+    """Return x with erf(x) = y: a first guess, then Halley's method in float64."""
     z = np.abs(np.asarray(y, np.float64))
     w = -np.log1p(-(np.minimum(z, 1 - 2.0**-53) ** 2))
     guess = 2 / (np.pi * 0.147) + w / -2
@@ -110,7 +110,7 @@ def digamma(x):
 
 
 def cholesky(x):
-    """Return the lower triangle L with L @ L.T = x; NaN if there is none."""
+    """Return the lower triangular L with L @ L.T = x; NaN where x is not positive definite."""
     try:
         return np.linalg.cholesky(x)
     except np.linalg.LinAlgError:
@@ -118,7 +118,7 @@ def cholesky(x):
 
 
 def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """Return x with a @ x = b (or x @ a = b), for a triangle a."""
+    """Return x with a @ x = b (or x @ a = b), for a triangular a."""
     a = np.tril(a) if lower else np.triu(a)
     if unit_diagonal:
         eye = np.eye(a.shape[-1], dtype=a.dtype)
@@ -136,7 +136,7 @@ def qr(x, full_matrices):
 
 
 def svd(x, full_matrices, compute_uv):
-    """Return the singular values, U and V transposed; or the values alone."""
+    """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
     if not compute_uv:
         return (np.linalg.svd(x, compute_uv=False),)
     u, s, v = np.linalg.svd(x, full_matrices=full_matrices)
@@ -188,7 +188,7 @@ def random_seed(seed):
 
 
 def random_bits(key, shape, width=32):
-    """Return random integers for a key (..., 2)."""
+    """Return random integers of a shape for each key of an array (..., 2)."""
     count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     high, low = threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32))

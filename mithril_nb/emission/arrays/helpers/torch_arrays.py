@@ -6,7 +6,7 @@ import torch
 
 
 def reduce_all(x, axes, keepdim):
-    """Return whether all items along some axes are true; of integers, their bitwise and."""
+    """Return whether all items along some axes are true."""
     for axis in sorted(axes, reverse=True):
         x = torch.all(x, dim=axis, keepdim=keepdim)
     return x
@@ -85,7 +85,10 @@ def prod_pool(x, size, **options):
 
 
 def picked(x, size, prefer, options):
-    """Return the place in x, flat and padded, of the first largest (or smallest) item of each window."""
+    """Return where x, padded and flattened, has the first largest (or smallest) item of each window.
+
+    Also return the padded shape and the padding.
+    """
     worst = -math.inf if prefer == "max" else math.inf
     padding = options.get("padding") or [(0, 0)] * len(size)
     shape = tuple(one + before + after for one, (before, after) in zip(x.shape, padding))
@@ -99,7 +102,7 @@ def picked(x, size, prefer, options):
 
 
 def unpool(source, x, size, prefer, **options):
-    """Return zeros like x, with each item of `source` added where x has the largest item of its window."""
+    """Return zeros like x, with each item of `source` added at the first largest (or smallest) item of its window."""
     if not source.numel():
         return x.new_zeros(x.shape)
     places, shape, padding = picked(x, size, prefer, options)
@@ -109,7 +112,7 @@ def unpool(source, x, size, prefer, **options):
 
 
 def pool_of_other(other, x, size, prefer, **options):
-    """Return the items of `other` at the places where x has the largest item of each window."""
+    """Return the items of `other` where x has the first largest (or smallest) item of each window."""
     places, _, padding = picked(x, size, prefer, options)
     return pad(other, 0, [(*pair, 0) for pair in padding]).flatten()[places]
 
@@ -142,9 +145,9 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return for each axis of an array the places of slices, and which slices are inside of the array.
+    """Return the indices of the items of slices for each axis of an array, and which slices are inside the array.
 
-    The places have the axes of `indices` without the last, then the axes of a slice.
+    The results have the axes of `indices` without the last, then the axes of a slice.
     """
     device = indices.device
     batch, window = tuple(indices.shape[:-1]), [slice_sizes[axis] for axis in window_dims]
@@ -171,7 +174,7 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
 
 
 def outside(dtype, fill):
-    """Return what a gather reads outside of an array: NaN, or for integers the smallest (unsigned: largest)."""
+    """Return the item outside of an array: `fill`, or else NaN, true, or the smallest (unsigned: largest) integer."""
     if fill is not None:
         return fill
     if dtype.is_floating_point or dtype.is_complex:
@@ -180,7 +183,7 @@ def outside(dtype, fill):
 
 
 def rows(table, indices, fill=None):
-    """Return `table[indices]`; NaN (or the smallest integer) for an index outside of the table."""
+    """Return `table[indices]`; for an index outside of the table, the item of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[torch.clamp(indices, 0, size - 1)]
@@ -189,7 +192,7 @@ def rows(table, indices, fill=None):
 
 
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
-    """Return slices of x that start at `indices`."""
+    """Return slices of x that start at `indices`; slices outside of x are filled, or moved inside."""
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
@@ -207,7 +210,7 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
 
 
 def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
-    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out."""
+    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out, or moved inside."""
     dropped = (*inserted, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
@@ -250,7 +253,7 @@ def dynamic_update_slice(x, update, starts):
 
 
 def sort_together(arrays, axis, keys):
-    """Sort arrays by the first `keys` of them, equal items in their order."""
+    """Sort arrays by the first `keys` of them; equal items keep their order."""
     order = torch.argsort(arrays[keys - 1], dim=axis, stable=True)
     for key in reversed(arrays[: keys - 1]):
         again = torch.argsort(torch.gather(key, axis, order), dim=axis, stable=True)

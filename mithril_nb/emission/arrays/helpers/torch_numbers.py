@@ -61,13 +61,13 @@ def shift_right_arithmetic(x, count, bits):
 
 
 def cholesky(x):
-    """Return the lower triangle L with L @ L.T = x; NaN if there is none."""
+    """Return the lower triangular L with L @ L.T = x; NaN where x is not positive definite."""
     found, info = torch.linalg.cholesky_ex(x)
     return torch.where((info == 0)[..., None, None], found, torch.full_like(found, math.nan))
 
 
 def triangular_solve(a, b, left_side, lower, transpose_a, conjugate_a, unit_diagonal):
-    """Return x with a @ x = b (or x @ a = b), for a triangle a."""
+    """Return x with a @ x = b (or x @ a = b), for a triangular a."""
     a = torch.tril(a) if lower else torch.triu(a)
     a = a.conj() if conjugate_a else a
     upper = not lower
@@ -82,7 +82,7 @@ def qr(x, full_matrices):
 
 
 def svd(x, full_matrices, compute_uv):
-    """Return the singular values, U and V transposed; or the values alone."""
+    """Return the singular values, U, and V transposed; without `compute_uv`, only the singular values."""
     if not compute_uv:
         return (torch.linalg.svdvals(x),)
     u, s, v = torch.linalg.svd(x, full_matrices=full_matrices)
@@ -108,7 +108,7 @@ def lu(x):
 
 
 def threefry2x32(key_0, key_1, x_0, x_1):
-    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011). Numbers are in int64."""
+    """Return random bits from a key and counters: JAX's generator (Salmon et al., 2011). All numbers are int64."""
     mask = 0xFFFFFFFF
     keys = (key_0, key_1, key_0 ^ key_1 ^ 0x1BD11BDA)
     x = [(x_0 + keys[0]) & mask, (x_1 + keys[1]) & mask]
@@ -130,14 +130,14 @@ def random_seed(seed):
 
 
 def counted(key, shape):
-    """Return random bits for each place in a shape."""
+    """Return two arrays of random numbers of a shape for each key."""
     count = torch.arange(math.prod(shape), device=key.device).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     return threefry2x32(*keys, count >> 32, count & 0xFFFFFFFF)
 
 
 def random_bits(key, shape, width=32):
-    """Return random integers for a key (..., 2)."""
+    """Return random integers of a shape for each key of an array (..., 2)."""
     high, low = counted(key, shape)
     found = high ^ low
     return found if width == 32 else (found & (2**width - 1)).to(torch.uint8 if width == 8 else torch.int32)

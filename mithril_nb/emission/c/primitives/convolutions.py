@@ -18,7 +18,7 @@ from mithril_nb.emission.unsupported import unsupported
 
 @rule("conv_general_dilated")
 def conv(to: Body, one: Statement) -> None:
-    """Write a convolution as matrix products; as a direct convolution if it has groups or is small."""
+    """Write a convolution: as matrix products if it is large and has no groups, else directly."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     if not is_float(output.dtype) or array.dtype != output.dtype or kernel.dtype != output.dtype:
         raise unsupported(one, "c", "dtypes other than float32 and float64")
@@ -36,7 +36,7 @@ def conv(to: Body, one: Statement) -> None:
 
 
 def _by_products(to: Body, one: Statement, form: Stored) -> None:
-    """Copy the window of each place to a column, for one image at a time: the convolution is a matrix product."""
+    """Write a convolution as one matrix product for each image, after copying each window to a column."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
@@ -67,7 +67,7 @@ def _by_products(to: Body, one: Statement, form: Stored) -> None:
 
 
 def _reaches_out(one: Statement) -> bool:
-    """Return whether a window reads items that the input does not have, which are zero."""
+    """Return whether windows may contain zeros around the input, or between its items."""
     return any(low > 0 or high > 0 for low, high in one.params["padding"]) or max(one.params["lhs_dilation"]) > 1
 
 
@@ -80,7 +80,7 @@ def _all_edges(to: Body, one: Statement, taps: Sequence[str]) -> list[tuple[str,
 
 
 def _direct(to: Body, one: Statement, form: Stored) -> None:
-    """Write a direct convolution: for each weight, its product with a window of the input is added to the output."""
+    """Write a direct convolution: for each weight, add its products with items of the input to the output."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
@@ -118,9 +118,14 @@ def _add_product(
 
 
 def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int) -> tuple[str, str, Any]:
-    """Return the first place of the output, the end, and the functions to the test and the index of the source.
+    """Return which places of the output read inside the input along an axis, for one item of the window.
 
-    A place `p` reads item `(p * stride + tap * dilation - low) / lhs_dilation`, if it is inside.
+    A place `p` reads item `(p * stride + tap * dilation - low) / lhs_dilation`, if that is a whole number.
+
+    Returns:
+        - The first place.
+        - The end of the places.
+        - A function from a place to a test for a whole number, or `""`, and to the index of the item.
     """
     params = one.params
     stride, low = params["window_strides"][axis], params["padding"][axis][0]
@@ -154,12 +159,12 @@ def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int
 
 
 def params_size(one: Statement, axis: int) -> int:
-    """Return the size of the kernel of a convolution along an axis of space."""
+    """Return the size of a convolution's kernel along a spatial axis."""
     return one.inputs[1].shape[one.params["dimension_numbers"].rhs_spec[2 + axis]]
 
 
 def _window_loops(to: Body, one: Statement, edges: list[tuple[str, str, Any]], write: Any) -> None:
-    """Write the loops over the places that read inside the input."""
+    """Write the loops over the places of the output that `_edges` returns for each axis."""
 
     def inner(axis: int, places: tuple[str, ...], tests: tuple[str, ...], sources: tuple[str, ...]) -> None:
         if axis == len(edges):

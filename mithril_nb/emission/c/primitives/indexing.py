@@ -62,7 +62,12 @@ def _starts(
     to: Body, one: Statement, source: Operand, indices: Operand, batch: Index, sizes: list[int],
     start_map: Any, operand_batch: Any, index_batch: Any, is_clipped: bool,
 ) -> tuple[dict[int, str], str]:  # fmt: skip
-    """Write the start of a window on each axis, and return the names with the test that the window is inside."""
+    """Write where a window starts along each axis.
+
+    Returns:
+        - A dict from an axis to the name of the start; axes whose start is 0 are left out.
+        - The test that the window is inside the array; `""` if the start is moved inside instead.
+    """
     starts: dict[int, str] = {}
     tests: list[str] = []
     for column, axis in enumerate(start_map):

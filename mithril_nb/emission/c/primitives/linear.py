@@ -1,4 +1,4 @@
-"""Cholesky factors and triangular systems in C."""
+"""Cholesky and LU factors, and triangular systems, in C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril_nb.emission.unsupported import unsupported
 
 @rule("cholesky")
 def cholesky(to: Body, one: Statement) -> None:
-    """Write the lower factor of a symmetric matrix, row by row; NaN if it is not positive definite."""
+    """Write the lower Cholesky factor of a symmetric matrix, row by row. The root of a negative pivot is NaN."""
     (source,), (output,) = one.inputs, one.outputs
     if not is_float(output.dtype):
         raise unsupported(one, "c", f"dtype {output.dtype}")
@@ -35,7 +35,7 @@ def cholesky(to: Body, one: Statement) -> None:
 
 @rule("triangular_solve")
 def triangular_solve(to: Body, one: Statement) -> None:
-    """Write the solution of a triangular system, one unknown after the other."""
+    """Write the solution of a triangular system by substitution, one unknown after the other."""
     (matrix, given), (output,), params = one.inputs, one.outputs, one.params
     if not is_float(output.dtype):
         raise unsupported(one, "c", f"dtype {output.dtype}")
@@ -69,7 +69,7 @@ def triangular_solve(to: Body, one: Statement) -> None:
 
 @rule("lu")
 def lu(to: Body, one: Statement) -> None:
-    """Write the factors of a matrix with row exchanges: at each step, the largest item below is the pivot."""
+    """Write the LU factors of a matrix. Row exchanges make the item with the largest absolute value the pivot."""
     (source,), (output, _, permutation) = one.inputs, one.outputs
     if not is_float(output.dtype):
         raise unsupported(one, "c", f"dtype {output.dtype}")

@@ -25,7 +25,16 @@ def top_k(to: Body, one: Statement) -> None:
 
 
 def _ordered(to: Body, one: Statement, axis: int, count: int, keys: list[tuple[int, str]], first: int = -1) -> None:
-    """Write arrays in the order of keys along an axis; after `first` items, the rest is left out."""
+    """Write arrays sorted along an axis.
+
+    Args:
+        to: Receives the lines.
+        one: The statement.
+        axis: The axis.
+        count: Number of operands that are sorted.
+        keys: The operands that determine the order, each with the helper function that sorts by it.
+        first: Number of items that are written along the axis; -1 for all.
+    """
     arrays = one.inputs[:count]
     shape = arrays[0].shape
     size = shape[axis]
@@ -34,7 +43,7 @@ def _ordered(to: Body, one: Statement, axis: int, count: int, keys: list[tuple[i
     forms = [to.reserve(value, one) for value in one.outputs]
     order = to.array(to.new_name("order"), (size,), "int32", one)
     spare = to.array(to.new_name("spare"), (size,), "int32", one)
-    # A row of each array, in order of memory.
+    # A copy of one row of each array.
     rows = [to.array(to.new_name(f"row_{place}"), (size,), each.dtype, one) for place, each in enumerate(arrays)]
     for each in (order, spare, *rows, *forms):
         to.touch(each)
@@ -45,7 +54,7 @@ def _ordered(to: Body, one: Statement, axis: int, count: int, keys: list[tuple[i
             for array, row in zip(arrays, rows, strict=True):
                 text = to.item(array, (*outer[:axis], variable, *outer[axis:]))
                 to.add(f"{row.text}[{variable}] = {text};", one)
-        # The last key first: a stable sort by another key keeps its order among equal items.
+        # Sort by the last key first: the sorts are stable, so later sorts keep this order among equal items.
         for place, helper in reversed(keys):
             name = to.helpers.use(helper, arrays[place].dtype)
             to.add(f"{name}({size}, {rows[place].text}, {order.text}, {spare.text});", one)

@@ -1,4 +1,4 @@
-"""Matrix products in C: plain loops where they are small, else a tiled helper function."""
+"""Matrix products in C: plain loops for small products, a tiled helper function for large ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.emission.unsupported import unsupported
 
 _Pair = tuple[int, int]
 _LARGE = 4096
-"""Products of numbers from which the helper function is faster than plain loops."""
+"""Number of multiplications from which the helper function is faster than plain loops."""
 
 
 @rule("dot_general")
@@ -77,7 +77,7 @@ def _others(value: Operand, axes: Sequence[int]) -> list[int]:
 
 
 def describe(one: Statement, what: str, transposed: Sequence[bool] = (False, False)) -> str:
-    """Return a comment with the operands of a product or a convolution, and with the shapes that it multiplies."""
+    """Return a comment with the names and shapes of the result and the operands of a product or convolution."""
     names: list[str] = []
     for each, is_transposed in zip(one.inputs, transposed, strict=True):
         name = each.name if isinstance(each, Value) else each.text
@@ -87,7 +87,7 @@ def describe(one: Statement, what: str, transposed: Sequence[bool] = (False, Fal
 
 
 def _describe(one: Statement) -> str:
-    """Return the comment of a product: matrices with rows and columns swapped are transposed, alone or in batches."""
+    """Return the comment for a product. Operands with swapped rows and columns, also in batches, are `transposed`."""
     over, batches = one.params["dimension_numbers"]
     transposed = [
         len(value.shape) == len(batch) + 2 and [*batch] == [*range(len(batch))] and [*axes] == [len(value.shape) - back]
@@ -97,17 +97,17 @@ def _describe(one: Statement) -> str:
 
 
 def is_large(*dtypes: str, rows: Sequence[int], columns: Sequence[int], over: Sequence[int]) -> bool:
-    """Return whether a product is one of floats, and large enough for the helper function."""
+    """Return whether a matrix product is large enough for the helper function, which needs equal float dtypes."""
     sizes = [math.prod(one) for one in (rows, columns, over)]
     return len({*dtypes}) == 1 and is_float(dtypes[0]) and min(sizes) > 1 and math.prod(sizes) >= _LARGE
 
 
 class Matrix:
-    """An array whose axes are batches, rows and columns, each group with one distance in memory between neighbours.
+    """An array in memory as a batch of matrices: each axis is part of the batch, the rows or the columns.
 
     Attributes:
-        shape: Number of rows and of columns.
-        strides: Items from one row to the next, and from one column to the next.
+        shape: Number of rows and number of columns.
+        strides: Distance from one row to the next, and from one column to the next, in items.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Matrix:
     def of(
         cls, to: Body, one: Statement, value: Operand, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
     ) -> Matrix:
-        """Return an operand as matrices; a copy is written if its items do not lie like that."""
+        """Return an operand as matrices, and copy it first if rows or columns have no constant distance in memory."""
         shape = math.prod(value.shape[axis] for axis in rows), math.prod(value.shape[axis] for axis in columns)
         strides = _strides(to, value)
         if strides is not None:
@@ -138,7 +138,7 @@ class Matrix:
         return cls(to, copy, range(len(batch)), shape, (shape[1], 1))
 
     def corner(self, batch: Index) -> str:
-        """Return the expression of the first item of the matrix of a batch."""
+        """Return the expression of the first item of the matrix at an index of the batch."""
         at = dict(zip(self._batch, batch, strict=True))
         return self._to.item(self._value, tuple([at.get(axis, "0") for axis in range(len(self._value.shape))]))
 
@@ -146,7 +146,18 @@ class Matrix:
 def multiply(
     to: Body, one: Statement, left: Matrix, right: Matrix, batch: Index, form: Stored, corner: Index, row: int
 ) -> None:
-    """Call the helper function for the product of two matrices; `row` is the distance between rows of the result."""
+    """Write a call of the helper function for the product of two matrices.
+
+    Args:
+        to: Receives the line.
+        one: The statement.
+        left: The first matrix.
+        right: The second matrix.
+        batch: Index of the matrices in their batches.
+        form: Memory of the result.
+        corner: Index of the first item of the product in the result.
+        row: Distance from one row of the product to the next, in items.
+    """
     to.touch(form)
     sizes = (left.shape[0], right.shape[1], left.shape[1])
     arguments = [
@@ -158,9 +169,10 @@ def multiply(
 
 
 def _strides(to: Body, value: Operand) -> tuple[int, ...] | None:
-    """Return the distance in memory between neighbours along each axis; `None` if no array has the items like that.
+    """Return the distance in memory between neighbours along each axis, in items.
 
-    The index of an item in the array is read as text: each subscript must be linear in at most one axis.
+    The result is `None` if the items are not in memory, or not at constant distances. The function parses the text of
+    each subscript, which must be a linear function of at most one axis.
     """
     found = to.place(value, tuple([f"axis_{axis}" for axis in range(len(value.shape))]))
     if found is None or not found[0].shape:
@@ -182,7 +194,7 @@ def _strides(to: Body, value: Operand) -> tuple[int, ...] | None:
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> int | None:
-    """Return the distance between neighbours along some axes as one; `None` if it is not the same everywhere."""
+    """Return the distance between neighbours along some axes, joined to one axis; `None` if it is not constant."""
     long = [axis for axis in axes if shape[axis] != 1]
     for outer, inner in pairwise(long):
         if strides[outer] != shape[inner] * strides[inner]:

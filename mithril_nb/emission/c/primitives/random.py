@@ -1,4 +1,4 @@
-"""The random numbers of JAX in C, bit by bit: threefry2x32 with partitionable counters."""
+"""Random numbers in C with the same bits as in JAX: threefry2x32 with partitionable counters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def threefry(to: Body, one: Statement) -> None:
 
 
 def _call(to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str], into: tuple[str, str]) -> None:
-    """Write two random words for two counts; `into` may be items of arrays."""
+    """Write two random words for two counts to the items `into`."""
     low, high = to.new_name("word_0"), to.new_name("word_1")
     to.add(f"uint32_t {low} = {counts[0]}, {high} = {counts[1]};", one)
     to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{low}, &{high});", one)

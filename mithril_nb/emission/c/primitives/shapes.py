@@ -49,7 +49,7 @@ def reshape(to: Body, one: Statement) -> None:
     form = to.stored(source, one)
     shape = c_shape(output)
     if not to.is_in_memory(output):
-        # The same memory with another shape.
+        # Declare a pointer with the new shape to the same memory.
         before, after = pointer_type(output.dtype, shape, is_const=True)
         shown = " x ".join(map(str, shape))
         to.add(f"{before}{output.name}{after} = ({before}{after}){form.pointer};  // {shown}", one)
@@ -140,7 +140,7 @@ def bitcast(to: Body, one: Statement) -> None:
 
 
 def fill(to: Body, form: Stored, text: str, one: Statement) -> None:
-    """Write the same item everywhere."""
+    """Write the expression `text` to every item of an array."""
     with to.loops(form.shape, one) as index:
         to.touch(form)
         to.add(f"{form.item(index)} = {text};", one)
@@ -209,7 +209,7 @@ _REDUCTIONS = {
 
 
 def neutral(name: str, dtype: str) -> str:
-    """Return the number with which a combination of items starts."""
+    """Return the neutral number of an operation as a C expression, such as 0 for `add`."""
     if name in ("max", "min") and dtype != "bool":
         if is_float(dtype):
             return literal(-np.inf if name == "max" else np.inf, dtype)
@@ -221,7 +221,7 @@ def neutral(name: str, dtype: str) -> str:
 
 
 def combined(to: Body, name: str, dtype: str, left: str, right: str) -> str:
-    """Return the assignment that combines an item with another."""
+    """Return the C statement that combines `right` with `left` and assigns the result to `left`."""
     if name in ("max", "min") and dtype == "bool":
         name = {"max": "or", "min": "and"}[name]
     if name in ("max", "min"):
@@ -241,11 +241,11 @@ def combiner(one: Statement) -> str:
     """Return the primitive with which a statement combines two items.
 
     Raises:
-        UnsupportedPrimitiveError: It combines them in several steps.
+        UnsupportedPrimitiveError: The statement combines items with several primitives, or with an unsupported one.
     """
     inner = [each.primitive for body in one.bodies for each in body.statements]
     if len(inner) != 1 or inner[0] not in _REDUCTIONS.values():
-        raise unsupported(one, "c", "a function that combines items in another way than add, mul, max or min")
+        raise unsupported(one, "c", f"combining items by a function other than {', '.join(_REDUCTIONS.values())}")
     return inner[0]
 
 
@@ -268,7 +268,7 @@ def _reduce(to: Body, one: Statement, axes: Any, name: str, start: str = "") -> 
         return tuple(["0" if axis in axes else index[axis] for axis in range(rank) if keepdims or axis in kept])
 
     if rank - 1 in axes or not kept:
-        # The items of a result are next to each other: add them up in a variable.
+        # The last axis is reduced, so the items of a result are neighbours: combine them in a variable.
         with to.loops([source.shape[axis] for axis in kept], one) as outer:
             at = dict(zip(kept, outer, strict=True))
             local = form.item(()) if not form.shape and not form.is_pointer else to.new_name(f"{output.name}_item")
@@ -346,7 +346,7 @@ def dynamic_slice(to: Body, one: Statement) -> None:
 
 
 def start_index(to: Body, one: Statement, start: Any, size: int, length: int) -> str:
-    """Return the start of a slice, moved so that the slice is inside its array."""
+    """Return the start of a slice along an axis, moved so that the slice is inside the array."""
     if size == length:
         return "0"
     if isinstance(start, Number):

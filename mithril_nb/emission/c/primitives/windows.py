@@ -47,7 +47,7 @@ def _pool(to: Body, one: Statement, name: str, start: str) -> None:
 
 @rule("select_and_scatter_add")
 def unpool(to: Body, one: Statement) -> None:
-    """Write the gradient of a pooling: each item is added where its window had its largest item."""
+    """Write the gradient of max or min pooling: each item is added at the largest (or smallest) item of its window."""
     source, (output,) = one.inputs[0], one.outputs
     form = to.reserve(output, one)
     fill(to, form, literal(0, output.dtype), one)
@@ -61,7 +61,7 @@ def unpool(to: Body, one: Statement) -> None:
 
 @rule("select_and_gather_add")
 def pool_of_other(to: Body, one: Statement) -> None:
-    """Write, for each window, the item of one array where the other array has its largest item."""
+    """Write, for each window, the item of the first operand at the position of the second operand's best item."""
     source = one.inputs[0]
     (output,) = one.outputs
     form = to.reserve(output, one)
@@ -73,7 +73,10 @@ def pool_of_other(to: Body, one: Statement) -> None:
 
 
 def _best_place(to: Body, one: Statement, outer: Index) -> list[str]:
-    """Write the search for the first best item of a window; its place is -1 if the window is outside."""
+    """Write the search for the first best item of a window, and return the variables with its index.
+
+    The best item is the largest or the smallest. The index is -1 if all items of the window are outside the array.
+    """
     operand = one.inputs[1]
     prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
     if prefer not in ("ge", "le"):
@@ -129,6 +132,6 @@ def _over_window(to: Body, one: Statement, shape: Sequence[int], outer: Index, w
 
 
 def _last(one: Statement, axis: int) -> int:
-    """Return the last window along an axis."""
+    """Return the index of the last window along an axis."""
     windows = one.inputs[0] if one.primitive == "select_and_scatter_add" else one.outputs[0]
     return windows.shape[axis] - 1

@@ -30,7 +30,7 @@ class Graph:
         self.inputs, self.constants, self.outputs = [], [], []
 
     def input(self, *shape):
-        """Return a tensor for an argument of the program."""
+        """Return a new tensor for an argument of the program."""
         self.inputs.append((new(self.ctx, *shape), shape))
         ggml.ggml_set_input(self.inputs[-1][0])
         return self.inputs[-1][0]
@@ -87,7 +87,7 @@ def load(tensor, shape, dtype):
 
 
 def ne(*shape):
-    """Return the four sizes of GGML for a shape; more than four axes are merged."""
+    """Return the four sizes of GGML for a shape; axes before the last three are merged."""
     four = (*(1,) * (4 - len(shape)), *shape)
     return (four[-1], four[-2], four[-3], math.prod(four[:-3]))
 
@@ -98,12 +98,12 @@ def sizes(tensor):
 
 
 def new(ctx, *shape):
-    """Return a new tensor."""
+    """Return a new tensor of a shape, without items."""
     return ggml.ggml_new_tensor_4d(ctx, ggml.GGML_TYPE_F32, *ne(*shape))
 
 
 def full(ctx, value, *shape):
-    """Return a tensor full of a number."""
+    """Return a tensor of a shape that is filled with a number."""
     return ggml.ggml_fill(ctx, new(ctx, *shape), value)
 
 
@@ -134,7 +134,7 @@ def joined(ctx, dim, parts):
 
 
 def split_at(x, dim):
-    """Return the number of items of x below a dimension of GGML, its size, and the number of items above it."""
+    """Return the product of the sizes below a dimension of GGML, its size, and the product of the sizes above."""
     return math.prod(sizes(x)[:dim]), sizes(x)[dim], math.prod(sizes(x)[dim + 1 :])
 
 

@@ -57,12 +57,12 @@ def where(ctx, mask, x, y):
 
 
 def maximum(ctx, x, y):
-    """Return the larger of two items."""
+    """Return the larger of two items; y if one of them is NaN."""
     return where(ctx, ggml.ggml_step(ctx, ggml.ggml_sub(ctx, x, y)), x, y)
 
 
 def minimum(ctx, x, y):
-    """Return the smaller of two items."""
+    """Return the smaller of two items; y if one of them is NaN."""
     return where(ctx, ggml.ggml_step(ctx, ggml.ggml_sub(ctx, y, x)), x, y)
 
 
@@ -81,7 +81,7 @@ def largest(ctx, x):
     """Return the largest item along the last axis, which stays with size 1."""
     width = sizes(x)[0]
     found = ggml.ggml_pool_1d(ctx, x, ggml.GGML_OP_POOL_MAX, width, width, 0)
-    # GGML starts with the least finite number. The logarithm of 0 is -inf, so that it is the maximum of only -inf.
+    # GGML's maximum starts with the lowest finite number. If all items are -inf, is_there is 0, and its log is -inf.
     is_there = ggml.ggml_step(ctx, ggml.ggml_scale_bias(ctx, found, 1, 3.4028234663852886e38))
     return ggml.ggml_add(ctx, found, ggml.ggml_log(ctx, is_there))
 
@@ -117,7 +117,7 @@ def power(ctx, x, exponent):
 
 
 def round_to_even(ctx, x):
-    """Return the nearest whole number, and of two the even one; `ggml_round` returns the one further from 0."""
+    """Return the nearest whole number. Halves become even; `ggml_round` rounds them away from 0."""
     found = ggml.ggml_round(ctx, x)
     even = ggml.ggml_scale(ctx, ggml.ggml_round(ctx, ggml.ggml_scale(ctx, x, 0.5)), 2)
     distance = ggml.ggml_abs(ctx, ggml.ggml_sub(ctx, x, found))
@@ -143,7 +143,7 @@ def remainder(ctx, x, divisor):
 
 
 def expm1(ctx, x):
-    """Return exp(x) - 1, also for small x: (u - 1) * x / log(u) with u = exp(x) rounded, which is x for u = 1.
+    """Return exp(x) - 1, accurately also for small x: (u - 1) * x / log(u) with u = exp(x) rounded; x if u = 1.
 
     `ggml_expm1` subtracts 1 from the rounded exp(x).
     """
@@ -167,7 +167,7 @@ def cosh(ctx, x):
 
 
 def log1p(ctx, x):
-    """Return log(1 + x), also for small x: log(u) * x / (u - 1) with u = 1 + x rounded, which is x for u = 1."""
+    """Return log(1 + x), accurately also for small x: log(u) * x / (u - 1) with u = 1 + x rounded; x if u = 1."""
     u = ggml.ggml_scale_bias(ctx, x, 1, 1)
     change = ggml.ggml_scale_bias(ctx, u, 1, -1)
     is_small = equal(ctx, u, ggml.ggml_fill(ctx, u, 1))
@@ -189,7 +189,7 @@ def erf(ctx, x):
 
 
 def erfc(ctx, x):
-    """Return 1 - erf(x), also where that is nearly 0: exp(-x * x) / |x| times a polynomial of 1 / (x * x)."""
+    """Return 1 - erf(x); beyond 1, as exp(-x * x) / |x| times a polynomial of 1 / (x * x), which keeps small digits."""
     near = (0.02326819970068386, -0.1387039388740657, 0.3687424674597105, -0.5824733027278666, 0.6210004621745983,
             -0.4944515323274145, 0.3404879937665872, -0.2741127028184656, 0.5638259427386472)  # fmt: skip
     far = (-10.47766399936249, 12.97719955372516, -7.495518717768503, 2.921019019210786, -1.015265279202700,

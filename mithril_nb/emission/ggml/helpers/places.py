@@ -16,7 +16,7 @@ def conv(ctx, x, kernel, strides, padding, lhs_dilation=(1, 1), rhs_dilation=(1,
     config = [(*pair, gap - 1) for pair, gap in zip(padding, lhs_dilation)]
     x = pad(ctx, x, 0, config[::-1])
     count = max(groups, batch_groups)
-    dim = 2 if groups > 1 else 3  # the features of x, or its batch, are divided; of the kernel always the outputs
+    dim = 2 if groups > 1 else 3  # x is divided along its features or its batch; the kernel along its outputs
     found = []
     for place in range(count):
         part = part_of(ctx, x, dim, place, count)
@@ -33,7 +33,7 @@ def part_of(ctx, x, dim, place, count):
 
 
 def bounded(ctx, x, count, is_dropped):
-    """Return places from 0 to count - 1 for indices, and 1 where an index is outside, or `None`."""
+    """Return indices moved to 0 ... count - 1, and with is_dropped 1 where an index is moved, else `None`."""
     inside = clamp(ctx, x, 0, count - 1)
     if not is_dropped:
         return inside, None
@@ -41,12 +41,12 @@ def bounded(ctx, x, count, is_dropped):
 
 
 def as_index(ctx, x):
-    """Return places as the flat list of integers that GGML picks rows with."""
+    """Return positions as the flat tensor of int32 by which GGML reads rows."""
     return ggml.ggml_cast(ctx, ggml.ggml_reshape_1d(ctx, x, ggml.ggml_nelements(x)), ggml.GGML_TYPE_I32)
 
 
 def rows(ctx, table, indices, fill=None):
-    """Return rows of a table (count, width); for an index outside a number, or the nearest row."""
+    """Return rows of a table (count, width). Outside of the table, a row is filled, or without fill the nearest row."""
     width, count = sizes(table)[:2]
     inside, outside = bounded(ctx, indices, count, fill is not None)
     found = ggml.ggml_get_rows(ctx, table, as_index(ctx, inside))
@@ -57,7 +57,7 @@ def rows(ctx, table, indices, fill=None):
 
 
 def add_rows(ctx, rows, indices, count, is_dropped=False):
-    """Return zeros (count, width) with each row added at its index; is_dropped leaves out rows with other indices."""
+    """Return zeros (count, width) with each row added at its index. With is_dropped, rows outside are left out."""
     width = sizes(rows)[0]
     inside, outside = bounded(ctx, indices, count, is_dropped)
     table = new(ctx, count + is_dropped, width)
@@ -68,16 +68,18 @@ def add_rows(ctx, rows, indices, count, is_dropped=False):
 
 
 def places_of(ctx, indices, shape, starts, bounds, along, is_dropped):
-    """Return the place in a flat array of each item of windows, and 1 for the windows that are partly outside.
+    """Return the position in a flat array of each item of windows, and 1 for items of windows that are partly outside.
+
+    Without is_dropped, the second result is `None`.
 
     Args:
         ctx: The context.
         indices: The first index of each window along some axes of the array, as the last axis.
         shape: Shape of the items of all windows.
-        starts: The same, with size 1 along axes within a window.
-        bounds: For each index, the distance of its axis in the flat array, and the number of windows along it.
-        along: The axes of `shape` that lie along an axis of the array, with its distance in the flat array.
-        is_dropped: Whether windows outside are left out; else they are moved inside.
+        starts: The shape of the first indices: that of the items, with size 1 along axes within a window.
+        bounds: For each index, the distance of neighbours along its axis in the flat array, and the number of windows.
+        along: Axes of `shape` that lie along an axis of the array, each with the distance of neighbours along it.
+        is_dropped: If true, windows outside are left out; else they are moved inside.
     """
     places, outside = full(ctx, 0, *shape), None
     for number, (distance, count) in enumerate(bounds):
@@ -94,7 +96,7 @@ def places_of(ctx, indices, shape, starts, bounds, along, is_dropped):
 
 
 def gather(ctx, x, indices, shape, starts, bounds, along, fill=None):
-    """Return windows of x by their first index; for an index outside a number, or the nearest window."""
+    """Return windows of x that start at indices. Windows outside are filled, or without fill moved inside."""
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, fill is not None)
     flat = ggml.ggml_reshape_2d(ctx, x, 1, ggml.ggml_nelements(x))
     found = reshape(ctx, ggml.ggml_get_rows(ctx, flat, as_index(ctx, places)), *shape)
@@ -102,7 +104,7 @@ def gather(ctx, x, indices, shape, starts, bounds, along, fill=None):
 
 
 def scatter_add(ctx, x, indices, updates, shape, starts, bounds, along, is_dropped=False):
-    """Return x with updates added to its windows; those of a window outside are left out, or moved inside."""
+    """Return x with updates added to its windows. Windows outside are left out with is_dropped, else moved inside."""
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, is_dropped)
     count = ggml.ggml_nelements(x)
     if outside is not None:  # one item more, for the items left out
@@ -114,7 +116,7 @@ def scatter_add(ctx, x, indices, updates, shape, starts, bounds, along, is_dropp
 
 
 def scatter(ctx, x, indices, updates, shape, starts, bounds, along, is_dropped=False):
-    """Return x with its windows replaced; a window outside is left out, or moved inside."""
+    """Return x with its windows replaced. Windows outside are left out with is_dropped, else moved inside."""
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, is_dropped)
     count = ggml.ggml_nelements(x)
     flat = ggml.ggml_reshape_2d(ctx, x, 1, count)
