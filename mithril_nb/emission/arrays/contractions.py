@@ -89,7 +89,7 @@ def _conv(to: Context, one: Statement) -> str:
     params, (array, kernel) = one.params, one.inputs
     numbers = params["dimension_numbers"]
     if params["batch_group_count"] != 1 and params["feature_group_count"] != 1:
-        raise to.unsupported(one, "groups of features and of the batch at once")
+        raise to.unsupported(one, "feature_group_count and batch_group_count that are both above 1")
     rank = len(array.shape) - 2
     options = {
         "strides": (params["window_strides"], [1] * rank),
@@ -217,7 +217,7 @@ def _triangular_solve(to: Context, one: Statement) -> str:
 @rule("qr")
 def _qr(to: Context, one: Statement) -> str:
     if one.params.get("pivoting"):
-        raise to.unsupported(one, "pivoting")
+        raise to.unsupported(one, "QR with pivoting")
     return to.helper("qr", to.array(one.inputs[0]), repr(bool(one.params["full_matrices"])))
 
 

@@ -168,9 +168,10 @@ def _special(to: Context, one: Statement) -> str:
 @rule("reduce_precision")
 def _reduce_precision(to: Context, one: Statement) -> str:
     bits = {(8, 7): "bfloat16", (5, 10): "float16", (8, 23): "float32", (11, 52): "float64"}
-    dtype = bits.get((one.params["exponent_bits"], one.params["mantissa_bits"]))
+    exponent, mantissa = one.params["exponent_bits"], one.params["mantissa_bits"]
+    dtype = bits.get((exponent, mantissa))
     if dtype is None or to.dialect.dtype(dtype) is None:
-        raise to.unsupported(one, "this precision")
+        raise to.unsupported(one, f"{exponent} bits of exponent and {mantissa} bits of mantissa")
     return to.cast(to.cast(to.array(one.inputs[0]), dtype), one.outputs[0].dtype)
 
 

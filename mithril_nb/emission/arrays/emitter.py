@@ -43,9 +43,9 @@ RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 def emit_arrays(program: traced.Program, library: Library) -> Source:
     """Return a traced program as the source of an array library.
 
-    The file needs neither JAX (except for `"jax"`) nor this package: it imports the library, modules of Python, and
-    for large constants NumPy. The last function takes the arguments of the program. Each function before it computes
-    a block, or a part of a training step for a block.
+    The file imports the library, modules of Python, and for large constants NumPy. NumPy source also imports the error
+    function of SciPy if SciPy is installed. The last function takes the arguments of the program. Each function before
+    it computes a block, or a part of a training step for a block.
 
     Args:
         program: The traced program.

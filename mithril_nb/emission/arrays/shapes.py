@@ -226,5 +226,5 @@ def _sort(to: Context, one: Statement) -> str:
 def _top_k(to: Context, one: Statement) -> str:
     axis = one.params.get("axis", one.params.get("operand_axis", -1))
     if axis not in (-1, len(one.inputs[0].shape) - 1):
-        raise to.unsupported(one, "another axis than the last")
+        raise to.unsupported(one, "an axis other than the last")
     return to.helper("top_k", to.array(one.inputs[0]), repr(int(one.params["k"])))

@@ -63,7 +63,7 @@ def _conv(to: Context, one: Statement) -> str:
         raise to.unsupported(one, f"{rank} spatial axes")
     groups, batch_groups = params["feature_group_count"], params["batch_group_count"]
     if groups > 1 and batch_groups > 1:
-        raise to.unsupported(one, "groups of features and of the batch at once")
+        raise to.unsupported(one, "feature_group_count and batch_group_count that are both above 1")
     texts, shapes = [], []
     for each, order in ((array, numbers.lhs_spec), (kernel, numbers.rhs_spec)):
         shape = [each.shape[axis] for axis in order]
@@ -114,7 +114,7 @@ class _Window:
         padding = [(int(before), int(after)) for before, after in params["padding"]]
         base = [int(each) for each in params.get("base_dilation") or [1] * rank]
         if any(int(each) != 1 for each in params.get("window_dilation") or ()):
-            raise to.unsupported(one, "gaps in the window")
+            raise to.unsupported(one, "window_dilation")
         kept = [axis for axis in range(rank) if (size[axis], strides[axis], padding[axis]) != (1, 1, (0, 0))]
         if len(kept) > 2 or not rank:
             raise to.unsupported(one, f"a window along {len(kept)} axes")
@@ -167,7 +167,7 @@ def _kind(to: Context, one: Statement) -> str:
     names = [each.primitive for body in one.bodies for each in body.statements]
     start = one.inputs[1] if len(one.inputs) == 2 else None
     if len(names) != 1 or not isinstance(start, Number) or (names[0], start.value) not in _STARTS:
-        raise to.unsupported(one, "combining items by a function other than add, max or min, or from another start")
+        raise to.unsupported(one, "combining items by a function other than add, max or min, or from an initial value")
     return names[0]
 
 

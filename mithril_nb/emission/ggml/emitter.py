@@ -227,7 +227,7 @@ class _Emitter(Context):
         out, (body,) = self._out, one.bodies
         count, length = one.params["num_carry"], int(one.params["length"])
         if not length:
-            raise self.unsupported(one, "a loop without steps")
+            raise self.unsupported(one, "a scan of length 0")
         stacks = [(value, each) for value, each in zip(one.outputs[count:], body.outputs[count:], strict=True)]
         stacks = [(value, each) for value, each in stacks if value.name != "_"]
         self._carry(one, body.inputs[:count], one.inputs[:count])

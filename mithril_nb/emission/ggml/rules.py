@@ -95,7 +95,7 @@ class Context:
             else:
                 runs.append([axis])
         if len(runs) > MOST_AXES:
-            raise self.unsupported(one, f"an order of {len(shape)} axes; GGML has {MOST_AXES}")
+            raise self.unsupported(one, f"a transpose of {len(shape)} axes; GGML has {MOST_AXES}")
         old = sorted(runs)
         text = self.reshaped(text, shape, [math.prod(shape[axis] for axis in run) for run in old])
         text = self.permuted(text, [old.index(run) for run in runs])

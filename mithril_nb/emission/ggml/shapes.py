@@ -175,7 +175,7 @@ def _sort(to: Context, one: Statement) -> str:
     axis = int(one.params["dimension"])
     if len(one.inputs) != 1 or one.inputs[0].dtype.startswith("float") or axis != len(one.inputs[0].shape) - 1:
         # GGML's sort fails at NaN, which integers do not have.
-        raise to.unsupported(one, "sorting floats, several arrays, or another axis than the last")
+        raise to.unsupported(one, "sorting floats, several arrays, or an axis other than the last")
     return to.helper("ascending", to.tensor(one.inputs[0]))
 
 

@@ -40,7 +40,7 @@ def _conv(to: Graph, one: Statement) -> str:
     params, (array, kernel) = one.params, one.inputs
     numbers = params["dimension_numbers"]
     if params["batch_group_count"] != 1:
-        raise to.unsupported(one, "groups of the batch")
+        raise to.unsupported(one, "batch_group_count above 1")
     image = permuted(to, to.tensor(array), numbers.lhs_spec)
     weight = permuted(to, to.tensor(kernel), numbers.rhs_spec)
     shape = [array.shape[axis] for axis in numbers.lhs_spec]
@@ -81,7 +81,7 @@ def _pool(to: Graph, one: Statement) -> str:
         raise to.unsupported(one, "base_dilation")
     dilation = tuple(params.get("window_dilation") or ones)
     if kind == "add" and dilation != ones:
-        raise to.unsupported(one, "window_dilation of sums")
+        raise to.unsupported(one, "window_dilation for sums")
     name, options, outer, inner = _padded_windows(to, one, array, kind)
     lead = [array.shape[axis] for axis in outer]
     if kind == "add":

@@ -168,7 +168,7 @@ def _sort(to: Graph, one: Statement) -> list[str]:
     """Sort by TopK, which keeps the order of equal items, as a stable sort does."""
     axis = int(one.params["dimension"])
     if one.params["num_keys"] != 1:
-        raise to.unsupported(one, "several keys")
+        raise to.unsupported(one, "sorting by several keys")
     count = to.integers([one.inputs[0].shape[axis]])
     values, places = to.add_all("TopK", 2, to.tensor(one.inputs[0]), count, axis=axis, largest=0)
     rest = [to.add("GatherElements", to.tensor(each), places, axis=axis) for each in one.inputs[1:]]

@@ -206,7 +206,7 @@ print(mlp.forward(params, {"input": np.ones((5, 4))})["output"][0], {"jax", "mit
 
 
 REFUSALS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
-    "sort": (jnp.sort, (X,), "sorting floats, several arrays, or another axis than the last"),
+    "sort": (jnp.sort, (X,), "sorting floats, several arrays, or an axis other than the last"),
     "while": (
         lambda x: lax.while_loop(lambda c: c.sum() < 9, lambda c: c * 2, jnp.abs(x)),
         (X,),

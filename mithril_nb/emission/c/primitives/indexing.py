@@ -99,7 +99,7 @@ def scatter(to: Body, one: Statement) -> None:
     (source, indices, updates), (output,), params = one.inputs, one.outputs, one.params
     numbers = params["dimension_numbers"]
     if one.primitive == "scatter" and not _is_replacement(one):
-        raise unsupported(one, "c", "a function of the old item")
+        raise unsupported(one, "c", "an update function that reads the old item")
     rank = len(updates.shape)
     window_axes = list(numbers.update_window_dims)
     batch_axes = [axis for axis in range(rank) if axis not in window_axes]

@@ -41,12 +41,12 @@ def _counts(place: str) -> tuple[str, str]:
 
 def _check(one: Statement) -> None:
     if not jax.config.jax_threefry_partitionable:  # pyright: ignore[reportAttributeAccessIssue]
-        raise unsupported(one, "c", "jax_threefry_partitionable=False")
+        raise unsupported(one, "c", "random numbers with jax_threefry_partitionable=False")
     for value in (*one.inputs, *one.outputs):
         if value.dtype.startswith("key") and value.dtype != "key<fry>":
             raise unsupported(one, "c", f"random keys of dtype {value.dtype}")
         if value.size >= 2**31:
-            raise unsupported(one, "c", "2**31 or more items")
+            raise unsupported(one, "c", "random arrays with 2**31 or more items")
 
 
 @rule("random_bits")
