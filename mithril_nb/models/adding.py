@@ -1,4 +1,4 @@
-"""Add a block to a model: turn connections, expressions, keys and constants into names, blocks and notes."""
+"""Add a block to a model: convert connections, expressions, `IOKey`s and constants to names, blocks and notes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from mithril_nb.models.shape_inference.dims import meet
 
 
 class Adding:
-    """One block that is being added to a model.
+    """The changes of a model's draft while one block is added.
 
     Args:
-        model: The handle of the model.
+        model: The model.
         draft: The draft of the model's graph.
-        members: The objects added so far, by identity: the object, and the name of its block or output.
+        members: The objects added so far, by `id`: each object, and the name of its block or output.
     """
 
     def __init__(self, model: object, draft: Draft, members: dict[int, tuple[object, str]]):
@@ -32,17 +32,24 @@ class Adding:
         self.before = None
 
     def connections(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """Return the connection name of each port. Adds the blocks of expressions to the draft.
+        """Return the connection name of each port, by port. Adds the blocks of expressions and constants to the draft.
+
+        Args:
+            given: The values that the user connected, by port.
 
         Raises:
-            ConnectionError: A connection belongs to a block that is not part of the model.
+            ConnectionError: A connection belongs to a block that is not part of the model, or a constant contradicts an
+                earlier one of the same name.
         """
         if any(not isinstance(value, str | Connection) for value in given.values()):
             self.before = self.draft.state(), dict(self.members)
         return {port: self.name(value) for port, value in given.items() if not _is_nameless(value)}
 
     def name(self, value: Any) -> str:
-        """Return the connection name of a value that a port can be connected to."""
+        """Return the connection name of a string, connection, expression, `IOKey` or constant.
+
+        Adds the blocks of an expression or a constant to the draft.
+        """
         if isinstance(value, str):
             return value
         if isinstance(value, Connection):
@@ -58,7 +65,11 @@ class Adding:
         return self.constant(value)
 
     def place(self, connection: Connection) -> str:
-        """Return the name in this model of a connection of a block."""
+        """Return the name that a connection of a block has in this model.
+
+        Raises:
+            ConnectionError: The block is not part of the model.
+        """
         if connection.model is self.model:
             return component(connection.port)
         block = self.member(connection.model)
@@ -77,14 +88,14 @@ class Adding:
         return self.draft.shared(end)
 
     def member(self, value: object) -> str | None:
-        """Return the name of an object that was added to this model; `None` if it was not added."""
+        """Return the name that an object got when it was added to this model; `None` if it was not added."""
         known, name = self.members.get(id(value), (None, ""))
         return name if known is value else None
 
     def expression(self, wanted: Expression) -> str:
-        """Add the blocks of an expression, unless they exist, and return the name of its output."""
+        """Return the name of an expression's output. Adds the blocks of the expression unless the model has them."""
         waiting = [wanted]
-        while waiting:  # no recursion: the depth of a long sum is its length
+        while waiting:  # no recursion: a sum of 10,000 terms is 10,000 expressions deep
             expression = waiting[-1]
             open_ones = [
                 one for one in expression.inputs.values() if isinstance(one, Expression) and self.member(one) is None
@@ -119,10 +130,10 @@ class Adding:
         return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
 
     def known_constant(self, key: IOKey) -> str | None:
-        """Return the output of the constant added before under this name; `None` if there is none.
+        """Return the name of the output of an earlier constant with the key's name; `None` without such a constant.
 
         Raises:
-            ConnectionError: Its value or dtype differs.
+            ConnectionError: The earlier constant has another value or dtype than the key.
         """
         graph = self.draft.graph()
         end = dict(graph.labels).get(key.name or "", Endpoint(BOUNDARY, ""))
@@ -140,14 +151,23 @@ class Adding:
         return str(end)
 
     def typed(self, block: Block, given: Mapping[str, Any]) -> Block:
-        """Return the block with the dtype that a key declares for its output."""
+        """Return the block with the dtypes that `IOKey`s declare for its outputs.
+
+        Args:
+            block: The block.
+            given: The values that the user connected, by port.
+        """
         for port, key in given.items():
             if isinstance(key, IOKey) and key.type is not None:
                 block = with_dtype(block, port, str(as_dtype(key.type)))
         return block
 
     def annotate(self, name: str, given: Mapping[str, Any]) -> None:
-        """Write the declarations of keys to the notes of a block's connections.
+        """Write the declarations of `IOKey`s to the notes of a block's connections.
+
+        Args:
+            name: Name of the block.
+            given: The values that the user connected, by port.
 
         Raises:
             ConnectionError: A declaration contradicts an earlier one.
@@ -172,7 +192,7 @@ class Adding:
                 self.draft.note(end, partial(_merge_declared, key=key, place=place, declared=declared))
 
     def undo(self) -> None:
-        """Undo the additions to the draft."""
+        """Remove the blocks that `connections` added to the draft."""
         if self.before is not None:
             state, members = self.before
             self.draft.restore(state)
@@ -181,7 +201,7 @@ class Adding:
 
 
 def with_dtype(block: Block, port: str, dtype: str) -> Block:
-    """Set the dtype of a block's output, if the block has no data inputs and no dtype yet."""
+    """Return the block with a dtype for an output. A block with data inputs or with a dtype is returned unchanged."""
     is_maker = port in {one.name for one in block.outputs} and all(one.role != "data" for one in block.inputs)
     if is_maker and block.options.get("dtype", "") is None:
         return kind_named(block.kind)(**{**block.options, "dtype": dtype}).block
@@ -189,7 +209,11 @@ def with_dtype(block: Block, port: str, dtype: str) -> Block:
 
 
 def _merge_declared(note: Note, key: IOKey, place: str, declared: dict[str, Any]) -> Note:
-    """Return a note with a key's declarations added. A number may replace the name of a size; the rest must agree."""
+    """Return a note with the declarations of a key added. A number may replace the name of a size.
+
+    Raises:
+        ConnectionError: Another declaration differs from that of the note.
+    """
     for what, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
         now, before = declared.get(what), getattr(note, what)
         if now is None or before is None:

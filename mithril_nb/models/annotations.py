@@ -26,15 +26,15 @@ class AnnotationMethods:
     _block: Block
 
     def set_shapes(self, shapes: Mapping[str, Sequence[Dim]] | None = None, /, **more: Sequence[Dim]) -> Self:
-        """Declare the shapes of connections; unknown dims may be names.
+        """Declare the shapes of connections. An unknown size is a name.
 
         Args:
-            shapes: Shape by name of an input or output, of the model or of a block in it (`"linear_0.output"`).
-            **more: The same by keyword.
+            shapes: Shape by input or output, of the model (`"input"`) or of a block in it (`"linear_0.output"`).
+            **more: More shapes, with names as keywords: `set_shapes(input=["batch", 784])`.
 
         Raises:
             ConnectionError: A name does not exist.
-            UnknownOptionError: A shape is invalid.
+            UnknownOptionError: A shape is invalid, or `shapes` is not a dict.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -53,9 +53,14 @@ class AnnotationMethods:
         The dtype of a computed array is inferred from the block's inputs; `ml.compile` raises a `ShapeError` if it
         differs from the declared one.
 
+        Args:
+            types: Dtype by name of a connection.
+            **more: More dtypes, with names as keywords.
+
         Raises:
             ConnectionError: A name does not exist.
             UnknownDtypeError: A dtype is unknown.
+            UnknownOptionError: `types` is not a dict.
         """
         given = by_name("set_types", types, more, '{"tokens": "int32"}')
 
@@ -68,14 +73,16 @@ class AnnotationMethods:
         return self._edit_each(edit, given.items())
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
-        """Set whether training changes an input or a parameter.
+        """Set whether training changes inputs and parameters.
 
         Args:
-            settings: By name of an input, or of a parameter (`"linear_0.weight"`; `"linear_0"` for all of a block's).
-            **more: The same by keyword.
+            settings: True or false by name: of an input, of a parameter (`"linear_0.weight"`), or of a block for all
+                its parameters (`"linear_0"`).
+            **more: More settings, with names as keywords.
 
         Raises:
             ConnectionError: A name does not exist.
+            UnknownOptionError: `settings` is not a dict.
         """
         given = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
         arrays = dict.fromkeys(
@@ -93,16 +100,18 @@ class AnnotationMethods:
     def set_initializers(
         self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
     ) -> Self:
-        """Set the initializers of parameters, instead of their blocks' defaults.
+        """Replace the default initializers of parameters.
 
         Args:
-            initializers: By name of a parameter (`"linear_0.weight"`), or of a block for all its random parameters: a
-                name from `mithril_nb.models.initializers`, optionally with arguments (`"normal(0.02)"`).
-            **more: The same by keyword.
+            initializers: Initializer by name of a parameter (`"linear_0.weight"`), or of a block for all its parameters
+                with random defaults (`"linear_0"`). An initializer is a name from `mithril_nb.models.initializers`,
+                optionally with arguments: `"normal(0.02)"`.
+            **more: More initializers, with names as keywords.
 
         Raises:
-            ConnectionError: A name is neither a parameter nor a block.
-            UnknownOptionError: Unknown initializer or arguments.
+            ConnectionError: A name is neither a parameter nor a block with random parameters.
+            UnknownOptionError: An initializer is unknown, an argument of it is invalid, or `initializers` is not a
+                dict.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -133,12 +142,12 @@ class AnnotationMethods:
         """Make connections outputs of the model, even if a block reads them: `expose_keys("h", last="output")`.
 
         Args:
-            names: Names of connections.
-            renamed: Connections to rename as well: the new name as keyword, the connection as value.
+            names: Names of connections that become outputs.
+            renamed: Connections that also get a new name: the new name is the keyword, the connection the value.
 
         Raises:
-            ConnectionError: A name does not exist, refers to an input, or is not valid.
-            NameTakenError: Another connection has the name.
+            ConnectionError: A connection does not exist or is an input, or a new name is not valid.
+            NameTakenError: Another connection has the new name.
         """
 
         def edit(graph: LogicalGraph, name: str, new: str) -> LogicalGraph:
@@ -151,17 +160,23 @@ class AnnotationMethods:
     def rename_keys(self, **names: str) -> Self:
         """Rename inputs and outputs: `rename_keys(input="image", output="logits")`.
 
+        Args:
+            names: The new name of each connection: the old name is the keyword.
+
         Raises:
-            ConnectionError: A name does not exist, or is not valid.
-            NameTakenError: Another connection has the name.
+            ConnectionError: A connection does not exist, or a new name is not valid.
+            NameTakenError: Another connection has the new name.
         """
         return self._edit_each(lambda graph, old, new: label(graph, find(graph, old), new), names.items())
 
     def merge_connections(self, *names: str) -> Self:
-        """Merge several connections: inputs that should be the same, or an output and the inputs that it should feed.
+        """Merge connections into one: several inputs, or an output and the inputs that should read it.
+
+        Args:
+            names: Names of the connections.
 
         Raises:
-            ConnectionError: A name does not exist, or two are outputs.
+            ConnectionError: A name does not exist, or two of the connections are outputs.
             CycleError: The merge would create a cycle.
         """
         return self._edit_each(
@@ -170,14 +185,14 @@ class AnnotationMethods:
         )
 
     def _edit(self, edit: Edit) -> Self:
-        """Apply an edit to the graph."""
+        """Replace the graph by the result of an edit, and return the model."""
         self._block = composite(edit(self.graph))
         return self
 
     def _edit_each(
         self, edit: Callable[[LogicalGraph, str, Any], LogicalGraph], values: Iterable[tuple[str, Any]]
     ) -> Self:
-        """Apply an edit for each name and value, or no edit if one of them raises."""
+        """Apply an edit for each pair of name and value, and return the model. If one edit raises, apply none."""
 
         def every(graph: LogicalGraph) -> LogicalGraph:
             for name, value in values:
@@ -188,10 +203,16 @@ class AnnotationMethods:
 
 
 def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
-    """Return values by name, from a dict or keyword arguments.
+    """Return the values of a dict and of keyword arguments in one dict.
+
+    Args:
+        what: Name of the method that received them, for the message.
+        given: The dict, or `None`.
+        more: The keyword arguments.
+        example: A valid dict as source code, for the message.
 
     Raises:
-        UnknownOptionError: It is not a dict with string keys.
+        UnknownOptionError: `given` is neither `None` nor a dict with string keys.
     """
     if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
         raise UnknownOptionError(
@@ -203,7 +224,7 @@ def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> 
 
 
 def _starts(graph: LogicalGraph) -> dict[str, bool]:
-    """Return the names of all parameters, and whether each is initialised at random."""
+    """Return a dict from the name of each parameter and state to whether its default initializer is random."""
     found: dict[str, bool] = {}
     for op in flat(graph).ops:
         rules = OPS[op.block.op].initializers
@@ -215,10 +236,14 @@ def _starts(graph: LogicalGraph) -> dict[str, bool]:
 
 
 def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:
-    """Set whether training changes a connection; blocks and parameters are handled by the caller."""
+    """Return the graph with a note whether training changes a connection. The caller handles blocks and parameters.
+
+    Raises:
+        ConnectionError: No connection has this name.
+    """
     try:
         end = find(graph, name)
-    except ConnectionError:  # its message lists connections, but blocks are valid here too
+    except ConnectionError:  # the message of `find` lists only connections
         parts = [array.split(".") for array in arrays]
         blocks = dict.fromkeys(".".join(part[:count]) for part in parts for count in range(1, len(part)))
         inputs = [port.name for port in graph.inputs]

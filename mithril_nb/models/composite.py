@@ -10,14 +10,14 @@ from mithril_nb.models.registry import KINDS, refuse_second
 
 
 class Composite(Model):
-    """A block built from other blocks: a subclass adds them in its constructor.
+    """A block built from other blocks, which the constructor of a subclass adds.
 
-    A constructor whose arguments are plain data passes all of them to `super().__init__`. The inspector's sliders and
-    files then rebuild the block from them. A constructor that takes blocks passes none: its inner blocks are saved
-    instead.
+    If all arguments of the constructor are plain data, it passes all of them to `super().__init__`. A slider of the
+    inspector or a saved file then rebuilds the block from these arguments. A constructor that takes blocks passes no
+    arguments: the file then stores the inner blocks.
 
     Attributes:
-        category: Its section of the palette; `""` if its constructor takes blocks.
+        category: The section of the palette that shows the block; `""` if its constructor takes blocks.
         formula: The computation, for display.
 
     Raises:

@@ -1,7 +1,7 @@
 """Connections as values: `linear.output`, `a + b`, `x[0]`, `IOKey("x", shape=[2, 3])`.
 
-A connection names a port of a block that is, or will be, part of a model. An expression represents blocks that are
-added when it is used.
+A `Connection` names a port of a block. An `Expression`, such as `a + b`, describes blocks that are added to a model
+when one of its blocks reads the expression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Operation = Callable[["Tensorlike", Any], "Expression"]
 
 
 class Handle(Protocol):
-    """A handle on a block: a `Model`."""
+    """The attributes of `Model` that this module reads. `Model` imports this module, so it cannot be imported here."""
 
     name: str | None
 
@@ -34,7 +34,13 @@ class Handle(Protocol):
 
 
 def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[Operation, Operation]:
-    """Return the method of a binary operator, and of its reflected form, by the block and its two ports."""
+    """Return two methods for a binary operator, such as `__add__` and `__radd__`.
+
+    Args:
+        kind: The kind of block that computes the operator.
+        first: Its port for the left operand.
+        second: Its port for the right operand.
+    """
 
     def operation(self: Tensorlike, other: Any) -> Expression:
         return _binary(kind, first, self, second, other)
@@ -100,35 +106,35 @@ class Tensorlike:
         return Expression("Indexer", {"input": self}, {"index": _index(index)})
 
     def sum(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the sum, over all items or along `axis`."""
+        """Return the sum of all items, or the sums along `axis`."""
         return _unary("Sum", self, axis=axis, keepdim=keepdim)
 
     def mean(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the mean, over all items or along `axis`."""
+        """Return the mean of all items, or the means along `axis`."""
         return _unary("Mean", self, axis=axis, keepdim=keepdim)
 
     def max(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the maximum, of all items or along `axis`."""
+        """Return the maximum of all items, or the maxima along `axis`."""
         return _unary("Max", self, axis=axis, keepdim=keepdim)
 
     def min(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the minimum, of all items or along `axis`."""
+        """Return the minimum of all items, or the minima along `axis`."""
         return _unary("Min", self, axis=axis, keepdim=keepdim)
 
     def prod(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the product, over all items or along `axis`."""
+        """Return the product of all items, or the products along `axis`."""
         return _unary("Prod", self, axis=axis, keepdim=keepdim)
 
     def var(self, axis: Any = None, keepdim: bool = False, correction: float = 0.0) -> Expression:
-        """Return the variance, over all items or along `axis`."""
+        """Return the variance of all items, or the variances along `axis`. Divides by the count minus `correction`."""
         return _unary("Variance", self, axis=axis, keepdim=keepdim, correction=correction)
 
     def argmax(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the index of the maximum."""
+        """Return the index of the maximum in the flattened array, or the indices along `axis`."""
         return _unary("ArgMax", self, axis=axis, keepdim=keepdim)
 
     def argmin(self, axis: Any = None, keepdim: bool = False) -> Expression:
-        """Return the index of the minimum."""
+        """Return the index of the minimum in the flattened array, or the indices along `axis`."""
         return _unary("ArgMin", self, axis=axis, keepdim=keepdim)
 
     def abs(self) -> Expression:
@@ -144,7 +150,7 @@ class Tensorlike:
         return _unary("Sqrt", self)
 
     def reshape(self, *shape: Any) -> Expression:
-        """Reshape the array. One size may be -1, and sizes may be connections: `x.shape()[0]`."""
+        """Return the array in another shape. One size may be -1, and a size may be an expression: `x.shape()[0]`."""
         given = shape[0] if len(shape) == 1 and isinstance(shape[0], Tensorlike | list | tuple) else shape
         if isinstance(given, Tensorlike):
             return Expression("Reshape", {"input": self, "shape": given})
@@ -153,17 +159,17 @@ class Tensorlike:
         return Expression("Reshape", {"input": self}, {"shape": tuple(given)})
 
     def transpose(self, *axes: Any) -> Expression:
-        """Return the array with its axes reversed, or in the given order."""
+        """Return the array with its axes in the order of `axes`; without arguments, in reverse order."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return _unary("Transpose", self, axes=order)
 
     @property
     def T(self) -> Expression:
-        """The array with its axes reversed."""
+        """The array with its axes in reverse order."""
         return self.transpose()
 
     def cast(self, dtype: Any) -> Expression:
-        """Cast the array to another dtype."""
+        """Return the array with its items converted to `dtype`."""
         return _unary("Cast", self, dtype=dtype)
 
     def shape(self) -> Expression:
@@ -171,11 +177,11 @@ class Tensorlike:
         return _unary("Shape", self)
 
     def size(self, dim: int | None = None) -> Expression:
-        """Return the number of items, or the size of one dim, as a static value."""
+        """Return the number of items, or the size of the axis `dim`, as a static value."""
         return _unary("Size", self, dim=dim)
 
     def split(self, split_size: int, axis: int = 0) -> Expression:
-        """Split the array into `split_size` equal parts, stacked along a new first axis."""
+        """Split `axis` into `split_size` equal parts, and stack the parts along a new first axis."""
         return _unary("Split", self, split_size=split_size, axis=axis)
 
 
@@ -190,7 +196,13 @@ class Connection(Tensorlike):
 
 
 class Expression(Tensorlike):
-    """A block that has not been added yet, with its inputs."""
+    """A block that is not part of a model yet, and the values of its inputs. A model adds it on first use.
+
+    Args:
+        kind: The kind of block.
+        inputs: By port: another expression, a connection, a number or an array.
+        options: The arguments of the block's constructor.
+    """
 
     def __init__(self, kind: str, inputs: Mapping[str, Any], options: Mapping[str, Any] | None = None):
         self.kind, self.inputs, self.options = kind, dict(inputs), dict(options or {})
@@ -201,7 +213,7 @@ class Expression(Tensorlike):
 
     @property
     def is_value(self) -> bool:
-        """True if the result is a static value, such as a size: `x.shape()[0] * 2`."""
+        """True if the result is a static value, which is known before the program runs: `x.shape()[0] * 2`."""
         if self.kind in _VALUES:
             return True
         data = [given for port, given in self.inputs.items() if port != "index"]
@@ -210,15 +222,18 @@ class Expression(Tensorlike):
 
 @dataclass(frozen=True, eq=False)
 class IOKey:
-    """A name for a connection, with declarations about it.
+    """A connection, with its name and declarations about its array.
 
     Attributes:
-        name: The name; `""` leaves it to the model.
+        name: Name of the connection. `""` and `None` give no name.
         value: A constant number or array for the connection.
-        shape: Its shape; unknown sizes are given as names.
-        type: Its dtype, such as `"float32"` or `ml.float32`.
-        expose: True makes it an output of the model even when a block reads it.
-        differentiable: True if training changes it; `None` leaves the choice to the block.
+        shape: Shape of the array; an unknown size is a name.
+        type: Dtype of the array, such as `"float32"` or `ml.float32`.
+        expose: True makes the connection an output of the model even if a block reads it.
+        differentiable: True if training changes the array, false if not; `None` leaves the choice to the block.
+
+    Raises:
+        UnknownOptionError: `name` is neither a string nor `None`.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model
@@ -249,7 +264,7 @@ def _unary(kind: str, x: Any, **options: Any) -> Expression:
 
 
 def _binary(kind: str, first: str, a: Any, second: str, b: Any) -> Expression:
-    # Arithmetic on sizes and numbers returns sizes.
+    # An int becomes a static value beside a static value: the result is then static too.
     if isinstance(b, Expression) and isinstance(a, int) and kind in _KEEP_VALUES and b.is_value:
         a = _value_of(a)
     elif isinstance(a, Expression) and isinstance(b, int) and kind in _KEEP_VALUES and a.is_value:
@@ -267,7 +282,7 @@ def _is_connected(item: Any) -> bool:
 
 
 def _value_of(item: Any) -> Tensorlike:
-    """Return an item of a shape or an index as a connection."""
+    """Return an item of a shape or an index as a connection: a number, slice or `...` becomes a block."""
     if isinstance(item, Tensorlike):
         return item
     if not isinstance(item, slice):

@@ -1,6 +1,6 @@
-"""Blocks that run other blocks: once per step along an axis, several times in a row, or one of two.
+"""Blocks that run other blocks: `Scan` along an axis, `Repeat` several times in a row, `Cond` one of two.
 
-Each is one op with inner blocks. Its program becomes one `lax.scan` or `lax.cond`, so the size of the compiled program
+Each is one op with inner blocks. JAX traces it to one `lax.scan` or `lax.cond`, so the size of the compiled program
 does not depend on the number of steps.
 """
 
@@ -25,7 +25,7 @@ __all__ = ["Cond", "Control", "Repeat", "Scan"]
 
 
 class Control(Operator):
-    """Base of the blocks that run other blocks. Subclasses define the ports and the shape rule."""
+    """Base of the blocks that run other blocks. A subclass defines the shape rule, and may define the ports."""
 
     category: ClassVar[str] = ""
     runs_others = True
@@ -59,25 +59,25 @@ class Control(Operator):
 
     @classmethod
     def made(cls, graph: LogicalGraph, attributes: tuple[tuple[str, Value], ...]) -> Block:
-        """Return a block with this inner graph and these attributes. Also used to load the block from a file."""
+        """Return a block of this kind with an inner graph and attributes."""
         inputs, outputs = cls.ports(graph, dict(attributes))
         return Block(cls.__name__, attributes, inputs, outputs, op=cls.op, graph=graph)
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return its inputs and outputs: by default those of the body."""
+        """Return the inputs and outputs of the block: here those of the body."""
         body = graph.by_name["body"].block
         return tuple(map(Port, input_names(body))), body.outputs
 
 
 class Scan(Control):
-    """Runs a block along an axis and passes its carry from each step to the next.
+    """Runs a block once per position along an axis, and passes its carry from each step to the next.
 
     Args:
         body: The block to run in each step.
         carry: Maps an output of the body to the input that receives it in the next step: `{"hidden": "prev_hidden"}`.
-            The Scan's input of that name is the initial carry; the Scan's output is the final carry.
-        axis: The axis of the inputs to scan along; non-carried outputs are stacked along it.
+            The Scan's input `prev_hidden` is then the initial value, and its output `hidden` the final value.
+        axis: The axis of the inputs to scan along. Outputs that are not carried are stacked along it.
         fixed: Inputs of the body that every step receives whole.
 
     Raises:
@@ -141,14 +141,14 @@ class Scan(Control):
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return the carry."""
+        """Return the carry, as a dict from output to input."""
         pairs = block.options["carry"]
         assert isinstance(pairs, tuple)
         return dict(map(_plain_names, pairs))  # pyright: ignore
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Infer the body's specs for one step; outputs that are not carried get the scan axis back."""
+        """Infer the body's specs for one step. Outputs that are not carried get the scan axis back."""
         axis, carry = whole(block.options["axis"]), cls.fed_back(block)
         unscanned = {*carry.values(), *_plain_names(block.options["fixed"])}
         length: Dim = "rounds"
@@ -159,7 +159,7 @@ class Scan(Control):
                 continue
             if len(spec.shape) <= axis:
                 raise MismatchError(
-                    port, f"at least {axis + 1} axes", f"axis={max(0, len(spec.shape) - 1)}", f"axis {axis}"
+                    port, f"at least {axis + 1} axes", f"axis={max(0, len(spec.shape) - 1)}", f"rank {len(spec.shape)}"
                 )
             if isinstance(length, int) and isinstance(spec.shape[axis], int) and spec.shape[axis] != length:
                 raise MismatchError(
@@ -194,12 +194,13 @@ class Scan(Control):
 
 
 class Repeat(Control):
-    """Runs a block several times in a row, each time with separate parameters, stacked along a first axis.
+    """Runs a block several times in a row. Each repetition has separate parameters, stacked along a new first axis.
 
-    The body's output becomes its first input in the next step. Use it to build a deep model with a small program.
+    The first input of each repetition is the first output of the one before. Use it to build a deep model with a small
+    program.
 
     Args:
-        body: The block to repeat; its output has the shape of its first input.
+        body: The block to repeat. Its first output has the shape and dtype of its first input.
         count: Number of repetitions.
 
     Examples:
@@ -231,12 +232,12 @@ class Repeat(Control):
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Map the output to the first input."""
+        """Return a dict from the output to the first input."""
         return {block.outputs[0].name: block.inputs[0].name}
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Keep the shape; each parameter has `count` copies."""
+        """Keep the shape of the first input. Each parameter has `count` copies."""
         found = _infer_inside(block, specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
         spec = found.outputs[f"body_{out}"]
@@ -253,7 +254,7 @@ class Cond(Control):
 
     Args:
         then: The block to run if `condition` is true.
-        otherwise: The block to run if it is false. Its outputs have the same names, shapes and dtypes.
+        otherwise: The block to run if `condition` is false. Its outputs have the same names, shapes and dtypes.
 
     Examples:
         >>> from mithril_nb.models import Relu, Tanh
@@ -270,7 +271,7 @@ class Cond(Control):
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return the condition and the ports of both blocks."""
+        """Return `condition` and the inputs of both blocks, and the outputs, which are the same for both."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
         names = dict.fromkeys((*input_names(then), *input_names(otherwise)))
         for part, block in (("then", then), ("otherwise", otherwise)):
@@ -294,7 +295,7 @@ class Cond(Control):
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Return the specs that both blocks return."""
+        """Return the specs of the outputs, which must agree between both blocks."""
         if specs["condition"].shape not in ((), (LEADING,)):
             advice = "an output of one boolean, such as that of Equal() for two scalars."
             raise MismatchError("condition", "one boolean, of shape ()", advice)
@@ -326,13 +327,13 @@ class Cond(Control):
 
 
 def _plain_names(value: Value) -> tuple[str, ...]:
-    """Return an attribute that holds a tuple of names."""
+    """Return an attribute that is a tuple of strings, with the static type of one."""
     assert isinstance(value, tuple)
     return tuple(str(one) for one in value)
 
 
 def _pairs_of(carry: object) -> dict[str, str]:
-    """Return the carry as a dict from output to input; a file stores it as pairs."""
+    """Return the carry as a dict from output to input, from a dict or from the pairs of a file."""
     given: Any = () if carry is None else carry
     try:
         pairs = [] if isinstance(given, str) else [*dict(given).items()]
@@ -349,7 +350,7 @@ def _pairs_of(carry: object) -> dict[str, str]:
 
 
 def _names_of(fixed: object) -> tuple[str, ...]:
-    """Check the names of fixed inputs, and return them."""
+    """Return the names of the fixed inputs as a tuple, after checking their types."""
     if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
         raise UnknownOptionError(
             f"Scan cannot take fixed={short_repr(fixed)}.",
@@ -360,7 +361,7 @@ def _names_of(fixed: object) -> tuple[str, ...]:
 
 
 def _checked_number(kind: type, name: str, value: Any) -> int:
-    """Return an argument as an int, after checking it against the range in the signature."""
+    """Return a constructor's argument as an `int`, after checking it against the range in the signature."""
     field = next(one for one in fields_of(kind) if one.name == name)
     if need := unmet_need(field, value):
         raise UnknownOptionError(
@@ -372,19 +373,18 @@ def _checked_number(kind: type, name: str, value: Any) -> int:
 
 
 def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
-    """Return an unknown spec for an output that an earlier mismatch leaves open; raise if it is not an array."""
+    """Return a spec of unknown shape for an output without a spec. Raise if the output is a static value."""
     if isinstance(spec, StaticSpec):
         raise MismatchError(
             block.inputs[-1].name,
             "a body that returns arrays",
             "compute the shape outside this block.",
-            f"its {output!r} is a static value, not an array",
+            f"the body's {output!r} is a static value, not an array",
         )
     return TensorSpec((LEADING,))
 
 
 def _infer_inside(block: Block, specs: Specs, infer: Infer) -> Inference:
-    """Infer the shapes in the body of a block."""
     assert block.graph is not None
     return infer(block.graph, {f"body_{port}": spec for port, spec in specs.items()})
 

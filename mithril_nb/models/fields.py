@@ -22,13 +22,14 @@ FieldType = Literal["int", "float", "bool", "choice", "ints", "text", "value"]
 
 @dataclass(frozen=True)
 class Range:
-    """The valid values of a number, or of each number of several. Used in the `Annotated` types of a signature.
+    """The valid range of a number, or of each number in a tuple. Used in the `Annotated` types of a signature.
 
     Attributes:
         least: The minimum.
         most: The maximum.
-        length: The required count of numbers; `None` for any count.
-        sample: A value that is valid with the defaults of the other fields, for messages; `None` for any in range.
+        length: The required length of a tuple; `None` for any length.
+        sample: An example for messages that is valid with the defaults of the other arguments; `None` if every value
+            in the range is.
     """
 
     least: float
@@ -37,7 +38,7 @@ class Range:
     sample: Value = None
 
     def admits(self, value: Value) -> bool:
-        """Return whether a number, or each number of a tuple, is in the range."""
+        """Return whether a number is in the range; for a tuple, whether all its numbers are and its length fits."""
         numbers = value if isinstance(value, tuple) else (value,)
         return (not isinstance(value, tuple) or self.length in (None, len(value))) and all(
             isinstance(number, int | float) and self.least <= number <= self.most for number in numbers
@@ -46,10 +47,10 @@ class Range:
 
 @dataclass(frozen=True)
 class RangeByAxes:
-    """The `Range` of an argument for one, two and three `axes`, in a constructor that blocks of all three share.
+    """The ranges of an argument in a constructor that blocks with one, two and three spatial axes share.
 
     Attributes:
-        ranges: The ranges; the class attribute `axes` of a block selects one.
+        ranges: The range for one axis, for two and for three. The class attribute `axes` of a block selects one.
     """
 
     ranges: tuple[Range, ...]
@@ -57,7 +58,7 @@ class RangeByAxes:
 
 @dataclass(frozen=True)
 class Start:
-    """The value that the palette gives a new block if the default is `None`. Used in `Annotated` types of a signature.
+    """The value of an argument for blocks from the palette, if the default is `None`. Used in `Annotated` types.
 
     Attributes:
         value: The value.
@@ -72,15 +73,15 @@ class Field:
 
     Attributes:
         name: Name of the constructor's argument.
-        type: `"int"`, `"float"`, `"bool"`, `"choice"`, `"ints"` (a tuple of int), `"text"`, or `"value"`: any plain
-            data, such as nested lists of numbers.
-        default: Its default; `None` may mean "inferred".
-        is_required: True if it has no default.
-        is_optional: True if it may be `None`.
-        range: Minimum and maximum, for numbers.
-        choices: The valid values of a choice.
-        doc: One sentence from the docstring.
-        start: The value that the palette gives a new block; `None` for the default.
+        type: `"int"`, `"float"`, `"bool"`, `"choice"`, `"ints"` (a tuple of int), `"text"`, or `"value"` (any plain
+            data, such as nested lists of numbers).
+        default: Default of the argument; `None` also if there is no default.
+        is_required: True if the argument has no default.
+        is_optional: True if the type of the argument includes `None`.
+        range: Valid range of the numbers; `None` for any number, and for other types.
+        choices: The valid values of a `"choice"`.
+        doc: The description of the argument in the docstring.
+        start: The value for blocks from the palette; `None` for the default.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Field:
 def fields_of(constructor: type) -> tuple[Field, ...]:
     """Return the fields of a kind of block, in the order of its signature.
 
-    Omits `name`, and keyword-only arguments, which are another spelling of the fields.
+    Omits `name`, and keyword-only arguments: those of `MLP` are another form of its fields.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -126,10 +127,15 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
 
 
 def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
-    """Return the attributes of a block, converted to their types, in the order of the fields.
+    """Return pairs of name and value for all fields of a block, with values converted to the fields' types.
+
+    Args:
+        kind: The kind of block, for messages.
+        fields: The fields.
+        given: The values by name. A field that is left out has its default.
 
     Raises:
-        UnknownOptionError: An unknown name, or an invalid value.
+        UnknownOptionError: A name is unknown, or a value is invalid.
     """
     known = {field.name: field for field in fields}
     for name in given:
@@ -153,10 +159,10 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
 
 
 def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
-    """Return the attributes of a block that its constructor passes on to `super().__init__`, checked and converted.
+    """Return the attributes that a constructor passes to `super().__init__`, as pairs of name and converted value.
 
     Raises:
-        UnknownOptionError: The constructor does not pass all its arguments on, or a value is invalid.
+        UnknownOptionError: An argument of the constructor is missing in `given`, or a value is invalid.
     """
     kind, fields = constructor.__name__, fields_of(constructor)
     if lost := [field.name for field in fields if field.name not in given]:
@@ -169,7 +175,7 @@ def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, V
 
 
 def unmet_need(field: Field, value: Any) -> str:
-    """Return the requirement of a field as text if a value does not meet it; else `""`.
+    """Return `""` if a value is valid for a field, and else the requirement of the field as text.
 
     Examples:
         >>> from mithril_nb.models import Dropout
@@ -181,7 +187,7 @@ def unmet_need(field: Field, value: Any) -> str:
 
 
 def _fitting(field: Field, value: Any) -> Value:
-    """Return the value converted to the field's type, or `None` if it is invalid."""
+    """Return the value converted to the field's type; `None` if it is invalid, or is `None`."""
     if value is None:
         return None
     try:
@@ -196,12 +202,19 @@ def _may_be_none(field: Field) -> bool:
 
 
 def _meaning(field: Field) -> str:
-    """Return the description of a field, without the note that one number is enough, which its need contains."""
+    """Return the description of a field without "one number for both": `_need` already contains that."""
     return re.sub(r"; one number for (?:both|all)(?=\.)", "", field.doc)
 
 
 def _call(kind: str, fields: tuple[Field, ...], shown: str = "", given: Mapping[str, Any] | None = None) -> str:
-    """Return a valid call, with the required fields, the valid ones that the user gave, and one requested field."""
+    """Return a valid constructor call as source code.
+
+    Args:
+        kind: The kind of block.
+        fields: Its fields. The call contains those that are required or have a `Start`.
+        shown: A field that the call contains with an example value.
+        given: The user's values. The call contains them if they are valid and short.
+    """
     values: dict[str, Any] = {}
     for field in fields:
         value = (given or {}).get(field.name, field.default)
@@ -214,7 +227,11 @@ def _call(kind: str, fields: tuple[Field, ...], shown: str = "", given: Mapping[
 
 
 def _converted(field: Field, value: Any) -> Value:
-    """Convert a value to the field's type; raise ValueError or TypeError if it is invalid."""
+    """Return the value converted to the field's type, without a check of its range.
+
+    Raises:
+        ValueError, TypeError, OverflowError: The value has another type.
+    """
     match field.type:
         case "int":
             if isinstance(value, bool) or int(value) != value:
@@ -251,16 +268,16 @@ def _converted(field: Field, value: Any) -> Value:
 
 
 def whole(value: Value) -> int:
-    """Return a validated integer attribute, typed as `int`."""
+    """Return an integer attribute with the static type `int`."""
     assert isinstance(value, int)
     return value
 
 
 def plain(value: Any) -> Value:
-    """Convert a value to plain data: arrays and lists become tuples.
+    """Return a value as plain data: arrays and lists become tuples.
 
     Raises:
-        TypeError: It contains a value that is not a number or text.
+        TypeError: The value contains something other than numbers, booleans, strings and `None`.
         ValueError: Lists are nested too deep.
 
     Examples:
@@ -271,7 +288,11 @@ def plain(value: Any) -> Value:
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a value is a number, or an array or list of numbers."""
+    """Return whether a value is plain data other than a string and `None`: a number, or an array or list.
+
+    Raises:
+        ValueError: Lists are nested too deep.
+    """
     try:
         return plain(value) is not None and not isinstance(value, str)
     except TypeError:
@@ -314,7 +335,7 @@ def _number(value: float) -> str:
 
 
 def example(field: Field) -> Value:
-    """Return a valid value of a field, for an error message."""
+    """Return a valid value of a field, for messages and examples."""
     limits = field.range
     for value in (field.start, field.default, limits and limits.sample):
         if value is not None:

@@ -18,12 +18,12 @@ A parameter is initialised to `scale * draw + shift`, where the draw is one of
 | `zeros` | 0, independent of scale and shift | |
 
 `fan_in` is the number of inputs summed into one output, `fan_out` the number of outputs that one input contributes to:
-the sizes of two axes, times the window size of a convolution. A truncated normal is rescaled to the variance in the
-table. The distributions are those of `jax.nn.initializers`.
+the size of `in_axis` or `out_axis`, times the window size of a convolution. After truncation, a normal distribution
+with a fan is rescaled to the variance in the table. The distributions are those of `jax.nn.initializers`.
 
-A `Linear` or a convolution uses `he_uniform` or `he_normal` by default, which assume an activation that halves the
-variance. If no activation reads its output, it uses `lecun_uniform` or `lecun_normal`: with He's formula, ten
-such layers in a row would multiply their input by 32.
+A `Linear` uses `he_uniform` and a convolution `he_normal` by default, which assume an activation that halves the mean
+square. If no activation reads its output, it uses `lecun_uniform` or `lecun_normal`: with He's formula, ten such layers
+in a row would multiply the standard deviation of their input by 32.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mithril_nb.errors import UnknownOptionError, short_repr, similar
 _FANS = ("glorot_uniform", "glorot_normal", "he_uniform", "he_normal", "lecun_uniform", "lecun_normal", "orthogonal")
 _PLAIN = ("truncated_normal", "normal", "uniform", "constant")
 FIXED = ("zeros", "ones", "constant")
-"""Initializers that draw no random numbers."""
+"""The initializers that draw no random numbers."""
 INITIALIZERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_FANS, ("scale", "shift", "in_axis", "out_axis")),
     **dict.fromkeys(_PLAIN, ("scale", "shift")),
@@ -52,13 +52,13 @@ class Initializer:
     """Initializer of a parameter.
 
     Attributes:
-        name: One of `INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
-        in_axis: The input axis, for initializers that scale by fan.
-        out_axis: The output axis.
-        scale: Factor of the drawn numbers: the standard deviation, for `"normal"`.
-        shift: Added after scaling.
-        parts: One factor for each array concatenated along `out_axis`, such as those of gates. Each is initialised
-            separately.
+        name: A key of `INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
+        in_axis: The input axis of the array, for initializers that depend on a fan.
+        out_axis: The output axis of the array.
+        scale: Factor of the drawn numbers. For `"normal"` it is the standard deviation.
+        shift: Number that is added after scaling.
+        parts: For an array that concatenates several arrays along `out_axis`, such as the weights of gates: one factor
+            for each of them. Each is initialised separately.
     """
 
     name: str
@@ -70,13 +70,13 @@ class Initializer:
 
 
 def initializer_text(initializer: object) -> str:
-    """Return the text of an initializer: an argument of `Model.set_initializers`, in its shortest form.
+    """Return an initializer as text for `Model.set_initializers`, in the shortest form.
 
     Args:
-        initializer: A name, a call with arguments, or an `Initializer`.
+        initializer: A name such as `"normal"`, a name with arguments such as `"normal(0.02)"`, or an `Initializer`.
 
     Raises:
-        UnknownOptionError: Unknown initializer or arguments.
+        UnknownOptionError: The initializer is unknown, or an argument is invalid.
 
     Examples:
         >>> [initializer_text(text) for text in ("normal(scale = 0.020)", "uniform(2, -1)", "constant(1)")]
@@ -99,11 +99,11 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
     """Parse the text of an initializer.
 
     Args:
-        text: A name, or a call with arguments.
-        default: The block's own initializer, which gives the axes that the text omits.
+        text: A name such as `"normal"`, or a name with arguments such as `"normal(0.02)"`.
+        default: The default initializer of the parameter, with the axes to use if the text omits them.
 
     Raises:
-        UnknownOptionError: Unknown initializer or arguments.
+        UnknownOptionError: The initializer is unknown, or an argument is invalid.
 
     Examples:
         >>> initializer_of("he_normal", Initializer("glorot_uniform", in_axis=1, out_axis=0))
@@ -116,7 +116,11 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
 
 
 def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
-    """Return the name and the arguments; `scale` and `shift` may be positional."""
+    """Return the name and the arguments of an initializer. In a text, `scale` and `shift` may be positional.
+
+    Raises:
+        UnknownOptionError: The initializer is unknown, or an argument is invalid.
+    """
     if isinstance(initializer, Initializer):
         if initializer.parts:
             raise _invalid(initializer, "one rule for all concatenated arrays, without parts")

@@ -1,7 +1,7 @@
 """`Model`: a mutable handle on a frozen block, with operators that compose blocks.
 
-`|=` and `+=` replace the graph of the handle, like the operators of Python's containers; `|` and `+` return a new
-model. Adding a model to another copies its current graph, so there are no parents and a model can be added twice.
+`|=` and `+=` change the model, as they change a Python set or list. `|` and `+` return a new model. Adding a model to
+another copies its current graph, so a model can be added twice, and later changes of it have no effect there.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _EMPTY = composite(LogicalGraph())
 
 
 class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
-    """A model, or a part of one, to which blocks are added.
+    """A model, or a part of a model. `|=` and `+=` add blocks to it.
 
     Args:
-        name: Its name when it is added to another model; by default its kind and a number.
+        name: Name of the block when this model is added to another; by default its kind and a number, as in `relu_0`.
 
     Raises:
-        ConnectionError, CycleError, NameTakenError: Raised by `|=` and `+=`.
+        UnknownOptionError: `name` is neither `None` nor a non-empty string.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -53,13 +53,13 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     def __init__(self, name: str | None = None):
         self.name = _checked_name(name)
         self._block = _EMPTY
-        # The added objects by identity, and their names here, so that `linear.output` can be resolved.
+        # The added objects by `id`, each with the name of its block, so that `linear.output` can be resolved.
         self._members: dict[int, tuple[object, str]] = {}
         self._attributes: tuple[tuple[str, Value], ...] = ()
 
     @classmethod
     def of(cls, graph: LogicalGraph, name: str | None = None, kind: str = "Model") -> Model:
-        """Return a model with this graph, optionally as a composite of another kind.
+        """Return a model with a given graph. `kind` is its kind as a block.
 
         Examples:
             >>> Model.of(Model().graph) == Model()
@@ -69,7 +69,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     @classmethod
     def of_block(cls, block: Block, name: str | None = None) -> Model:
-        """Return a handle on a block of any kind.
+        """Return a model that consists of one block, of any kind.
 
         Examples:
             >>> from mithril_nb.models import Linear
@@ -85,11 +85,11 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         """Rebuild a model from the data of `to_dict`. Runs no code from the data.
 
         Args:
-            data: The data.
+            data: The result of `to_dict`.
             limits: Maximum sizes of the model; by default `LoadLimits()`.
 
         Raises:
-            ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
+            ModelFileError: The data is not a model, is broken, exceeds a limit, or was written by a later version.
             UnknownOptionError: `limits` is not a `LoadLimits`.
 
         Examples:
@@ -109,7 +109,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
         Raises:
             UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
-            ModelFileError: The file does not exist, is not a model, is broken, or exceeds a limit.
+            ModelFileError: The file cannot be read, is not a model, is broken, exceeds a limit, or has a later version.
         """
         return Model.of(*load_graph(path, limits))
 
@@ -132,27 +132,27 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     @property
     def graph(self) -> LogicalGraph:
-        """Its current logical graph. Later changes of the model do not affect it."""
+        """The current logical graph. Later changes of the model do not change this graph."""
         return alone(self._block)
 
     @property
     def kind(self) -> str:
-        """Its kind: `"Linear"`, `"MLP"`, or `"Model"` for a manually composed model."""
+        """The kind of the block: `"Linear"`, `"MLP"`, or `"Model"` for a model composed with `|=` and `+=`."""
         return self._block.kind
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """Its input ports."""
+        """The input ports, including parameters and states."""
         return self._block.inputs
 
     @property
     def outputs(self) -> tuple[Port, ...]:
-        """Its output ports."""
+        """The output ports."""
         return self._block.outputs
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Its attributes, as passed to its constructor."""
+        """The attributes: the arguments of the constructor, with defaults for those that were left out."""
         return MappingProxyType(dict(self._attributes or self._block.attributes))
 
     def __call__(self, /, *unnamed: Any, **settings: Any) -> Placed:
@@ -160,17 +160,17 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
         Args:
             unnamed: Not allowed: every connection is made by the name of its port.
-            settings: By port, the name of its connection or the name to give (`input="x", output="hidden"`); by
-                attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`). Instead of a name, a
-                port also accepts a connection of another block (`relu.output`), an expression (`a + b`), an `IOKey`, or
-                a constant number or array.
+            settings: Connections by port, and values by attribute. A connection is a name (`input="x"`), a connection
+                of another block (`input=relu.output`), an expression (`input=a + b`), or an `IOKey`. An input also
+                accepts a constant number or array. The value of an attribute replaces the constructor's:
+                `Linear(10)(input_size=784)`.
 
         Returns:
-            A value for `|=` and `+=`. The model itself is unchanged.
+            The block with its connections, for `|=` and `+=`. The model itself is unchanged.
 
         Raises:
             UnknownOptionError: A name is neither a port nor an attribute.
-            ConnectionError: A connection is invalid.
+            ConnectionError: A value cannot be connected to its port, or an argument has no name.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -220,7 +220,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     def __getattr__(self, name: str) -> Connection:
         """Return the connection with this name: a port of the block, or a named connection inside the model.
 
-        If a connection's name clashes with a `Model` attribute, use `model["graph"]`.
+        A `Model` attribute hides a connection of the same name: `model["graph"]` returns the connection `graph`.
         """
         if name.startswith("_"):
             raise AttributeError(name)
@@ -264,29 +264,30 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         return list(dict.fromkeys(names))
 
     def __ior__(self, other: Model | Placed) -> Self:
-        """Add a block in parallel; only named connections are made."""
+        """Add a block, and connect only the ports that are named in the call: `model |= Relu()(input="x")`."""
         self._extend(other, chain=False)
         return self
 
     def __iadd__(self, other: Model | Placed) -> Self:
-        """Add a block after the last one: its first open input reads the last block's output."""
+        """Add a block after the last one: the first input that is not connected reads the last block's output."""
         self._extend(other, chain=True)
         return self
 
     def __or__(self, other: Model | Placed) -> Model:
-        """Return a new model: this one with a block added as by `|=`."""
+        """Return a copy of this model to which a block is added as by `|=`."""
         return self._copy().__ior__(other)
 
     def __add__(self, other: Model | Placed) -> Model:
-        """Return a new model: this one with a block added as by `+=`."""
+        """Return a copy of this model to which a block is added as by `+=`."""
         return self._copy().__iadd__(other)
 
     def _seal(self) -> None:
-        """Called after the constructor: turn the blocks that a subclass composed into one block of its kind."""
+        """Turn the blocks that a subclass composed into one block of its kind. Called after the constructor."""
         if type(self) is not Model and self._block.op == "":
             self._block = composite(self.graph, type(self).__name__, self._attributes)
 
-    # Copies are independent, because the graph is frozen. Members are keyed by identity, which pickle does not keep.
+    # A copy shares the frozen graph, and later changes of either do not affect the other. `_members` is keyed by `id`,
+    # which differs after unpickling, so pickling omits it.
 
     def __copy__(self) -> Self:
         copied = _new_handle(type(self))
@@ -345,7 +346,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def _constructor_code(self) -> str:
-        """Return code that constructs the block, for advice; `"block"` if no call describes its contents."""
+        """Return code that constructs the block, for advice; `"block"` if the code is long, or no call builds it."""
         kind = KINDS.get(self.kind)
         if kind is None or (
             self._block.graph is not None and not (self._block.is_composite and self._block.attributes)
@@ -364,27 +365,30 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
 
 def _new_handle(kind: type[Model]) -> Any:
-    """Create a handle without calling its constructor; its state is set afterwards."""
+    """Create a model without calling its constructor. The caller sets its attributes."""
     return object.__new__(kind)
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A block with the connections that it gets when a model adds it: `Linear(64)(input="x", output="hidden")`."""
+    """A block, and the connections to make when a model adds it: `Linear(64)(input="x", output="hidden")`.
+
+    `handle` is the object that the user called. It differs from `model`, the block, if the call changed attributes.
+    """
 
     model: Model
     connections: Mapping[str, Any] = field(default_factory=dict)
     handle: Model | None = None
 
     def __getattr__(self, name: str) -> Connection:
-        """Return the connection at a port of the block."""
+        """Return the connection of a port of the block: `placed.output`."""
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.handle or self.model, name)
 
 
 LogicalModel = Model
-"""Alias that the Mithril documentation also uses."""
+"""Mithril's name for `Model`."""
 
 
 def _checked_name(name: str | None) -> str | None:

@@ -16,13 +16,16 @@ from mithril_nb.models.shape_inference.flat import flat
 def input_specs(
     graph: LogicalGraph, shapes: Mapping[str, Sequence[Dim]], dtype: str = "float32"
 ) -> dict[str, TensorSpec]:
-    """Return the specs of a graph's inputs from user-supplied shapes.
+    """Return the specs of the inputs in `shapes`, by input.
 
-    `"input"` also refers to a model's only input, whatever its name.
+    Args:
+        graph: The graph.
+        shapes: Shape by input. `"input"` also refers to the only input, whatever its name.
+        dtype: Dtype of inputs for which neither the user nor a block requires another.
 
     Raises:
-        UnexpectedInputError: A name is not an input.
-        UnknownOptionError: A shape is invalid.
+        UnexpectedInputError: A name is not an input, or two names refer to one input.
+        UnknownOptionError: `shapes` is not a dict, or a shape is invalid.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -36,7 +39,7 @@ def input_specs(
 
 
 def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
-    """Return the range of integers that all readers of a graph input accept; `None` if it is unrestricted.
+    """Return the minimum and maximum integer that all readers of a graph input accept; `None` without such bounds.
 
     Examples:
         >>> from mithril_nb.models import Embedding
@@ -49,7 +52,7 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
 
 
 def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
-    """Return whether neither the user nor a reading block requires a dtype for a graph input.
+    """Return whether a graph input is read, and neither the user nor a block that reads it requires a dtype.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -64,7 +67,7 @@ def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
 
 
 def _readers(graph: LogicalGraph, port: str) -> Iterator[tuple[Block, type[OpRules], str]]:
-    """Yield the ops at any level that read a graph input, their rules, and the port that reads it."""
+    """Yield the ops, at any nesting level, that read a graph input: the block, its rules, and the port that reads."""
     end = Endpoint(BOUNDARY, port)
     for op in flat(graph).ops:
         for name, source in op.sources.items():
@@ -78,7 +81,7 @@ def input_names(of: LogicalGraph | Block) -> tuple[str, ...]:
 
 
 def written_shape(shape: Any) -> str:
-    """Return a shape as code, or `""` if it is invalid.
+    """Return a shape as source code; `""` if the shape is invalid.
 
     Examples:
         >>> written_shape((4, "time")), written_shape([4.5])
@@ -99,15 +102,16 @@ def by_port(
     example: str = "...",
     written: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
-    """Return, for each port in a dict, the name under which it was given.
+    """Return a dict from each port that the user's dict names to the key that names it.
 
     Args:
-        given: The dict, by name.
-        ports: Names of the existing ports.
-        side: `"input"` or `"output"`; this word also refers to the only port, whatever its name.
-        what: The name of the dict, for messages.
+        given: The user's dict.
+        ports: Names of all ports.
+        side: `"input"` or `"output"`: a key that also refers to the only port, whatever its name.
+        what: Name of the user's dict, for messages.
         example: An example value, for messages.
-        written: Formats a value as code, `""` if it is invalid; the advice then repeats the user's values.
+        written: A function that formats a value as source code, or returns `""` for an invalid value. With it, the
+            advice of a message contains the user's values.
 
     Raises:
         UnknownOptionError: `given` is not a dict.
@@ -143,7 +147,7 @@ def by_port(
 
 
 def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -> dict[str, str]:
-    """Return the given values as code, assigned to the ports that the user probably meant."""
+    """Return the user's values as source code, by the port that the user probably meant."""
     if not isinstance(given, Mapping):
         each = [given] * len(ports) if written(given) else list(given) if isinstance(given, list | tuple) else []
         return {port: text for port, value in zip(ports, each, strict=False) if (text := written(value))}
@@ -157,11 +161,15 @@ def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -
 
 
 def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return parameters with dotted names, given dotted or nested names.
+    """Return parameters in one dict with dotted names, from a dict with dotted names or nested dicts.
+
+    Args:
+        params: The parameters.
+        prefix: Start of every name, with a final dot.
 
     Raises:
         UnknownOptionError: `params` is not a dict.
-        UnexpectedInputError: One parameter is given twice.
+        UnexpectedInputError: One parameter is given twice: nested, and with a dotted name.
 
     Examples:
         >>> flat_params({"linear_0": {"weight": 1}, "linear_1.weight": 2})

@@ -1,7 +1,7 @@
-"""Blocks that are ops: the base class of all of them, and of ops that a backend runs without a rule of their own.
+"""Ops: the base class of built-in ops, and the registration of user-defined ops.
 
-Models do not depend on an array library, so only a backend can find the shapes of a user-defined op. It registers its
-shape rule through `set_shape_rule`.
+The shapes of a user-defined op are found by tracing its function with JAX. This module does not import JAX: a backend
+passes a function that traces to `set_shape_rule`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ __all__ = ["OPS", "UNKNOWN", "Inferred", "Initializer", "Operator", "Options", "
 
 
 class Operator(OpRules, Model):
-    """A block that is one op. Subclasses declare ports, a shape rule and initializers: the attributes of `OpRules`.
+    """A block that is one op. A subclass declares ports, a shape rule and initializers: see `OpRules`.
 
-    A subclass with a `compute` method provides its own kernel, written with JAX. It maps arrays by input port to arrays
-    by output port, reads its attributes from `self.options`, and is traced to find its shapes. To register a plain
-    function, use `JaxBackend.register_op`.
+    A method `compute` is the kernel of the op, written with JAX. It takes a dict of arrays by input port, and returns a
+    dict of arrays by output port. `self.options` contains the attributes. Without a shape rule, `compute` is traced to
+    find the shapes. To register a plain function as an op, use `JaxBackend.register_op`.
+
+    Raises:
+        UnknownOpError: The class defines neither `compute` nor `op`.
+        UnknownOptionError: The constructor of a subclass passes only some of its arguments, or an invalid value.
 
     Examples:
         >>> class Scaled(Operator):
@@ -77,15 +81,15 @@ class Operator(OpRules, Model):
 
 
 ShapeRule = Callable[[type[Operator], Options, Specs], Mapping[str, TensorSpec] | None]
-"""Returns the specs of the outputs; `None` if they are not known yet."""
+"""A function that returns the specs of an op's outputs by port; `None` if they are not known yet."""
 
 _rules: list[ShapeRule] = []
 _assumed: WeakSet[type[Operator]] = WeakSet()
-"""Classes that do not declare `is_activation`."""
+"""The classes for which `computed` set `is_activation`."""
 
 
 class Custom(Operator):
-    """Base of the blocks that `op` returns for registered names."""
+    """Base of the blocks that `op(name)` returns for names passed to `register_op` or `register_primitive`."""
 
     category = "Custom"
     formula = "y = f(x)"
@@ -97,25 +101,29 @@ class Custom(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shapes that the function returns for these inputs, as far as they are known."""
+        """Return the shapes that a trace of the registered function finds; unknown if the inputs are."""
         return traced(cls, options, inputs)
 
 
 def set_shape_rule(rule: ShapeRule) -> None:
-    """Set the function that finds the shapes of these ops, by tracing them with abstract inputs."""
+    """Set the function that finds the shapes of user-defined ops, by tracing them with abstract inputs."""
     _rules[:] = [rule]
 
 
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
-    """Return the shapes that a backend finds for an op; unknown without a backend or with unknown inputs."""
+    """Return the shapes that the rule of `set_shape_rule` finds for an op.
+
+    The outputs are unknown if no rule is set or the rule returns `None`.
+    """
     found = _rules[0](cls, options, inputs) if _rules else None
     return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if found is None else found)
 
 
 def computed(cls: type[Operator]) -> None:
-    """Complete a subclass of `Operator` that defines `compute(self, inputs)` but not the rest of its declarations.
+    """Add the missing declarations to a subclass of `Operator` that defines `compute(self, inputs)`.
 
-    Called when the class is defined.
+    Raises:
+        UnknownOptionError: The method `infer` of the class is not a class method.
     """
     if not isinstance(cls.__dict__.get("infer", classmethod(traced)), classmethod):
         raise UnknownOptionError(
@@ -139,30 +147,31 @@ def computed(cls: type[Operator]) -> None:
 
 
 def _defining_class(cls: type[Operator], attribute: str) -> type:
-    """Return the class that defines an attribute."""
+    """Return the class from which `cls` inherits an attribute; `cls` itself if it defines the attribute."""
     return next(one for one in cls.__mro__ if attribute in one.__dict__)
 
 
 Function = Callable[..., Any]
 PRIMITIVES: dict[str, Function] = {}
-"""The function of each op of `register_primitive`. It takes a backend and arrays."""
+"""The functions of ops from `register_primitive`, by op. Each takes a backend and arrays."""
 GRADIENTS: dict[str, Function] = {}
-"""The gradient function of each op. It takes a backend, the same arrays, and the gradient of the output."""
+"""The gradient functions of these ops, by op. Each takes a backend, the same arrays, and the output's gradient."""
 _GRAD = "_grad"
 
 
 def op(name: str, /, **attributes: Any) -> Model:
-    """Return the block of an op by name, for built-in and registered ops.
+    """Return a new block of a built-in or registered op.
 
     In a notebook, after `%load_ext mithril_nb`, `"gelu"(input="x")` is the same as `op("gelu")(input="x")`.
 
     Args:
-        name: `"gelu"`, `"linear"`, or a name passed to `backend.register_op` or `register_primitive`.
-        attributes: The arguments of its constructor.
+        name: Name of an op, such as `"gelu"`; name of a kind of block; or a name passed to `backend.register_op` or
+            `register_primitive`.
+        attributes: The arguments of the block's constructor.
 
     Raises:
-        UnknownOpError: No op has this name.
-        UnknownOptionError: Invalid attributes.
+        UnknownOpError: No op and no kind of block has this name.
+        UnknownOptionError: An attribute is unknown or invalid.
 
     Examples:
         >>> op("relu")
@@ -190,20 +199,22 @@ def op(name: str, /, **attributes: Any) -> Model:
 
 
 def register_primitive(name: str) -> Callable[[Function], Function]:
-    """Register a function of a backend and arrays as an op for all backends. `<name>_grad` registers its gradient.
+    """Register a function as an op for all backends. The function takes a backend and arrays, and returns an array.
+
+    The decorator with the name `<name>_grad` registers the gradient of the op: a function of the backend, the same
+    arrays, and the gradient of a loss with respect to the op's output. It returns the gradient of the only array, or a
+    tuple with one gradient per array. Without it, JAX differentiates the function of the op. Registering another
+    function for the op removes the gradient.
 
     Args:
-        name: `"sin_times_x"` for the op. `"sin_times_x_grad"` for its gradient: a function of the backend, the same
-            arrays, and the gradient of a loss with respect to the op's output. It returns the gradient of the array,
-            or a tuple with one gradient per array. Without it, JAX differentiates the function. Registering another
-            function under the name removes the gradient.
+        name: Name of the op (`"sin_times_x"`), or of its gradient (`"sin_times_x_grad"`).
 
     Returns:
         A decorator that returns the function unchanged.
 
     Raises:
-        UnknownOptionError: The name is invalid, or the function's arguments cannot be inputs.
-        NameTakenError: A built-in block or op has this name.
+        UnknownOptionError: The name is not a valid identifier, or the function has no argument for an array.
+        NameTakenError: Another block or op has this name.
 
     Examples:
         >>> @register_primitive("double")
@@ -229,10 +240,10 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
 
 
 def define(name: str, ports: tuple[str, ...]) -> type[Operator]:
-    """Define the class of `op(name)`, with these inputs, and return it.
+    """Return the class of the blocks `op(name)` with these inputs. Defines the class unless it exists.
 
     Raises:
-        NameTakenError: A built-in block or op has this name.
+        NameTakenError: Another block or op has this name.
     """
     old = OPS.get(name)
     if old is not None and issubclass(old, Custom) and old.input_ports == ports:
@@ -246,12 +257,13 @@ def ports_of(function: Function, decorator: str, name: str, skip: int = 0) -> tu
 
     Args:
         function: The function.
-        decorator: The decorator that registers it, for the error message.
+        decorator: The decorator that registers the function, for the error message.
         name: Name of the op, for the error message.
-        skip: Number of arguments that are not inputs: the backend, the gradient.
+        skip: Number of arguments that are not inputs: 1 if the first is the backend, 2 if also the last is the
+            gradient.
 
     Raises:
-        UnknownOptionError: It cannot be called with a fixed number of arrays.
+        UnknownOptionError: The function has no argument for an array, or takes `*args`.
     """
     try:
         arguments = list(inspect.signature(function).parameters.values())
@@ -274,7 +286,8 @@ def check_name(name: Any, decorator: str) -> None:
     """Raise if a name is not valid for an op.
 
     Raises:
-        UnknownOptionError: The name is invalid; the usual mistake is a decorator without its parentheses.
+        UnknownOptionError: The name is not a string that is a Python identifier. A decorator without parentheses
+            receives the function as the name.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise UnknownOptionError(

@@ -1,4 +1,4 @@
-"""All kinds of blocks by name, and their constructor calls: check, suggest and repeat them."""
+"""All kinds of blocks by name. Check constructor calls, suggest valid ones, and rebuild blocks with other arguments."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mithril_nb.models.connection import Handle
 from mithril_nb.models.fields import checked, example, fields_of
 
 KINDS: dict[str, type[Any]] = {}
-"""Every kind of block with a constructor, by name."""
+"""The class of each kind of block, by name."""
 ELSEWHERE = {
     "dense": "Linear",
     "embed": "Embedding",
@@ -44,7 +44,7 @@ ELSEWHERE = {
     "concatenate": "Concat",
     "cat": "Concat",
 }
-"""The kind of block for a name in Flax, Equinox, Keras or PyTorch, in lower case."""
+"""The kind of block for a layer's name in Flax, Equinox, Keras or PyTorch, in lower case without underscores."""
 
 
 def kind_named(kind: str) -> type[Any]:
@@ -72,7 +72,9 @@ def kind_named(kind: str) -> type[Any]:
 
 
 def suggested_kind(name: str) -> str | None:
-    """Return the kind of block that a name may mean: one with other capitals, of another library, or misspelt.
+    """Return the kind of block that a name probably means; `None` if no kind is similar.
+
+    The name may have other capitals or underscores, be misspelt, or be the name in another library.
 
     Examples:
         >>> import mithril_nb.models
@@ -85,11 +87,12 @@ def suggested_kind(name: str) -> str | None:
 
 
 def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any]) -> Any:
-    """Call the constructor of a kind of block, and return the model.
+    """Call the constructor of a kind of block, and return its result.
 
     Args:
-        kind: The kind.
-        graph: The inner graph of a block that runs others, whose blocks are arguments too.
+        kind: Name of the kind.
+        graph: For a block that runs others, the inner graph. Each of its blocks is an argument of the constructor.
+            `None` for other blocks.
         attributes: The other arguments.
 
     Raises:
@@ -102,7 +105,15 @@ def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, An
 
 
 def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
-    """Raise if a name is registered for another class. Running a cell again redefines the same class, which is allowed.
+    """Raise if another class has registered a name. A class of the same module and name may replace itself.
+
+    A notebook cell that is run again redefines its classes.
+
+    Args:
+        new: The class to register.
+        what: `"kind"` or `"op"`, for the message.
+        name: The name to register.
+        old: The class that has registered the name; `None` if no class has.
 
     Raises:
         NameTakenError: Another class has the name.
@@ -117,12 +128,12 @@ def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
 
 
 _LONGEST = 200
-"""Maximum length of a suggested call."""
+"""Maximum number of characters of a suggested call."""
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class BlockMeta(type):
-    """Checks constructor calls, because Python's own error does not list the block's arguments."""
+    """The metaclass of `Model`: checks the arguments of constructors, because Python's error does not list them."""
 
     @property
     def __signature__(cls) -> inspect.Signature:
@@ -130,7 +141,7 @@ class BlockMeta(type):
         return _signature(cls.__init__)
 
     def __call__(cls, /, *given: Any, **named: Any) -> Any:
-        """Construct a block."""
+        """Construct a block, after checking the arguments against the signature of `__init__`."""
         try:
             cls.__signature__.bind(*given, **named)
         except TypeError as error:
@@ -142,7 +153,7 @@ class BlockMeta(type):
 
 @lru_cache(maxsize=4096)
 def _signature(constructor: Any) -> inspect.Signature:
-    """Return the signature of a constructor without `self`. Cached: reading it is slower than building the block."""
+    """Return the signature of an `__init__` without `self`. Cached: reading it is slower than building a block."""
     bound = inspect.signature(constructor)
     return bound.replace(parameters=list(bound.parameters.values())[1:])
 
@@ -153,8 +164,8 @@ def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Map
     Args:
         kind: The kind of block.
         error: Python's error for the call.
-        given: Its positional arguments.
-        named: Its keyword arguments.
+        given: The positional arguments of the call.
+        named: The keyword arguments of the call.
 
     Raises:
         UnknownOptionError: Always.
@@ -169,16 +180,16 @@ def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Map
 
 
 def example_block(kind: type) -> Any:
-    """Return an example block of a kind, built by `example_call` if it takes no blocks.
+    """Return a block of a kind, built with example arguments.
 
     Raises:
-        Exception: The constructor rejects the example arguments.
+        Exception: The constructor rejects the example arguments, as if it requires a block.
     """
     return kind(**_needed(kind))
 
 
 def example_call(kind: type) -> str:
-    """Return an example constructor call of a kind, as code.
+    """Return an example constructor call of a kind as source code. `...` marks an argument without an example.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu
@@ -196,10 +207,10 @@ def example_call(kind: type) -> str:
 
 
 def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
-    """Return the model with some attributes changed, rebuilt by its constructor.
+    """Return a new model of the same kind with some attributes changed.
 
     Raises:
-        UnknownOptionError: An unknown attribute, or an invalid value.
+        UnknownOptionError: An attribute is unknown, or a value is invalid.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -220,7 +231,7 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
 
 
 def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """Return the same call with corrected argument names; `""` if that call fails too."""
+    """Return a constructor call with corrected argument names as source code; `""` if it fails too or is too long."""
     signature = inspect.signature(kind)
     try:
         taken = {*signature.bind_partial(*given).arguments, *named}
@@ -251,7 +262,7 @@ def _short(value: Any) -> str:
 
 
 def _needed(kind: type) -> dict[str, Any]:
-    """Return the required and recommended arguments of a kind with example values; `...` for unknown ones."""
+    """Return example values of a kind's required arguments, and of those with a `Start`; `...` without an example."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
         one.name: example(fields[one.name]) if one.name in fields else ...

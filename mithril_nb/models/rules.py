@@ -17,9 +17,10 @@ Shapes = Mapping[str, tuple[Dim, ...]]
 
 @dataclass(frozen=True)
 class Inferred:
-    """Result of an op's shape rule: shapes of parameters, states and outputs; dims may be names.
+    """Result of an op's shape rule: shapes of outputs, parameters and states, by port. A dim may be a name.
 
-    An output given as a bare shape has the promoted dtype of the inputs.
+    An output with a shape instead of a spec has a promoted dtype: that of the inputs, and of the parameters if there
+    are any.
     """
 
     outputs: Mapping[str, tuple[Dim, ...] | Spec]
@@ -29,15 +30,15 @@ class Inferred:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An array that belongs to a model: a trained parameter, or a state that one step hands to the next.
+    """An array that belongs to a model: a parameter, or a state that one training step passes to the next.
 
     Attributes:
-        name: Its name among the parameters: `"linear_0.weight"`.
-        path: Path of its block.
+        name: Its name in the dict of parameters: `"linear_0.weight"`.
+        path: Path of the block that owns the array.
         port: Port of that block.
-        spec: Shape and dtype; some dims are names while the input's shape is unknown.
+        spec: Shape and dtype. A dim is a name while it is unknown.
         initializer: Its initializer.
-        is_trainable: True if training changes it.
+        is_trainable: True if training changes the array.
         stacked: Number of leading axes along which separately initialised arrays of one shape are stacked.
     """
 
@@ -56,11 +57,11 @@ class Inference:
 
     Attributes:
         inputs: Spec of each input of the graph.
-        outputs: Spec of each output; `None` after a mismatch.
-        blocks: Specs at each block, by path.
-        parameters: All trainable arrays, in the order of the blocks.
+        outputs: Spec of each output; `None` for an output that a mismatch leaves unknown.
+        blocks: Specs at the ports of each block, by path.
+        parameters: All parameters, in the order of the blocks.
         problems: The mismatches; empty if there are none.
-        states: All arrays that one step hands to the next.
+        states: All arrays that one training step passes to the next.
     """
 
     inputs: Mapping[str, TensorSpec]
@@ -72,14 +73,14 @@ class Inference:
 
     @property
     def is_concrete(self) -> bool:
-        """True if the shape of every parameter is known in numbers."""
+        """True if every dim of every parameter and state is a number."""
         return all(parameter.spec.is_concrete for parameter in (*self.parameters, *self.states))
 
     def raise_problems(self) -> None:
-        """Raise all problems as one error, if there are any.
+        """Raise one error that contains all problems. Does nothing without problems.
 
         Raises:
-            ShapeError: There are mismatches.
+            ShapeError: There is at least one problem.
         """
         if self.problems:
             first, *more = self.problems
@@ -92,7 +93,7 @@ class InferredBody:
 
     Attributes:
         outputs: Spec of each output.
-        inner: The inference of the inner graph, for one step.
+        inner: Result of shape inference of the inner graph, for one step.
         stacked: Number of copies of each inner parameter, stacked along a new first axis; `None` if all steps share
             the parameters.
     """
@@ -104,35 +105,36 @@ class InferredBody:
 
 Options = Mapping[str, Value]
 UNKNOWN = "<unknown>"
-"""Value in `options` of a connected attribute whose value is known only at run time."""
+"""Value in `options` of an attribute that is connected and known only at run time."""
 Specs = Mapping[str, TensorSpec]
 Infer = Callable[[LogicalGraph, Mapping[str, TensorSpec]], Inference]
-"""The function `infer`, which the rule of a block that runs others calls for the inner graph."""
+"""Type of `infer`: a block that runs others, such as `Scan`, calls it for its inner graph."""
 
 
 class OpRules:
     """The declarations and rules of one kind of op, without its attributes.
 
     Attributes:
-        op: Name of the op, which is also the name of its kernel.
-        input_ports: Names of its data inputs.
+        op: Name of the op and of its kernel.
+        input_ports: Names of the data inputs.
         option_ports: Names of the attributes that can also be connected.
-        state_ports: Names of the arrays that one step hands to the next.
-        output_ports: Names of its outputs.
-        category: Its section of the palette.
+        state_ports: Names of the states: arrays that one training step passes to the next.
+        output_ports: Names of the outputs.
+        category: The section of the palette that shows the block.
         formula: The computation, for display.
-        initializers: The initializer of each parameter and state.
-        input_dtypes: Dtypes of data inputs that are not floats: `"int32"` for integers, `"bool"`, or `"any"`. `"*"`
-            means all of them.
-        takes_values: True if its inputs may be static values, such as shapes. Its rule then gets a `StaticSpec` for
-            such an input, and the specs of connected attributes too.
-        is_activation: True for a nonlinearity, which reduces the variance that `he_normal` compensates for.
-        keeps_scale: True if its output has about the same scale as its input, so that an activation may follow later.
-        init_depends_on_reader: True if He's initializers apply only when an activation reads the output; otherwise
-            LeCun's are used.
-        runs_others: True if it runs the blocks of an inner graph, such as a loop.
-        computes_in_order: True if it computes its outputs in the order of its ports. Emitted source names them after
-            the ports.
+        initializers: The initializer of each parameter and state, by port.
+        input_dtypes: Dtype by data input, for inputs that do not have the model's dtype: `"int32"` for any integers,
+            `"bool"`, or `"any"`. The key `"*"` is for all inputs that are not listed.
+        takes_values: True if an input may be a static value, such as a shape. The shape rule then receives a
+            `StaticSpec` for such an input, and also the specs of connected attributes.
+        is_activation: True for a nonlinearity. A `Linear` or convolution before it uses He's initializers.
+        keeps_scale: True if the output has about the scale of the input. A `Linear` before it then uses He's
+            initializers if an activation reads this block's output.
+        init_depends_on_reader: True if the block uses He's initializers only if an activation reads its output, and
+            LeCun's otherwise.
+        runs_others: True if the block runs the blocks of an inner graph, such as a loop.
+        computes_in_order: True if the block computes its outputs in the order of its ports. Emitted source then names
+            the outputs after the ports.
     """
 
     op: ClassVar[str]
@@ -153,27 +155,27 @@ class OpRules:
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of its data inputs, given its attributes."""
+        """Return the names of the data inputs of a block with these attributes."""
         return cls.input_ports
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of its parameters, given its attributes."""
+        """Return the names of the parameters of a block with these attributes."""
         return tuple(port for port in cls.initializers if port not in cls.state_ports)
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the names of its outputs, given its attributes."""
+        """Return the names of the outputs of a block with these attributes."""
         return cls.output_ports
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return the dtype that a data input requires, or `"any"`; `dtype` is the model's default."""
+        """Return the dtype that a data input requires, or `"any"`. `dtype` is the dtype of the model."""
         return cls.input_dtypes.get(port, cls.input_dtypes.get("*", dtype))
 
     @classmethod
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
-        """Return the minimum and maximum integer of each data input that has such bounds."""
+        """Return the minimum and maximum integer of each data input with bounds, by input."""
         return {}
 
     @classmethod
@@ -181,9 +183,9 @@ class OpRules:
         """Return the shapes of parameters, states and outputs.
 
         Args:
-            options: Its attributes. A connected attribute has the value from its connection, or `UNKNOWN` if that is
-                known only at run time.
-            inputs: Spec of each data input. `("...",)` represents an unknown shape.
+            options: The attributes. A connected attribute has the value of its connection, or `UNKNOWN` if the value
+                is known only at run time.
+            inputs: Spec of each data input. A shape that starts with `"..."` has unknown leading axes.
 
         Raises:
             MismatchError: The inputs do not fit.
@@ -201,22 +203,30 @@ class OpRules:
 
         Args:
             options: As in `infer`.
-            inputs: The known specs of its data inputs.
-            outputs: The known specs of its outputs, from their readers.
+            inputs: The specs of the data inputs, as far as they are known.
+            outputs: The specs of the outputs, as far as they are known. They include what the readers require.
 
         Returns:
-            Shapes by input; inputs that cannot be inferred are omitted.
+            Shapes by input. An input whose shape does not follow is omitted.
+
+        Raises:
+            MismatchError: No input gives this output.
         """
         return {}
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return a mapping from outputs of the body to the inputs that receive them in the next step."""
+        """Return a dict from each carried output of the body to the input that receives it in the next step."""
         return {}
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Return the result of shape inference of a block that runs others, given the specs of its inputs.
+        """Infer the specs of a block that runs others.
+
+        Args:
+            block: The block.
+            specs: Specs of its inputs.
+            infer: The function that infers the specs of the inner graph.
 
         Raises:
             MismatchError: The inputs do not fit.
@@ -229,6 +239,6 @@ OPS: dict[str, type[OpRules]] = {}
 
 
 def rules_named(kind: str) -> type[OpRules] | None:
-    """Return the rules of a kind of block; `None` if it is unknown or not an op."""
+    """Return the rules of a kind of block; `None` if the kind is unknown, or its blocks are not ops."""
     found = KINDS.get(kind)
     return found if found is not None and issubclass(found, OpRules) else None

@@ -1,4 +1,4 @@
-"""Methods of `Model` that summarise and save it, and the table of its blocks: kind, output shape and parameters."""
+"""Methods of `Model` that save, share and search it, and print a table of its blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RIGHT = {3, 4}
 
 
 class Portable:
-    """Write the structure: as a table, as plain data, and to a file."""
+    """Methods that convert a model to plain data, a file, a link or a table, and find its blocks."""
 
     name: str | None
     graph: LogicalGraph
@@ -60,16 +60,17 @@ class Portable:
         save_graph(self.graph, self.name or "", path)
 
     def share_link(self, page: str = "") -> str:
-        """Return a link that contains the structure, for a small model. A browser sends no part of it to a server.
+        """Return a link that contains the structure of a small model. A browser does not send the model to a server.
 
-        The link opens on any page that `Inspection.to_html` saved: it shows the graph of the model, and runs no code
-        of the link. `ml.load(link)` and `mithril-nb lab --app LINK` open the model.
+        The link is the address of a page that `Inspection.to_html` saved, and the model after `#`. The page then shows
+        the graph of the model, and runs no code from the link. `ml.load(link)` and `mithril-nb lab --app LINK` open the
+        model.
 
         Args:
-            page: Address of a saved page. Default: the link is only the part to append to such an address.
+            page: Address of a saved page. By default the result is only the part from `#` on, to append to an address.
 
         Raises:
-            ModelFileError: The link would have more than 8,000 characters, which is enough for about 200 blocks.
+            ModelFileError: The part from `#` on has more than 8,000 characters, which suffice for about 200 blocks.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -85,14 +86,14 @@ class Portable:
         """Return a table of the blocks: kind, output shape and parameters.
 
         Args:
-            shapes: Shape of each input, as far as it is known; sizes may be names.
+            shapes: Shape by input. An unknown size is a name; an input with an unknown shape is left out.
             depth: Number of nested levels to show; all by default.
             dtype: Dtype of parameters.
 
         Raises:
             ShapeError: Shapes are incompatible.
-            UnexpectedInputError: `shapes` names an input that the model does not have.
-            UnknownOptionError: A shape or the depth is invalid.
+            UnexpectedInputError: `shapes` names an input that the model does not have, or one input twice.
+            UnknownOptionError: `shapes` is not a dict, or a shape or the depth is invalid.
 
         Examples:
             >>> from mithril_nb.models import MLP
@@ -109,16 +110,16 @@ class Portable:
         return table(self.graph, inference, depth, dtype)
 
     def find(self, query: str) -> Found:
-        """Return the blocks that match a query: words, `kind:linear`, `block:"lm head"`, and `-` for not.
+        """Return the blocks that match a query.
 
-        Roles, dtypes, costs and Python lines need shapes: `ml.inspect(model, shapes=...).find(query)` searches the
-        equations, and describes the language.
+        To search for roles, dtypes, costs and Python lines, use `ml.inspect(model, shapes=...).find(query)`. The
+        documentation of that method describes all queries.
 
         Args:
-            query: The query.
+            query: Words, `kind:linear` and `block:"lm head"`; `-` before a term excludes its matches.
 
         Raises:
-            UnknownOptionError: The query is invalid, or needs shapes.
+            UnknownOptionError: The query is invalid, or searches for roles, dtypes, costs or Python lines.
 
         Examples:
             >>> from mithril_nb.models import MLP
@@ -143,13 +144,13 @@ class Portable:
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:
-    """Return the table of a graph with inferred shapes.
+    """Return the table of the blocks of a graph: kind, output shape and parameters.
 
     Args:
         graph: The graph.
-        inference: The inference of the graph.
-        depth: Number of nested levels to show.
-        dtype: The default dtype, which is omitted.
+        inference: Result of shape inference of the graph.
+        depth: Number of nested levels to show; `None` for all.
+        dtype: The dtype that the table does not print.
 
     Raises:
         UnknownOptionError: The depth is invalid.
@@ -172,7 +173,7 @@ class _Table:
         self.total = _count(inference.parameters)
         self.owner = {one.name: one.path for one in (*inference.parameters, *inference.states)}
         self.shared: dict[str, set[str]] = {}
-        # Collected once per enclosing block: walking a deep model for each block would take quadratic time.
+        # The parameters inside each block. Searching all parameters for each block would take quadratic time.
         self.inside: dict[str, list[Parameter]] = {}
         for one in inference.parameters:
             path = one.path
@@ -193,7 +194,7 @@ class _Table:
                 yield from self.rows(node.block.graph, path, level + 1)
 
     def numbers(self, path: str) -> tuple[str, str]:
-        """Return the number of parameters, and their share of the total."""
+        """Return two cells for a block: its number of parameters, and their share of all parameters."""
         own = self.inside.get(path, [])
         if not own:
             return ("shared" if path in self.shared else ""), ""
@@ -238,7 +239,7 @@ def _bytes(count: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a name on one line, escaped if necessary."""
+    """Return a name, escaped if it contains line breaks or other unprintable characters."""
     return text if text.isprintable() else repr(text)
 
 

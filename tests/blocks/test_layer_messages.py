@@ -48,7 +48,7 @@ ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.
 >>> compiled(ConvTranspose1d(4, 3, padding=3), input=[1, 3, 2])
 ShapeError: the input 'input' does not fit 'conv_transpose1d.input'.
     given  (1, 3, 2) float32
-    input  needs more on axis 2      axis 2: 2
+    input  needs more items on axis 2      axis 2: 2
     Try: less padding.
 
 >>> compiled(GlobalAvgPool2d(), input=[1, 3, 0, 4])
@@ -124,7 +124,7 @@ UnknownOptionError: ResNet cannot take layers='180'.
 >>> fit_or_raise(SquaredError(), input=(3,), target=(3, 1))
 ShapeError: the input 'target' does not fit 'squared_error.target'.
     given   (3, 1) float32
-    target  needs (3,)      both would broadcast, to (3, 3)
+    target  needs (3,)      both inputs would broadcast to (3, 3)
     Try: a target with the shape of the input.
 
 >>> fit_or_raise(SquaredError(), input=("n", 3), target=("n", 4))

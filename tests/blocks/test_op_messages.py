@@ -8,7 +8,7 @@ from tests.blocks.running import error_of, messages
 ShapeError: the input 'input' does not fit 'glu.input'.
     given  (2, 5) float32
     input  needs an even size on axis -1      axis -1: 5
-    Try: 6 there, for two halves.
+    Try: size 6, for two halves.
 
 >>> fit_or_raise(LogSoftmax(2), input=(2, 5))
 ShapeError: the input 'input' does not fit 'log_softmax.input'.
@@ -103,7 +103,7 @@ ShapeError: the input 'input' does not fit 'sum.input'.
 >>> Sum(axis=1.5)
 UnknownOptionError: Sum cannot take axis=1.5.
     needs  whole numbers from -32 to 31, or None
-    means  The axis, or several; `None` for all.
+    means  One axis or several; `None` for all.
     Try: Sum(axis=(0, 1))
 
 >>> fit_or_raise(Unique(), input=(2, 3))
@@ -162,7 +162,7 @@ ShapeError: the input 'input' does not fit 'swap_axes.input'.
 >>> compiled(of_x(lambda x: x[:, 4]), input=["batch", 4])
 ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
     output  ('batch', 4) float32
-    input   needs an item 4 on axis 1      axis 1: 4 of 4
+    input   needs an item with index 4 on axis 1      axis 1: 4 items
     Try: a number from -4 to 3.
 
 >>> compiled(of_x(lambda x: x[0, 0, 0]), input=["batch", 4])
@@ -269,7 +269,7 @@ ShapeError: Cast at 'cast' cannot use dtype=None.
 >>> compiled(Model() | Value(((1, 2), (3,)))(output="v") | ToTensor()(input="v") | Shape(), input=[])
 ShapeError: cannot connect 'value_0.output' to 'to_tensor_0.input'.
     output  static ((1, 2), (3,))
-    input   needs tuples of one length at each depth      ragged
+    input   needs tuples of one length at each depth      lengths differ
     Try: tuples of one length.
 
 >>> fit_or_raise(Ones())

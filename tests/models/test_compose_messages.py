@@ -114,7 +114,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension='many'.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),
@@ -123,7 +123,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=True.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),
@@ -132,7 +132,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=0.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),
@@ -141,7 +141,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=2.5.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),
@@ -150,7 +150,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=inf.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),
@@ -159,7 +159,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=2097152.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),
@@ -231,7 +231,7 @@ CASES = {
         """
         UnknownOptionError: MaxPool2d cannot take stride=().
             needs  2 whole numbers from 1 to 64, or one for all, or None
-            means  Step of the window; by default the window's size.
+            means  Distance between neighbouring windows; by default the size of a window.
             Try: MaxPool2d(stride=(2, 2))
         """,
     ),
@@ -328,7 +328,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension='x'.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, weight and bias must be given.
+            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
             Try: Linear(dimension=64)
         """,
     ),

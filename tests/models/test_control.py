@@ -303,7 +303,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  needs a body that returns arrays      its 'output' is a static value, not an array
+            input  needs a body that returns arrays      the body's 'output' is a static value, not an array
             Try: compute the shape outside this block.
         """,
     ),
@@ -312,7 +312,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'cond.input'.
             given  (5, 6, 3) float32
-            input  needs a body that returns arrays      its 'output' is a static value, not an array
+            input  needs a body that returns arrays      the body's 'output' is a static value, not an array
             Try: compute the shape outside this block.
         """,
     ),

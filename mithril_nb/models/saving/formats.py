@@ -28,7 +28,7 @@ def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
 
     Args:
         model: The model, or its graph.
-        name: Name of the model; by default its own name.
+        name: Name of the model in the data; by default the name of `model`, or `""` for a graph.
 
     Examples:
         >>> to_dict(Model(name="net"))["name"]
@@ -48,7 +48,7 @@ def save(model: Model, path: str | Path) -> None:
         path: Path of the file.
 
     Raises:
-        UnknownOptionError: An argument is not a model, or not a path.
+        UnknownOptionError: `model` is not a model, or `path` is not a path.
         ModelFileError: The file cannot be written.
     """
     if not isinstance(model, Model):
@@ -63,12 +63,13 @@ load = Model.load
 def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
     """Return Python code that rebuilds a model.
 
-    If a name would have another meaning while the model is only partly built, the code contains the model as data.
-    User-defined blocks are imported from their modules; blocks from a notebook or `register_op` must be defined first.
+    The code adds the blocks one by one. If that would not give the same graph, the code contains the model as data
+    instead. The code imports user-defined blocks from their modules. Blocks from a notebook or `register_op` must be
+    defined before the code runs.
 
     Args:
-        model: The model, or its graph, which has no name.
-        variable: Name of the variable.
+        model: The model, or its graph.
+        variable: Name of the variable for the model.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -83,15 +84,13 @@ def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
 
 
 def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[str, dict[int, str]]:
-    """Return the code of `to_source`, and the block that each line creates.
+    """Return the code of `to_source`, and a dict from the number of a line to the path of the block that it builds.
+
+    Lines are counted from 1. The dict is empty if the code contains the model as data.
 
     Args:
         model: The model, or its graph.
-        variable: Name of the variable.
-
-    Returns:
-        The code, and block paths by line, counted from 1. Omits lines that create no block; empty if the code contains
-        the model as data.
+        variable: Name of the variable for the model.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -112,7 +111,7 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
 
 
 def _imports(kinds: Iterable[str]) -> str:
-    """Return the import lines of the blocks' classes."""
+    """Return the lines that import the classes of these kinds, and a comment that names those without a module."""
     homes: dict[str, list[str]] = {}
     for kind in sorted(kinds):
         made = KINDS.get(kind, Model)
@@ -133,12 +132,20 @@ class _Writer:
         self.misread = False
 
     def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model", path: str = "") -> str:
-        """Write the lines of the graph at a path; return its variable."""
+        """Write the lines that build a graph, and return the name of its variable.
+
+        Args:
+            graph: The graph.
+            variable: Preferred name of the variable.
+            name: Name of the model.
+            kind: The kind of the model as a block.
+            path: Path of the block that contains the graph.
+        """
         variable = self.free_variable(variable)
         inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
         self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
-        draft = Draft(LogicalGraph())  # built like the model that the code builds, to compare the two
+        draft = Draft(LogicalGraph())  # the graph that the code builds, to compare it with `graph`
         for node in graph.nodes:
             chained, named = _connections(graph, node, draft.last_output(), labels)
             is_default = node.name == draft.free_name(node.block.kind)
@@ -159,12 +166,12 @@ class _Writer:
         return variable
 
     def inside(self, node: Node, path: str) -> str:
-        """Write the lines of the inner blocks of a block."""
+        """Write the lines that build the inner graph of a block, and return the name of its variable."""
         assert node.block.graph is not None
         return self.graph(node.block.graph, node.name, node.name, node.block.kind, join_path(path, node.name))
 
     def call(self, node: Node, name: str, path: str) -> str:
-        """Return the constructor call of a block. Inner blocks that it runs are variables or nested calls."""
+        """Return the constructor call of a block. For a block that runs others, these are arguments of the call."""
         self.kinds.add(node.block.kind)
         if node.block.graph is None or node.block.is_composite:
             return _call(node.block, name, {})
@@ -172,19 +179,19 @@ class _Writer:
         return _call(node.block, name, bodies)
 
     def body(self, node: Node, path: str) -> str:
-        """Return the argument for an inner block of a block that runs it."""
+        """Return the argument for a block inside a block that runs it: a variable, or a constructor call."""
         if _is_written_out(node.block):
             own = join_path(path, node.name)
             return self.graph(node.block.graph or LogicalGraph(), node.name, "", node.block.kind, own)
         return self.call(node, "", path)
 
     def notes(self, graph: LogicalGraph, variable: str, path: str) -> None:
-        """Write the annotations of shapes, dtypes, training and names, as calls of the setters."""
+        """Write the annotations of a graph as calls of `set_shapes`, `set_types`, `expose_keys` and others."""
         values_by_setter: dict[str, dict[str, Any]] = {}
         exposed: list[str] = []
         labels = {end: label for label, end in graph.labels}
         for end, note in graph.notes:
-            # A parameter is annotated by its name among all parameters, not by its port.
+            # The setters name a parameter. They cannot write a note at the port of a block that has the parameter.
             self.misread = self.misread or (bool(end.node) and end not in graph.targets_of)
             name = end.port if is_array(end) else component(labels[end]) if end in labels else str(end)
             arrays = {"differentiability": note.is_trainable, "initializers": note.initializer}
@@ -211,7 +218,14 @@ class _Writer:
 def _connections(
     graph: LogicalGraph, node: Node, last_output: Endpoint | None, labels: Mapping[Endpoint, str]
 ) -> tuple[bool, dict[str, str]]:
-    """Return whether a block reads the last output by `+=`, and the names of its other connections."""
+    """Return whether a block is added by `+=`, and the names of its other connections, by port.
+
+    Args:
+        graph: The graph.
+        node: The block.
+        last_output: The output that `+=` connects to the block's first data input.
+        labels: The user's names of connections.
+    """
     named: dict[str, str] = {}
     first_data = next((port.name for port in node.block.inputs if port.role == "data"), None)
     chained = False
@@ -234,7 +248,7 @@ def _connections(
 
 
 def _named_arguments(named: Mapping[str, str]) -> str:
-    """Return the call that names connections; `""` without connections."""
+    """Return the second call in `Linear(3)(input='x')`, which names connections; `""` without connections."""
     if not named:
         return ""
     if all(name.isidentifier() and not keyword.iskeyword(name) for name in named):
@@ -243,12 +257,18 @@ def _named_arguments(named: Mapping[str, str]) -> str:
 
 
 def _is_written_out(block: Block) -> bool:
-    """Return whether the inner blocks need separate lines, because no constructor call creates them."""
+    """Return whether a block's inner blocks need separate lines, because no constructor call creates the block."""
     return block.is_composite and not block.attributes
 
 
 def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
-    """Return the constructor call of a block, without arguments at their default."""
+    """Return the constructor call of a block, without arguments that have their default.
+
+    Args:
+        block: The block.
+        name: Name of the block; `""` for a call without a name.
+        bodies: The arguments for the blocks that it runs, as source code.
+    """
     given: list[str] = []
     in_order = True
     for field in fields_of(kind_named(block.kind)):
@@ -270,7 +290,7 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return plain data as Python code; non-finite floats have no literal."""
+    """Return plain data as Python code. For a float that is not finite, the code is a call, as in `float('nan')`."""
     if isinstance(value, float) and not isfinite(value):
         return f"float({str(value)!r})"
     if isinstance(value, tuple):

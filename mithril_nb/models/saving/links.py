@@ -1,4 +1,7 @@
-"""Models in the fragment of a link: compressed data that a browser never sends to a server. Reading runs no code."""
+"""Models in the fragment of a link, the part from `#` on. A browser does not send it to a server.
+
+Reading a link runs no code from it.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,20 @@ from mithril_nb.errors import ModelFileError
 MARK = "#model="
 """Start of the fragment."""
 MOST_CHARACTERS = 8_000
-"""Characters of the fragment: browsers, mail and chat programs keep links of this length whole."""
+"""Maximum number of characters of the fragment. Browsers, mail and chat programs keep links of this length whole."""
 _MOST_BYTES = 2_000_000
-"""Bytes of the data before compression."""
+"""Maximum number of bytes of the data before compression."""
 _RAW = -zlib.MAX_WBITS
-_ADVICE = "model.share_link()  # makes the link again; copy it whole"
+_ADVICE = "model.share_link()  # creates the link again; copy all of it"
 
 
 def is_link(text: object) -> bool:
-    """Return whether a text contains the fragment of a link to a model."""
+    """Return whether a value is a string that contains `MARK`."""
     return isinstance(text, str) and MARK in text
 
 
 def fragment_of(data: Mapping[str, Any]) -> str:
-    """Return data as the fragment of a link: JSON, compressed as raw deflate, in the URL alphabet of base64.
+    """Return the fragment of a link that contains data: JSON, compressed as raw deflate, in URL-safe base64.
 
     Raises:
         ModelFileError: The fragment would be longer than `MOST_CHARACTERS`.
@@ -48,10 +51,10 @@ def fragment_of(data: Mapping[str, Any]) -> str:
 
 
 def data_in(link: str) -> Any:
-    """Return the data in the fragment of a link. The result is JSON, and not checked further.
+    """Return the JSON data in the fragment of a link. It may be something other than a model.
 
     Raises:
-        ModelFileError: The fragment is too long, is damaged, or does not contain JSON.
+        ModelFileError: The fragment or its data is too long, or the fragment is damaged or does not contain JSON.
     """
     text = link.partition(MARK)[2]
     if len(MARK) + len(text) > MOST_CHARACTERS:

@@ -1,4 +1,7 @@
-"""Build models from untrusted data within limits: each part is checked before the next is built, in linear time."""
+"""Build models from untrusted data, within limits on their size.
+
+Each part is checked before the next is built. The time is linear in the size of the model.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,22 @@ Count = Annotated[int, Range(0, inf)]
 
 @dataclass(frozen=True)
 class LoadLimits:
-    """The largest model that `ml.load` accepts; `ml.load(path, limits=...)` changes the limits.
+    """The limits of a model that `ml.load(path, limits=...)` accepts. A larger model raises a `ModelFileError`.
 
     Attributes:
-        file_bytes: Size of the file.
-        nodes: Blocks at all levels, including the inner blocks of a block such as `MLP`.
-        edges: Connections, labels and notes at all levels.
-        ports: Inputs and outputs of all composite blocks; a long name counts as several. An open input of an inner
-            block is an input at each level around it, so a small file can have many.
-        depth: Levels of models in models, at most 50.
-        name_length: Characters of the name of a block, a kind, a port or a dimension.
-        text_length: Characters of a text in an attribute.
-        list_length: Values in all lists of one block's attributes.
-        rank: Dimensions of a declared shape, at most 64.
+        file_bytes: Maximum size of the file, in bytes.
+        nodes: Maximum number of blocks at all levels, including the inner blocks of a block such as `MLP`.
+        edges: Maximum number of connections, labels and notes at all levels.
+        ports: Maximum number of inputs and outputs of all composite blocks. A long name counts as several. An input of
+            an inner block that is not connected is an input at each level around it, so a small file can have many.
+        depth: Maximum number of levels of models in models; at most 50.
+        name_length: Maximum number of characters in the name of a block, a kind, a port or a dimension.
+        text_length: Maximum number of characters in a string of an attribute.
+        list_length: Maximum number of values in all lists of one block's attributes.
+        rank: Maximum number of dimensions of a declared shape; at most 64.
 
     Raises:
-        UnknownOptionError: A limit is not a non-negative integer, or exceeds its maximum.
+        UnknownOptionError: A limit is not a non-negative integer, or `depth` or `rank` exceeds its maximum.
 
     Examples:
         >>> LoadLimits(nodes=1_000_000).nodes, LoadLimits().depth
@@ -67,7 +70,7 @@ class LoadLimits:
             found: The count.
             what: Plural noun of the counted items, such as `"blocks"`.
             block: Path of the block where it was found.
-            is_all: True if all items have been counted; otherwise there may be more.
+            is_all: True if `found` counts all items; false if there may be more.
 
         Raises:
             ModelFileError: `found` is above the limit.
@@ -96,7 +99,7 @@ class LoadLimits:
         )
 
 
-ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"
+ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of the file"
 
 
 def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
@@ -109,10 +112,16 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
-    """Return a part of the data, after checking its type.
+    """Return `data[key]`, after checking its type.
+
+    Args:
+        data: The data.
+        key: The key.
+        kind: The required type: `list`, `dict`, `str` or `bool`.
+        path: Path of the block that contains the data, for the message.
 
     Raises:
-        ModelFileError: The part is missing, or has another type.
+        ModelFileError: `data` is not a dict, the key is missing, or the value has another type.
     """
     if not isinstance(data, dict):
         raise broken(f"expected an object with {key!r}, found {short_repr(data)}", path)
@@ -124,7 +133,7 @@ def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
 
 
 def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") -> None:
-    """Raise if the data has an unknown key, whose content would be lost.
+    """Raise if the data has an unknown key: loading the model would lose its value.
 
     Raises:
         ModelFileError: A key is unknown.
@@ -140,7 +149,14 @@ def broken(what: str, path: str) -> ModelFileError:
 
 
 class _Level(NamedTuple):
-    """The data of a graph, and its place in the model."""
+    """The data of a graph inside the data of a model.
+
+    Attributes:
+        data: The data of the graph.
+        around: The level of the graph that contains it; `None` for the outermost graph.
+        name: Name of the block that contains it.
+        depth: 1 for the outermost graph, 2 for a graph inside it, and so on.
+    """
 
     data: Any
     around: _Level | None
@@ -149,7 +165,7 @@ class _Level(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Path of the block that contains the graph. Computed on demand, as a file can have many long paths."""
+        """Path of the block that contains the graph. Not stored, because a file can have many long paths."""
         names, level = list[str](), self
         while level.around is not None:
             names.append(level.name)
@@ -174,10 +190,10 @@ class _Reader:
         self.nodes = 0  # including the inner blocks that constructors create
         self.ports = 0
         self.blocks: dict[tuple[str, str], Block] = {}  # equal blocks are built once
-        self.graphs: dict[int, LogicalGraph] = {}  # of the finished levels, by the identity of their data
+        self.graphs: dict[int, LogicalGraph] = {}  # the graphs built so far, by the `id` of their data
 
     def model(self, data: Any) -> LogicalGraph:
-        """Build all levels, inner ones first, without recursion: a deep stack makes every call slow in Python 3.11."""
+        """Build all graphs, inner ones first, and return the outermost."""  # no recursion: a deep stack is slow
         levels = self.levels(data)
         self.nodes = _count(levels, "nodes")
         self.limits.check("nodes", self.nodes, "blocks")
@@ -188,11 +204,11 @@ class _Reader:
         return self.graphs[id(data)]
 
     def levels(self, data: Any) -> list[_Level]:
-        """Return a graph and all graphs inside it, outer before inner, as far as the data has the right structure."""
+        """Return the levels of a graph and of all graphs inside it, outer before inner. Skips malformed data."""
         found = [_Level(data, None, "", 1)]
         for level in found:  # the loop appends to it
             self.limits.check("depth", level.depth, "levels of models in models", level.path)
-            self.limits.check("nodes", len(found) - 1, "blocks", is_all=False)  # a Python dict may contain itself
+            self.limits.check("nodes", len(found) - 1, "blocks", is_all=False)  # ends if a dict contains itself
             nodes = level.data.get("nodes") if isinstance(level.data, dict) else None
             for node in nodes if isinstance(nodes, list) else ():
                 if isinstance(node, dict) and isinstance(node.get("graph"), dict):
@@ -283,14 +299,18 @@ class _Reader:
         return Node(name, block)
 
     def block(self, kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any], path: str) -> Block:
-        """Build a block by calling its constructor."""
+        """Return a block, built by its constructor. Counts the blocks that the constructor creates.
+
+        Raises:
+            ModelFileError: The constructor rejects an argument, or the block exceeds a limit.
+        """
         length = sum(self.length(value, path) for value in attributes.values())
         self.limits.check("list_length", length, "values in the lists of one block", path)
         key = (kind, repr(attributes) if graph is None and length < 100 else "")
         if key in self.blocks:
             self.count(self.blocks[key], path)
             return self.blocks[key]
-        if kind in KINDS and rules_named(kind) is None:  # most create at least one block per value of a list
+        if kind in KINDS and rules_named(kind) is None:  # such as MLP: at least one block per value in hidden_sizes
             self.limits.check("nodes", self.nodes + length, "blocks", path, is_all=False)
         try:
             block = construct(kind, graph, attributes).block
@@ -299,7 +319,7 @@ class _Reader:
         except RecursionError:
             raise
         except Exception as error:  # a user-defined kind may raise anything
-            if isinstance(error, UnknownOptionError):  # its advice is Python, and does not repair a file
+            if isinstance(error, UnknownOptionError):  # without its advice, a call that does not repair a file
                 because = "\n".join(str(replace(one, advice="")) for one in error.diagnostics)
             else:
                 because = str(error) if isinstance(error, MithrilError | TypeError | ValueError) else repr(error)
@@ -313,13 +333,13 @@ class _Reader:
         return block
 
     def count(self, block: Block, path: str) -> None:
-        """Count the blocks that a block created inside itself."""
+        """Add the number of blocks inside a block to `nodes`, and check the limit."""
         if block.graph is not None:
             self.nodes += sum(1 for _ in block.graph.walk())
             self.limits.check("nodes", self.nodes, "blocks", path, is_all=False)
 
     def length(self, value: Any, path: str) -> int:
-        """Return the number of values in nested lists, after checking the length of texts."""
+        """Return the number of values in nested lists and dicts. Checks the length of each string in them."""
         found, left = 0, [value]
         while left:
             one = left.pop()
@@ -345,7 +365,16 @@ class _Reader:
 
 
 def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], path: str) -> None:
-    """Raise if a name would be lost, or would change its meaning, when the graph is closed."""
+    """Raise if a name is invalid, or refers to two connections, or to none.
+
+    Args:
+        inputs: Names of the inputs that blocks read.
+        labels: Names of connections, each with its endpoint.
+        path: Path of the block that contains the graph.
+
+    Raises:
+        ModelFileError: A name has a dot, names an input that no block reads, or names an input and an output.
+    """
     for name in (*inputs, *(label for label, _ in labels)):
         if "." in name:
             raise unfit(f"the name {name!r} has a dot, which separates a block from its port.", path)

@@ -24,15 +24,19 @@ SAVE_ADVICE = 'ml.save(model, "model.json")'
 
 
 def graph_to_dict(graph: LogicalGraph, name: str) -> dict[str, Any]:
-    """Return a graph and the name of its model as JSON-serialisable data."""
+    """Return a graph and the name of a model as JSON-serialisable data."""
     return {"format": FORMAT, "version": VERSION, "name": name, "graph": _graph_data(graph)}
 
 
 def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
-    """Return the graph in the data of `graph_to_dict`, and the name of its model.
+    """Return the graph and the model's name from the data of `graph_to_dict`; the name is `None` if it is empty.
+
+    Args:
+        data: The data.
+        limits: Maximum sizes of the model; `None` for `LoadLimits()`.
 
     Raises:
-        ModelFileError: The data is not a model, has a later version, is broken, or exceeds a limit.
+        ModelFileError: The data is not a model, is broken, exceeds a limit, or has a later version.
         UnknownOptionError: `limits` is not a `LoadLimits`.
     """
     limits = _checked_limits(limits)
@@ -59,7 +63,7 @@ def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple
 
 
 def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
-    """Write a graph and the name of its model to a JSON file.
+    """Write a graph and the name of a model to a JSON file.
 
     Raises:
         UnknownOptionError: `path` is not a path.
@@ -75,18 +79,22 @@ def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
-    """Load a graph and the name of its model from a JSON file, or from a link to a model.
+    """Return the graph and the model's name from a JSON file, or from a link to a model.
+
+    Args:
+        path: Path of the file, or the link.
+        limits: Maximum sizes of the model; `None` for `LoadLimits()`.
 
     Raises:
         UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
-        ModelFileError: The file does not exist, is not a model, is broken, or exceeds a limit.
+        ModelFileError: The file cannot be read, is not a model, is broken, exceeds a limit, or has a later version.
     """
     check_path(path, "load", 'ml.load("model.json")')
     limits = _checked_limits(limits)
     if is_link(path):
         return graph_from_dict(part_of(data_in(str(path)), "model", dict), limits)
     try:
-        # Do not keep the bytes and the text in memory while the model is built.
+        # Without a variable for the bytes, their memory is freed before the model is built.
         data = json.loads(_bytes_of(path, limits).decode("utf-8"), object_pairs_hook=_object)
     except ModelFileError:
         raise
@@ -120,7 +128,7 @@ def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
 
 
 def _near(path: Path) -> str:
-    """Return the existing JSON file with the most similar name; `"model.json"` if there is none."""
+    """Return the path of the JSON file in the same folder with the most similar name; else `"model.json"`."""
     try:
         known = [one.name for one in islice(path.parent.iterdir(), 2_000) if one.suffix == ".json" and one.is_file()]
     except (OSError, ValueError):
@@ -129,7 +137,11 @@ def _near(path: Path) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object. Raise if a key is repeated."""
+    """Return the dict of a JSON object, given its pairs.
+
+    Raises:
+        ModelFileError: A key is repeated.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()
@@ -153,17 +165,22 @@ def _why(error: OSError | ValueError) -> str:
 
 
 def check_path(path: Any, what: str, advice: str) -> None:
-    """Raise if a value is not the path of a file.
+    """Raise if a value is neither a string nor an `os.PathLike`.
+
+    Args:
+        path: The value.
+        what: The verb for the message, such as `"load"`.
+        advice: Code for the message.
 
     Raises:
-        UnknownOptionError: It is not a path.
+        UnknownOptionError: The value is not a path.
     """
     if not isinstance(path, str | os.PathLike):
         raise UnknownOptionError(f"cannot {what} {short_repr(path)}.", (("needs", "the path of a file"),), advice)
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
-    """Return the parts created by the user. Inputs and outputs are inferred, see `mithril_nb.graph.boundary`."""
+    """Return the data of a graph. Edges of inputs and outputs that `infer_boundary` creates again are omitted."""
     return {
         "nodes": [_node_data(node) for node in graph.nodes],
         "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],
@@ -189,6 +206,6 @@ def _node_data(node: Node) -> dict[str, Any]:
     if block.attributes:
         data["attributes"] = dict(block.attributes)
     if block.graph is not None and not (block.is_composite and block.attributes):
-        # A user's model may have the kind of a block that runs others, so the op is stored too.
+        # A user-defined composite may have the name of a kind that runs others, so the op is stored too.
         data |= {"op": block.op, "graph": _graph_data(block.graph)}
     return data

@@ -1,4 +1,4 @@
-"""Blocks without inputs: constant values."""
+"""The block of a constant array."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ class Constant(Operator):
     """Constant array.
 
     Args:
-        value: A number, or nested lists of numbers, of equal length at each depth.
-        dtype: Its dtype; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for booleans.
+        value: A number, or nested lists of numbers. Lists at the same depth have the same length.
+        dtype: Dtype of the array; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for
+            booleans.
 
     Raises:
-        UnknownOptionError: The value is not an array of numbers, or does not fit into its dtype.
+        UnknownOptionError: The value is not an array of numbers, or a number does not fit into the dtype.
+        UnknownDtypeError: The dtype is unknown.
 
     Examples:
         >>> Constant([1.0, 2.0])
@@ -39,7 +41,7 @@ class Constant(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of the value."""
+        """Return the shape and dtype of the value."""
         value = options["value"]
         shape, dtype = shape_of(value), options["dtype"] or dtype_of(value)
         return Inferred({"output": TensorSpec(shape, str(dtype)) if dtype else shape})
@@ -55,7 +57,7 @@ def _check_numbers(value: Value, dtype: Value) -> None:
         )
     named = str(dtype or dtype_of(value))
     bits, is_signed = 8 * ITEM_BYTES.get(named, 8), not named.startswith("uint")
-    # Integers become floats by way of 64 bits.
+    # The conversion of an integer to a float goes through a 64-bit integer.
     width = bits if "int" in named else 64
     least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
     for number in numbers:
@@ -68,7 +70,7 @@ def _check_numbers(value: Value, dtype: Value) -> None:
 
 
 def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
-    """Return the items of nested tuples; `None` if they do not have this shape."""
+    """Return the items of nested tuples in one list; `None` if the tuples do not have the given shape."""
     if not shape or not isinstance(value, tuple):
         return None if shape or isinstance(value, tuple) else [value]
     if len(value) != shape[0]:

@@ -1,4 +1,4 @@
-"""Arithmetic on dims, some of which are only names."""
+"""Arithmetic on dims. A dim is a number, a name, or an expression of names such as `"h*w-1"`."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from functools import lru_cache
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 
 Terms = Mapping[tuple[str, ...], int]
-"""A sum: maps each product of factors to its coefficient; `()` is the constant term."""
+"""A sum of products: maps the factors of each product to its coefficient. `()` is the constant term."""
 
 
 class MismatchError(Exception):
-    """A shape rule rejects the spec of a port. Inference turns it into a `Diagnostic` that locates the port.
+    """Raised by a shape rule for an input or attribute that does not fit. `infer` converts it to a `Diagnostic`.
 
     Attributes:
-        port: The input that does not fit.
-        need: The requirement, as text or a shape.
+        port: The input or attribute that does not fit.
+        need: The requirement: a shape, or words such as `"at least one axis"`.
         advice: The suggested fix.
-        detail: The axis and the sizes that differ, or `""`.
+        detail: What the port has instead, such as `"rank 0"` or the sizes that differ; `""` to omit it.
     """
 
     def __init__(self, port: str, need: str, advice: str, detail: str = ""):
@@ -34,7 +34,7 @@ class MismatchError(Exception):
 
 
 def product(dims: tuple[Dim, ...]) -> Dim:
-    """Return the product of dims: a number, or `"h*w*3"` while some are names.
+    """Return the product of dims: a number if all dims are numbers, else an expression such as `"h*w*3"`.
 
     Examples:
         >>> product((2, 3)), product(("h", 2, 3)), product(("h-2", 3))
@@ -45,9 +45,9 @@ def product(dims: tuple[Dim, ...]) -> Dim:
 
 
 def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
-    """Return the quotient of two products of dims; `None` if numbers show that it is not an integer.
+    """Return the product of `dims` divided by the product of `by`; `None` if it is known not to be an integer.
 
-    Common factors are cancelled first, so the result is correct for sizes of 0 too.
+    Common factors are cancelled first, so that a size of 0 in both does not divide by zero.
 
     Examples:
         >>> quotient(("batch", 4, 6), (24,)), quotient((4, 6), (5,)), quotient(("batch", 3), (4,))
@@ -71,7 +71,7 @@ def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
 
 
 def plus(*dims: Dim) -> Dim:
-    """Return the sum of dims: a number, or `"n+m+2"` while some are names.
+    """Return the sum of dims: a number if the names cancel, else an expression such as `"n+m+2"`.
 
     Examples:
         >>> plus(2, 3), plus("n", 2, "m"), plus("n", "n"), plus("n-1", 1)
@@ -86,7 +86,7 @@ def plus(*dims: Dim) -> Dim:
 
 
 def times(dim: Dim, number: int) -> Dim:
-    """Return a multiple of a dim, term by term, so that subtracting a dim from itself gives 0.
+    """Return a dim multiplied by a number, term by term, so that `plus` can cancel a dim and its negative.
 
     Examples:
         >>> times("n+1", -1), times(3, 2)
@@ -96,7 +96,7 @@ def times(dim: Dim, number: int) -> Dim:
 
 
 def least(a: Dim, b: Dim) -> Dim:
-    """Return the smaller of two dims.
+    """Return the smaller of two dims, or `"min(a,b)"` if their difference is not a number.
 
     Examples:
         >>> least(2, 3), least("n", 3), least("n", "n+2")
@@ -109,7 +109,7 @@ def least(a: Dim, b: Dim) -> Dim:
 
 
 def at_least_0(dim: Dim) -> Dim:
-    """Return a dim, or 0 if it is negative.
+    """Return a dim, or 0 if it is negative; `"max(dim,0)"` if the sign is unknown.
 
     Examples:
         >>> at_least_0(-2), at_least_0("n"), at_least_0("n-2")
@@ -117,12 +117,15 @@ def at_least_0(dim: Dim) -> Dim:
     """
     if isinstance(dim, int):
         return max(dim, 0)
-    # Names represent sizes, as do the texts that this function and `least` return.
+    # A name is a size, so it is not negative. Only a term with a negative coefficient can be.
     return f"max({dim},0)" if any(number < 0 for number in _terms(dim).values()) else dim
 
 
 def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> Dim:
-    """Return the size of a sliced axis; `"?n[:m-1]"` if a bound is only a name and may be negative.
+    """Return the size of a sliced axis.
+
+    The result is `"?n[:m-1]"`, a name for an unknown size, if a bound is an expression that may be negative, or the
+    step is a name. `None` for a bound or the step has the same meaning as in Python's slices.
 
     Examples:
         >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
@@ -139,7 +142,7 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
         return len(range(*slice(start, stop, step).indices(size)))
     step = 1 if step is None else step
     if step < 0:
-        # Counted from the end, a backward slice is a forward one: item i is item -1 - i.
+        # A backward slice is a forward slice of the reversed axis, in which item i has the index -1 - i.
         start, stop = (None if bound is None else -1 - bound for bound in (start, stop))
     if stop is None and start is not None and start < 0:
         length = least(size, -start)
@@ -154,16 +157,18 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
 
 
 def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int | None:
-    """Return the position of an axis, counted from the front; `None` if leading dims are unknown.
+    """Return the index of an axis in the tuple `shape`.
+
+    For an open shape, which starts with `"..."`, the result is `None` unless a negative axis is among the known dims.
 
     Args:
         port: The input with the shape, for the error message.
         axis: The axis; a negative axis counts from the end.
         shape: The shape.
-        more: Number of axes that will be added.
+        more: Number of axes that will be added to the shape. The result is an index in the longer shape.
 
     Raises:
-        MismatchError: The shape does not have this axis.
+        MismatchError: The shape is not open, and does not have this axis.
 
     Examples:
         >>> place_of("input", -1, ("batch", 3)), place_of("input", -1, ("...", 3)), place_of("input", 0, ("...", 3))
@@ -179,7 +184,7 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
 
 
 def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
-    """Return a product of dims as a number and the remaining factors."""
+    """Return the product of dims as a number, and a counter of the other factors."""
     number, factors = 1, Counter[str]()
     for dim in dims:
         terms = _terms(dim)
@@ -236,7 +241,7 @@ def _text(node: ast.expr) -> str:
 
 
 def _written(terms: Terms) -> Dim:
-    """Return a sum of products as text, constants last; as a number if it is constant."""
+    """Return a sum of products as an expression with the constant last; as a number if there are no names."""
     terms = {factors: number for factors, number in terms.items() if number}
     if set(terms) <= {()}:
         return terms.get((), 0)
@@ -258,7 +263,7 @@ def _is_atom(name: str) -> bool:
 
 
 def window_size(size: Dim, window: int, stride: int, before: int, after: int) -> Dim:
-    """Return how many windows fit on an axis: `(size + before + after - window) // stride + 1`.
+    """Return the number of windows that fit on an axis: `(size + before + after - window) // stride + 1`, at least 0.
 
     Examples:
         >>> window_size(28, 3, 1, 1, 1), window_size("h", 2, 2, 0, 0)
@@ -273,9 +278,9 @@ def window_size(size: Dim, window: int, stride: int, before: int, after: int) ->
 
 
 def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
-    """Return the padding before and after for `ceil(size / stride)` windows. An odd remainder goes after.
+    """Return the padding before and after an axis that gives `ceil(size / stride)` windows.
 
-    For an unknown size, return the padding of stride 1.
+    If the sum is odd, the padding after is larger by 1. For an unknown size, return the padding for stride 1.
 
     Examples:
         >>> same_padding(28, 3, 1), same_padding(7, 2, 2)
@@ -289,7 +294,7 @@ def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
 
 
 def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
-    """Return the shape of an elementwise result of two arrays, by NumPy's broadcasting rule.
+    """Return the shape that two arrays broadcast to, by NumPy's rule.
 
     Examples:
         >>> broadcast(TensorSpec(("batch", 1, 3)), TensorSpec((4, 1)))
@@ -304,7 +309,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
     for place in range(1, max(len(left.shape), len(right.shape)) + 1):
         a, b = (shape[-place] if place <= len(shape) else 1 for shape in (left.shape, right.shape))
         if LEADING in (a, b):
-            # The unknown axes either broadcast with the other side's axes or equal them, so sizes above 1 stay.
+            # The unknown axes either equal the other side's sizes or broadcast to them, so sizes above 1 are kept.
             other = right.shape if a == LEADING else left.shape
             for dim in reversed(other[: max(len(other) - place + 1, 0)]):
                 if not isinstance(dim, int) or dim == 1:
@@ -329,7 +334,7 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
 
 
 def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
-    """Return whether two shapes can be equal, as far as they are known.
+    """Return whether two shapes can be equal: a name can be any size, and `"..."` any leading axes.
 
     Examples:
         >>> agree(("batch", 3), (2, 3)), agree((2, 3), (2, 4)), agree(("...", 3), (2, 2, 3))
@@ -339,12 +344,14 @@ def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 
 def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
-    """Unify two shapes; `None` if they differ, or if a name would have two sizes.
+    """Return one shape that fits two shapes, with numbers in place of names where either has a number.
+
+    The result is `None` if the shapes differ, or if one name would have two sizes.
 
     Args:
         one: A shape.
-        other: Another.
-        names: Updated with the sizes found for names.
+        other: Another shape.
+        names: A dict to which the function adds the sizes found for names.
 
     Examples:
         >>> names = {}
@@ -375,7 +382,7 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
             found.append(a)
             continue
         number, name = (a, b) if isinstance(a, int) else (b, a)
-        # An expression of names, such as "h*w", is recomputed when they are known.
+        # Only plain names are recorded. An expression such as "h*w" is computed again when h and w are known.
         if isinstance(name, str) and name.isidentifier() and name != number:
             if isinstance(number, int) and sizes.setdefault(name, number) != number:
                 return None
@@ -385,7 +392,7 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
 
 
 def renamed(shape: tuple[Dim, ...], names: Mapping[str, Dim]) -> tuple[Dim, ...]:
-    """Return the shape with known sizes substituted for names.
+    """Return the shape with each name in `names` replaced.
 
     Examples:
         >>> renamed(("batch", "rows"), {"rows": 4})

@@ -14,11 +14,11 @@ _ORDER = (
 
 
 def promoted(dtypes: Sequence[str]) -> str:
-    """Return the result dtype of arrays with these dtypes, by JAX's type promotion in 32-bit mode.
+    """Return the dtype of an operation on arrays with these dtypes, by JAX's type promotion in 32-bit mode.
 
-    A 64-bit result needs a 64-bit operand: `uint32` and `int32` give `int32`.
+    The result has 64 bits only if an operand has: `uint32` and `int32` give `int32`.
 
-    https://docs.jax.dev/en/latest/jep/9407-type-promotion.html
+    Source: https://docs.jax.dev/en/latest/jep/9407-type-promotion.html
 
     Examples:
         >>> promoted(["int32", "float16"]), promoted(["bfloat16", "float16"]), promoted(["uint8", "int8"])
@@ -49,12 +49,15 @@ def _two(one: str, other: str) -> str:
 
 
 def _signed(bits: int) -> str:
-    """Return the dtype of an unsigned dtype of `bits` bits mixed with a signed dtype that is no wider."""
+    """Return the promoted dtype of an unsigned integer of `bits` bits and a signed one of at most as many bits."""
     return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
 
 
 def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
-    """Return the dtype that the user or the reading blocks require of a graph input; else `dtype`."""
+    """Return the dtype of a graph input: as the user declares it, else as a block that reads it requires, else `dtype`.
+
+    If the blocks require several dtypes, the result is that of the first one.
+    """
     note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:
         return note.dtype

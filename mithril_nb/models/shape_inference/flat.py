@@ -1,6 +1,6 @@
 """A model without its nesting: the ops in topological order, and the sources of their inputs.
 
-It also finds the outputs that an activation reads.
+Also finds the outputs that an activation reads, for the initializers of the blocks before it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ class FlatOp:
     """One op of a model, at any nesting level.
 
     Attributes:
-        path: Path of its block.
+        path: Path of the block.
         block: The block.
-        sources: Maps each connected port to an output, as path and port, or to a model input with path `""`.
-        arrays: Maps each open param or state port to the name of its parameter or state.
-        origins: Maps each connected port to its source as shown beside the block, which may be a whole model.
-        inner: For a block that runs others: maps the inner name of a parameter to its name in the model.
+        sources: The source of each connected port: an output of an op, or an input of the model, whose path is `""`.
+        arrays: Name of the parameter or state at each port that is not connected, by port.
+        origins: The source of each connected port as shown in messages. Its block is at the same nesting level as this
+            op, or around it, so it may be a composite block.
+        inner: For a block that runs others: a dict from the name of a parameter inside it to its name in the model.
     """
 
     path: str
@@ -50,9 +51,9 @@ class Flat:
 
     Attributes:
         ops: The ops in topological order.
-        outputs: The source of each output of the model.
-        groups: Maps the path of each composite block to the sources of its connected inputs and its outputs.
-        notes: The user's annotations, by flat endpoint; for a param, by the name of the array.
+        outputs: The source of each output of the model, by name.
+        groups: For each composite block, by path: the sources of its connected inputs, and those of its outputs.
+        notes: The user's annotations, by endpoint of an op or model input; for a parameter, by its name.
     """
 
     ops: tuple[FlatOp, ...]
@@ -67,13 +68,13 @@ class Flat:
 
 
 _KNOWN: WeakKeyDictionary[LogicalGraph, Flat] = WeakKeyDictionary()
-"""Cached per graph; the entry is freed with the graph."""
+"""The results of `flat` by graph. An entry is freed with its graph."""
 
 
 def flat(graph: LogicalGraph) -> Flat:
     """Return the ops of a graph and of all graphs inside it.
 
-    A block with an op *and* a graph, such as a loop, is one op, because its rule runs the inner blocks.
+    A block that runs others, such as `Scan`, is one op: its inner blocks are not in the result.
 
     Raises:
         CycleError: The graph has a cycle.
@@ -114,7 +115,15 @@ class _Flattening:
         arrays: Mapping[str, str],
         origins: Mapping[str, str],
     ) -> dict[str, Endpoint]:
-        """Flatten one level, given the sources of its inputs and the names of its params; return its outputs."""
+        """Add the ops of a graph and of the composite blocks inside it, and return the source of each output.
+
+        Args:
+            graph: The graph.
+            prefix: Path of the block that contains the graph.
+            fed: The sources of the graph's data inputs.
+            arrays: The names of the parameters and states at its other inputs.
+            origins: The sources of its data inputs as shown in messages.
+        """
         known: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
         for end, _ in graph.notes:
             if is_array(end):
@@ -164,7 +173,7 @@ class _Flattening:
 
 
 def inside(block: Block) -> tuple[str, ...]:
-    """Return the inner names of the parameters of a block that runs others.
+    """Return the names that the parameters of a block that runs others have inside it.
 
     Examples:
         >>> from mithril_nb.models import Linear, Repeat
@@ -178,7 +187,7 @@ def inside(block: Block) -> tuple[str, ...]:
 
 
 def origin(end: Endpoint) -> str:
-    """Return a flat endpoint as shown in messages: `"mlp_0/linear_0.output"`, or the name of a model input.
+    """Return an endpoint as shown in messages: `"mlp_0/linear_0.output"`, or the name of a model input.
 
     Examples:
         >>> origin(Endpoint("mlp_0/linear_0", "output")), origin(Endpoint("", "input"))
@@ -188,7 +197,7 @@ def origin(end: Endpoint) -> str:
 
 
 def without_activation(initializer: Initializer) -> Initializer:
-    """Return the initializer of a parameter whose block is not followed by an activation.
+    """Return the initializer with LeCun's formula in place of He's, for a block whose output no activation reads.
 
     Examples:
         >>> without_activation(Initializer("he_normal")).name
@@ -198,14 +207,13 @@ def without_activation(initializer: Initializer) -> Initializer:
 
 
 def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
-    """Return the endpoints that an activation reads, directly or through blocks that preserve the scale.
+    """Return the endpoints that an activation reads, directly or through blocks that keep the scale.
+
+    An endpoint is an output of an op or an input of the model.
 
     Args:
         model: The model.
-        outputs: Names of the model's outputs that are read by an activation outside the model.
-
-    Returns:
-        Outputs of ops, and inputs of the model.
+        outputs: Names of the model's outputs that an activation outside the model reads.
 
     Examples:
         >>> from mithril_nb.models import Dropout, Linear, Relu, Sequential
@@ -230,16 +238,16 @@ def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
 
 
 def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
-    """Return whether an activation reads one of the outputs of an op."""
+    """Return whether an output of an op is in `found`, the endpoints that activations read."""
     return any(end in found for end in op.outputs.values())
 
 
 def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
-    """Return the outputs of the inner graph that an activation reads: outside the block, or in the next step.
+    """Return the names of the inner graph's outputs that an activation reads, outside the block or in the next step.
 
     Args:
         op: A block that runs others.
-        found: The endpoints that activations read outside the block.
+        found: The endpoints of the model that activations read.
     """
     rule, graph = OPS[op.block.op], op.block.graph
     assert graph is not None

@@ -1,4 +1,4 @@
-"""Constant folding of static values: `x.shape()[0] * 2` is known before the program runs."""
+"""Arithmetic on static values during shape inference, such as `x.shape()[0] * 2`."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FOLDS: dict[str, Callable[..., Any]] = {
     "minimum": min,
     "maximum": max,
 }
-"""Arithmetic ops, with their functions of numbers. They return a static value if all their inputs are static."""
+"""By arithmetic op, its function of Python numbers. The op returns a static value if all its inputs are static."""
 _BY_NAME: dict[str, Callable[..., Dim | None]] = {
     "add": lambda a, b: plus(a, b),
     "subtract": lambda a, b: plus(a, times(b, -1)),
     "multiply": lambda a, b: product((a, b)),
     "floor_divide": lambda a, b: quotient((a,), (b,)),
 }
-"""The same functions for sizes that are only names."""
+"""By op, its function of dims, for sizes that are names. The other ops of `FOLDS` then have an unknown result."""
 
 
 def all_values(op: str, given: Mapping[str, Spec]) -> bool:
@@ -38,7 +38,7 @@ def all_values(op: str, given: Mapping[str, Spec]) -> bool:
 
 
 def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
-    """Return the result of arithmetic on static values.
+    """Return the result of an arithmetic op on static values. It is unknown if it cannot be computed, as `1 / 0`.
 
     Examples:
         >>> folded("multiply", {"left": StaticSpec("batch"), "right": StaticSpec(2)})
@@ -60,11 +60,11 @@ def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
 
 
 def as_arrays(given: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
-    """Return the specs of inputs to an array op, with static values converted to arrays.
+    """Return the specs of inputs by port, with those of static values replaced by those of arrays.
 
     Args:
         given: Specs by port.
-        dtype: The dtype of floats.
+        dtype: The dtype of arrays of floats.
 
     Raises:
         MismatchError: A value cannot be converted to an array.
@@ -73,7 +73,12 @@ def as_arrays(given: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
 
 
 def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
-    """Return the spec of a value converted to an array.
+    """Return the spec of an array unchanged, and for a static value the spec of the array with that value.
+
+    Args:
+        port: The input that receives the value, for the error message.
+        spec: The spec.
+        dtype: The dtype of an array of floats.
 
     Raises:
         MismatchError: The value cannot be converted to an array.
@@ -100,7 +105,7 @@ def _is_numeric(value: Value) -> bool:
 
 
 def shape_of(value: Value) -> tuple[int, ...]:
-    """Return the shape of nested tuples of numbers.
+    """Return the shape of nested tuples of numbers. At each depth, the first tuple determines the size.
 
     Examples:
         >>> shape_of(((1, 2, 3), (4, 5, 6)))
@@ -112,7 +117,7 @@ def shape_of(value: Value) -> tuple[int, ...]:
 
 
 def dtype_of(value: Value) -> str | None:
-    """Return the dtype of integers or booleans; `None` for floats, which take the model's dtype.
+    """Return `"int32"` or `"bool"` for a number or nested tuples; `None` with a float, for the model's dtype.
 
     Examples:
         >>> dtype_of((1, 2)), dtype_of((1, 2.0)), dtype_of(True)

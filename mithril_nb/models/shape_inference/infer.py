@@ -40,11 +40,9 @@ from mithril_nb.models.shape_inference.port_checks import (
 )
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
-"""Shape of an array with an unknown shape."""
+"""The shape of an array of which nothing is known."""
 _ROUNDS = 50
-"""Maximum number of passes. A chain whose shapes come from its end needs one backward pass; only a faulty rule needs
-more.
-"""
+"""Maximum number of forward and backward passes. Few are needed; the limit stops a rule that changes its result."""
 
 
 def infer(
@@ -55,14 +53,14 @@ def infer(
     prefix: str = "",
     activated_outputs: Collection[str] = (),
 ) -> Inference:
-    """Infer all specs of a graph from those of its inputs.
+    """Infer the specs of all connections and parameters of a graph. The result contains mismatches as problems.
 
     Args:
         graph: The graph.
-        inputs: Specs of its inputs; an omitted input is unknown.
+        inputs: Spec by input. An input that is left out has an unknown shape.
         dtype: Dtype of parameters, and of inputs whose blocks do not require another.
         prefix: Path of the block that contains the graph, for messages.
-        activated_outputs: The outputs that an activation outside the graph reads, which affects initializers.
+        activated_outputs: Names of the outputs that an activation outside the graph reads, which affects initializers.
 
     Raises:
         CycleError: The graph has a cycle.
@@ -86,20 +84,20 @@ def infer(
 
 @dataclass
 class _Work:
-    """State of one inference."""
+    """The state of one call of `infer`."""
 
     flat: Flat
     dtype: str
     prefix: str = ""
     activated: set[Endpoint] = field(default_factory=set[Endpoint])
-    known: dict[Endpoint, Spec | None] = field(default_factory=dict)
-    needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)
-    names: dict[str, Dim] = field(default_factory=dict)
-    arrays: dict[str, Parameter] = field(default_factory=dict)
-    sizes: dict[str, TensorSpec] = field(default_factory=dict)
-    found: dict[str, Inferred] = field(default_factory=dict)
+    known: dict[Endpoint, Spec | None] = field(default_factory=dict)  # `None` after a mismatch
+    needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)  # the shapes that readers require
+    names: dict[str, Dim] = field(default_factory=dict)  # the sizes found for names
+    arrays: dict[str, Parameter] = field(default_factory=dict)  # parameters and states by name
+    sizes: dict[str, TensorSpec] = field(default_factory=dict)  # of arrays that the blocks reading them do not size
+    found: dict[str, Inferred] = field(default_factory=dict)  # results of shape rules, by path of the op
     problems: list[Diagnostic] = field(default_factory=list)
-    inner: dict[str, BlockSpecs] = field(default_factory=dict)
+    inner: dict[str, BlockSpecs] = field(default_factory=dict)  # specs inside blocks that run others, by path
 
     def at(self, path: str) -> str:
         """Return a path relative to the outermost model."""
@@ -164,7 +162,7 @@ class _Work:
             self.array(op, port, name, found, rule)
 
     def body(self, op: FlatOp, rule: type[OpRules], specs: Mapping[str, TensorSpec]) -> Inferred:
-        """Infer the inner graph of a block that runs others, and add its arrays and specs to those of the model."""
+        """Infer the inner graph of a block that runs others. Adds its arrays, specs and problems to this inference."""
         place = self.at(op.path)
         outputs = activated_inside(op, self.activated)
         found = rule.infer_body(
@@ -203,7 +201,7 @@ class _Work:
         return Inferred(found.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
-        """Return the attributes, with values for connected ones; raise `MismatchError` if a value is invalid."""
+        """Return the attributes of an op, with the values of connected ones. Raise if such a value is invalid."""
         options = dict(op.block.attributes)
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
@@ -214,7 +212,7 @@ class _Work:
         return options
 
     def option_specs(self, op: FlatOp) -> dict[str, Spec]:
-        """Return the specs of the connected attributes."""
+        """Return the specs of the connected attributes of an op, by port."""
         options = {port.name for port in op.block.inputs if port.role == "option"}
         return {port: spec for port, spec in self.specs_at(op.sources).items() if port in options and spec is not None}
 
@@ -232,7 +230,7 @@ class _Work:
         return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
 
     def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[OpRules]) -> None:
-        """Record a parameter or a state. If several blocks share it, its shapes must agree."""
+        """Add a parameter or a state to `arrays`. Adds a problem if two blocks share it in two shapes."""
         shapes = {**found.params, **found.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
         note = self.flat.notes.get(name)
@@ -257,7 +255,7 @@ class _Work:
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
         first = self.arrays.setdefault(name, new)
         if port in shapes and first.port not in rule_of(self.flat.op_at[first.path]).initializers:
-            # The block that owns a parameter determines its initializer, not a block that reads it earlier.
+            # A block that only reads the array came first. The block that owns it determines the initializer.
             self.arrays[name] = first = replace(new, spec=first.spec)
         if not first.spec.is_concrete and new.spec.is_concrete:
             self.arrays[name] = replace(first, spec=new.spec)
@@ -277,7 +275,7 @@ class _Work:
             )
 
     def backward(self) -> bool:
-        """Propagate from the outputs of blocks to their inputs; return whether anything changed."""
+        """Propagate shapes from the outputs of ops to their inputs. Return whether a shape changed."""
         changed = False
         for op in reversed(self.flat.ops):
             if op.path not in self.found:
@@ -305,7 +303,7 @@ class _Work:
         return changed
 
     def restrict(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
-        """Combine the shape of an output or a model input with one that a block needs; return whether it changed."""
+        """Combine the known shape of an endpoint with one that a block needs. Return whether it changed."""
         spec = self.known.get(end)
         if not isinstance(spec, TensorSpec):
             return False
@@ -319,14 +317,14 @@ class _Work:
         return True
 
     def restricted(self, end: Endpoint, spec: Spec) -> Spec:
-        """Return the spec, restricted by the needs of its readers."""
+        """Return the spec of an endpoint, combined with the shape that its readers need."""
         if end not in self.needed or not isinstance(spec, TensorSpec):
             return spec
         both = meet(spec.shape, self.needed[end], self.names)
         return spec if both is None else replace(spec, shape=both)
 
     def with_note(self, end: Endpoint, spec: Spec | None) -> Spec | None:
-        """Return the spec, combined with the user's annotation."""
+        """Return the spec of an endpoint, combined with the user's annotation. Adds a problem if they contradict."""
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
             return spec
@@ -345,12 +343,12 @@ class _Work:
         return TensorSpec(both, note.dtype or spec.dtype)
 
     def contradiction(self, what: str, place: str, declared: str, inferred: str, advice: str, end: Endpoint) -> None:
-        """Record that an annotation contradicts the inferred spec."""
+        """Add the problem that an annotation contradicts the inferred spec."""
         block = self.at(end.node) if end.node else ""
         self.problems.append(contradiction(what, place, declared, inferred, advice, block, end.port))
 
     def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
-        """Return the diagnostic of two incompatible ports, with both shapes."""
+        """Return the diagnostic of an op that rejects an input or an attribute."""
         end = op.sources.get(found.port)
         if end is None and found.port not in op.arrays:
             return invalid_attribute(self.at, op, found)

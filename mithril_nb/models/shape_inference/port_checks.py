@@ -1,4 +1,4 @@
-"""Checks of ports that apply to every op, and the messages of ops whose shapes cannot be inferred."""
+"""Checks that apply to the ports of every op, and the messages of ops whose shapes cannot be inferred."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from mithril_nb.models.shape_inference.flat import Flat, FlatOp
 
 
 def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
-    """Raise if an input receives another kind of dtype than its op accepts.
+    """Raise if an input receives another kind of dtype than its op accepts, such as integers for floats.
 
     Args:
         port: The input.
-        spec: The array that it receives.
-        wanted: The dtype that the op accepts, or `"any"`.
-        is_computed: True if a block computes the array; false if it is an input of the model.
+        spec: Spec of the array that the input receives.
+        wanted: The dtype that the op accepts, or `"any"`. Any dtype of the same kind is accepted.
+        is_computed: True if a block computes the array, false if it is an input of the model.
 
     Raises:
-        MismatchError: The kinds differ.
+        MismatchError: The kinds differ, or the array is complex.
     """
     if wanted == "any":
         return
@@ -45,7 +45,12 @@ def _kind(dtype: str) -> str:
 
 
 def check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
-    """Raise if a connected parameter receives an array of another shape.
+    """Raise if a connection gives a parameter an array of another shape.
+
+    Args:
+        port: The port of the parameter.
+        spec: Spec of the array that it receives.
+        needed: The shape of the parameter.
 
     Raises:
         MismatchError: The shapes differ.
@@ -59,11 +64,11 @@ def check_option(kind: str, port: str, value: Value) -> None:
 
     Args:
         kind: The kind of the block.
-        port: Its port.
-        value: The value. A string may name an unknown size.
+        port: The port of the attribute.
+        value: The value. A string is the name of an unknown size, unless it is a dtype.
 
     Raises:
-        MismatchError: The attribute cannot take it.
+        MismatchError: The attribute cannot take the value.
     """
     fields = fields_of(KINDS[kind]) if kind in KINDS else ()
     field = next((one for one in fields if one.name == port), None)
@@ -90,13 +95,21 @@ def rule_of(op: FlatOp) -> type[OpRules]:
 
 
 Absolute = Callable[[str], str]
-"""Returns a path relative to the outermost model."""
+"""A function that returns a path relative to the outermost model."""
 
 
 def impossible_output(
     flat: Flat, at: Absolute, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError
 ) -> Diagnostic:
-    """Return the diagnostic of an op that cannot output a shape that other blocks require."""
+    """Return the diagnostic of an op that cannot output a shape that other blocks require.
+
+    Args:
+        flat: The ops of the model.
+        at: Converts a path to one relative to the outermost model.
+        op: The op.
+        outputs: The specs that its outputs would need, by port.
+        found: The error of the op's rule.
+    """
     readers = [
         f"{at(one.path)}.{component(port)}"
         for one in flat.ops
@@ -132,7 +145,17 @@ def invalid_attribute(at: Absolute, op: FlatOp, found: MismatchError) -> Diagnos
 def contradiction(
     what: str, place: str, declared: str, inferred: str, advice: str, block: str, port: str
 ) -> Diagnostic:
-    """Return the diagnostic of an annotation that contradicts the inferred spec."""
+    """Return the diagnostic of an annotation that contradicts the inferred spec.
+
+    Args:
+        what: `"shape"` or `"dtype"`.
+        place: The annotated connection or parameter, for the message.
+        declared: The annotation.
+        inferred: The inferred shape, dtype or spec.
+        advice: Code that removes the contradiction.
+        block: Path of the block; `""` for an input of the model.
+        port: The port.
+    """
     return Diagnostic(
         f"{place}: declared {what} does not match the inferred {what}.",
         (("declared", declared), ("inferred", inferred)),

@@ -1,7 +1,7 @@
-"""Models of features and kernels: regressions, support vector machines and Gaussian processes.
+"""Regressions, support vector machines and Gaussian processes, and their kernels.
 
-The equations of Gaussian processes are those of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning,
-chapter 2.
+Numbers of equations and algorithms without a source refer to Rasmussen and Williams (2006), Gaussian Processes for
+Machine Learning, chapter 2.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ __all__ = [
 
 
 class PolynomialFeatures(Operator):
-    """All products of up to `degree` items of the last axis, ordered by degree, without the constant 1.
+    """All products of 1 to `degree` items of the last axis, ordered by the number of factors.
 
-    For `(a, b)` and degree 2: `a, b, a², a b, b²`. The order is that of scikit-learn.
+    For two items a and b and degree 2, the products are a, b, a², a b and b². The order is that of scikit-learn.
 
     Args:
         degree: Maximum number of factors.
@@ -85,7 +85,7 @@ class PolynomialFeatures(Operator):
 
 
 class PolynomialRegression(Composite):
-    """Sum of products of the items of the last axis, each with a learned weight.
+    """Polynomial of the items of the last axis with learned coefficients: `PolynomialFeatures`, then `Linear`.
 
     Args:
         degree: Maximum number of factors of a product.
@@ -110,7 +110,9 @@ class PolynomialRegression(Composite):
 
 
 class LogisticRegression(Composite):
-    """Logistic regression (Cox, 1958). `output` is the logit: train it with `BinaryCrossEntropy()`.
+    """Logistic regression (Cox, 1958). `output` is the logit; use it with the loss `BinaryCrossEntropy()`.
+
+    `probs_output` is the probability of the positive class.
 
     Examples:
         >>> [port.name for port in LogisticRegression().outputs]
@@ -130,7 +132,8 @@ class LogisticRegression(Composite):
 class LinearSVM(Composite):
     """Linear support vector machine: separates classes -1 and 1 by a plane (Cortes and Vapnik, 1995).
 
-    `output` is the score: train it with `HingeLoss()`, and `L2()` of the weight. `decision_output` is its sign.
+    `output` is the score; use it with the loss `HingeLoss()` and `L2()` of the weight. `decision_output` is the sign of
+    the score.
 
     Examples:
         >>> [port.name for port in LinearSVM().outputs]
@@ -148,7 +151,7 @@ class LinearSVM(Composite):
 
 
 class RBFKernel(Composite):
-    """Squared exponential kernel: the similarity of points (Rasmussen and Williams, 2006, eq. 2.31).
+    """Squared exponential kernel: the similarity of each point of `input1` to each point of `input2` (eq. 2.31).
 
     Examples:
         >>> sorted(port.name for port in RBFKernel().inputs)
@@ -174,7 +177,7 @@ class PolynomialKernel(Composite):
     """Polynomial kernel: the dot product in the space of products of items (Schölkopf and Smola, 2002, eq. 2.30).
 
     Args:
-        robust: If true, gradients are finite where the product is zero; see `Power`.
+        robust: If true, gradients are finite also where the base of the power is zero; see `Power`.
 
     Examples:
         >>> sorted(port.name for port in PolynomialKernel().inputs)
@@ -195,11 +198,15 @@ class PolynomialKernel(Composite):
 class KernelizedSVM(Composite):
     """Support vector machine: separates two classes by a plane in the space of a kernel (Boser et al., 1992).
 
-    `input1` are the points to classify, `input2` the support points, each with a learned weight. Train `output` with
-    `HingeLoss()`, and `QuadraticFormRegularizer()` of the weight.
+    `input1` contains the points to classify, `input2` the support points, each with a learned weight. Use `output` with
+    the loss `HingeLoss()` and `QuadraticFormRegularizer()` of the weight.
 
     Args:
-        kernel: A block whose first two inputs are the sets of points. Further inputs keep their names.
+        kernel: A block with two sets of points as inputs: `input1` and `input2`, or else its first two inputs. Further
+            inputs keep their names.
+
+    Raises:
+        UnknownOptionError: `kernel` is not a block with two inputs and an output.
 
     Examples:
         >>> sorted(port.name for port in KernelizedSVM(RBFKernel()).inputs)
@@ -228,7 +235,7 @@ class KernelizedSVM(Composite):
 class GPRLoss(Composite):
     """Negative log marginal likelihood of the labels (eq. 2.30, algorithm 2.1).
 
-    `½ (labels - mu)ᵀ α + Σ log L[i, i] + ½ n log 2π`; without a Cholesky factor L, by `Eigvalsh`.
+    L is the Cholesky factor of `K_term`. If L is NaN, `Eigvalsh` replaces its diagonal.
 
     Args:
         robust: If true, the logarithm is finite at zero too; see `Log`.
@@ -257,13 +264,17 @@ class GPRLoss(Composite):
 class GaussProcessRegressionCore(Composite):
     """Predicts labels and their variance from kernels of points (eq. 2.23 to 2.26 and 2.38, algorithm 2.1).
 
-    `k` is the kernel of the n labelled points with themselves, `s` the variance of the label noise, `mu` the prior
-    mean, `k_star` the kernel of the points to predict with themselves. By default, these are the labelled points. With
-    `new_points`, they are other points, and `k_cross` is the kernel of the labelled points with them, `(n, m)`. `loss`
-    is that of `GPRLoss`, `prediction` the mean and `confidence` the variance of each point, as a column.
+    The inputs are `k`, the kernel of the n labelled points with themselves, `s`, the variance of the label noise, `mu`,
+    the prior mean, and `k_star`, the kernel of the points to predict with themselves. By default, the points to predict
+    are the labelled points. With `new_points`, they are m other points, and the input `k_cross` is the kernel of the
+    labelled points with these points, `(n, m)`.
+
+    The outputs are `loss`, the result of `GPRLoss`, and for each point to predict `prediction`, the mean, and
+    `confidence`, the variance, as a column.
 
     Args:
-        new_points: If true, predict other points than the labelled ones. `mu` must then broadcast to both.
+        new_points: If true, predict other points than the labelled ones. `mu` must then broadcast to both sets of
+            points.
 
     Examples:
         >>> [port.name for port in GaussProcessRegressionCore().outputs]

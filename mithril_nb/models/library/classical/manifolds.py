@@ -1,4 +1,4 @@
-"""Points with given distances: multidimensional scaling and t-SNE."""
+"""Multidimensional scaling and t-SNE: learn points whose distances or neighbours are given."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ Perplexity = Annotated[float, Range(1.0, 1e6)]
 
 
 class EncoderDistanceMatrix(Composite):
-    """Distances between two sets of points, by a norm whose order can be learned.
+    """Minkowski distances between the points of `input1` and those of `input2`, by a norm whose order can be learned.
 
-    This is Minkowski's distance; `NormModifier` keeps the order between 1 and 5.
+    The input `norm` is the order p of the norm. `NormModifier` keeps it between 1 and 5.
 
     Args:
-        get_final_distance: If true, take the root; otherwise return distances to the power of the order.
-        robust: If true, the gradient of the root is finite where two points coincide; see `Power`.
+        get_final_distance: If true, return the distances; otherwise the distances to the power of p.
+        robust: If true, the gradient is finite where two points coincide; see `Power`.
 
     Examples:
         >>> [port.name for port in EncoderDistanceMatrix().inputs]
@@ -53,13 +53,13 @@ class EncoderDistanceMatrix(Composite):
 
 
 class MDSCore(Composite):
-    """Stress of multidimensional scaling: how far distances are from the target distances.
+    """Stress of multidimensional scaling: the error of `pred_distances` against `distances`, relative to `distances`.
 
-    At `norm` 2 it is Kruskal's stress-1 (1964), normalised by the target distances. If all target distances are 0, the
-    normaliser is 1.
+    The input `norm` is the order p of the norm. For `norm` 2, the result is Kruskal's stress-1 (1964), divided by the
+    target distances instead of the predicted ones. If all target distances are 0, the divisor is 1.
 
     Args:
-        exact_distances: If true, both inputs are distances, else distances to the power of the order.
+        exact_distances: If true, both inputs are distances, else distances to the power of p.
         robust: If true, the gradients of roots are finite at zero; see `Power`.
 
     Examples:
@@ -91,16 +91,16 @@ class MDSCore(Composite):
 
 
 class TSNECore(Composite):
-    """Loss of t-SNE: how far the neighbours of points are from the target (van der Maaten and Hinton, 2008).
+    """Loss of t-SNE (van der Maaten and Hinton, 2008).
 
-    The Kullback-Leibler divergence between the target probabilities `p_joint` and those of Student's distribution of
-    the predicted distances.
+    The loss is the Kullback-Leibler divergence of two distributions over pairs of points: the target `p_joint`, and one
+    that follows from `pred_distances` by Student's t-distribution.
 
     Args:
-        exact_distances: If true, both inputs are distances, else squared distances.
-        calculate_p_joint: If true, compute `p_joint` from `distances`, by `TsnePJoint`. Otherwise it is an input: it
-            does not change during training, so it can be computed once for all steps.
-        perplexity: Approximate number of neighbours of a point; for the calculation.
+        exact_distances: If true, `distances` and `pred_distances` are distances, else squared distances.
+        calculate_p_joint: If true, `TsnePJoint` computes `p_joint` from the input `distances` in each step. Otherwise
+            `p_joint` is an input. It does not change during training, so it can be computed once.
+        perplexity: Approximate number of neighbours of a point; used only with `calculate_p_joint`.
 
     Examples:
         >>> sorted(port.name for port in TSNECore().inputs)
@@ -145,13 +145,17 @@ class TSNECore(Composite):
 
 
 class DistanceEncoder(Composite):
-    """Learns points with given distances: the common part of MDS and t-SNE.
+    """Learns the coordinates of points by a loss that compares distances: the common part of `MDS` and `TSNE`.
 
     Args:
-        base_model: The loss: takes `distances` and `pred_distances`, and optionally `norm`, and returns `output`.
-        input_type: The kind of input: distances of all points, distances to the power of the norm's order (the base
-            model then receives both in this form), or points.
+        base_model: The loss. It has an input `pred_distances` and an output `output`, and it may have the inputs
+            `distances` and `norm`.
+        input_type: `"distances"` between all points, `"powers"` for distances to the power of the norm's order, or
+            `"points"`. With `"powers"`, `pred_distances` are powers too.
         prediction_dim: Number of coordinates; by default the width of the connected `coords`.
+
+    Raises:
+        UnknownOptionError: `base_model` is not a block with these ports, or `input_type` is invalid.
 
     Examples:
         >>> sorted(port.name for port in DistanceEncoder(MDSCore(), prediction_dim=2).inputs)
@@ -190,8 +194,8 @@ class MDS(Composite):
 
     Args:
         prediction_dim: Number of coordinates of a point.
-        input_type: The kind of input: `"distances"` of all points, distances to the power of the norm's order
-            (`"powers"`), or `"points"`.
+        input_type: The kind of input: `"distances"` between all points, `"powers"` for distances to the power of the
+            norm's order, or `"points"`.
 
     Examples:
         >>> MDS(2)
@@ -214,10 +218,11 @@ class TSNE(Composite):
 
     Args:
         prediction_dim: Number of coordinates of a point.
-        input_type: The kind of input: `"distances"` of all points, squared distances (`"powers"`), or `"points"`.
-        preplexity: The perplexity, in Mithril's spelling.
-        calculate_p_joint: If true, compute the target probabilities from the input at each step. Otherwise they are an
-            input `p_joint`: see `TSNECore`.
+        input_type: The kind of input: `"distances"` between all points, `"powers"` for squared distances, or
+            `"points"`.
+        preplexity: Mithril's spelling of `perplexity`.
+        calculate_p_joint: If true, compute the target probabilities from the input in each step. Otherwise they are an
+            input `p_joint`, see `TSNECore`.
         perplexity: Approximate number of neighbours of a point; by default `preplexity`.
 
     Examples:
@@ -250,13 +255,17 @@ class TSNE(Composite):
 
 
 def _encoder(core: Model, options: Options) -> Placed:
-    """Return the encoder of a method, with all its ports under their own names."""
+    """Return a `DistanceEncoder` with a loss, whose ports become ports of the model under the same names."""
     encoder = DistanceEncoder(core, options["input_type"], options["prediction_dim"])  # pyright: ignore
     return encoder(**{port.name: port.name for port in (*encoder.inputs, *encoder.outputs)})
 
 
 def _check_base(base_model: object, input_type: object) -> None:
-    """Raise if the arguments cannot form an encoder."""
+    """Raise if the arguments of `DistanceEncoder` are invalid.
+
+    Raises:
+        UnknownOptionError: An argument is invalid.
+    """
     call = "DistanceEncoder(MDSCore(), prediction_dim=2)"
     if not isinstance(base_model, Model):
         raise UnknownOptionError(

@@ -1,7 +1,6 @@
 """The ops of classical models: Cholesky factors, distances, joint probabilities and coordinates.
 
-The equations of Gaussian processes are those of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning,
-chapter 2.
+Numbers of algorithms refer to Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, chapter 2.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ __all__ = [
 
 
 class Cholesky(KeepsShape, Operator):
-    """Cholesky factor: the lower triangular L with `L Lᵀ = x`. NaN if x is not positive definite.
+    """Cholesky factor of a symmetric matrix x: the lower triangular L with `L Lᵀ = x`. NaN if x has none.
 
-    Axes before the last two are batches. The input is replaced by its symmetric part.
+    Axes before the last two are batch axes. For a matrix that is not symmetric, x is its symmetric part.
 
     Examples:
         >>> Cholesky()
@@ -43,7 +42,7 @@ class Cholesky(KeepsShape, Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(*batch, n, n)` to the same."""
+        """Keep the shape `(*batch, n, n)`."""
         shape = inputs["input"].shape
         if shape == (LEADING,):
             return Inferred({"output": shape})
@@ -54,24 +53,24 @@ class Cholesky(KeepsShape, Operator):
 
 
 class _Factored(Operator):
-    """An op on a matrix `K_term` and its Cholesky factor `L`."""
+    """Base of the ops on a matrix `K_term` and its Cholesky factor `L`."""
 
     category = "Classical"
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one shape for the matrix and its factor."""
+        """Return the shape of `L` for `K_term`, and the reverse."""
         return {"K_term": inputs["L"].shape, "L": inputs["K_term"].shape}
 
 
 class Eigvalsh(_Factored):
-    """n positive numbers whose logarithms sum to half the log-determinant of a symmetric matrix.
+    """Diagonal of the Cholesky factor L of a matrix, or the square roots of the eigenvalues if L is NaN.
 
-    These are the diagonal of the matrix's Cholesky factor L. If L is NaN because of rounding, these are the square
-    roots of the eigenvalues instead, each clipped to at least the threshold.
+    L is NaN if rounding makes the matrix indefinite. In both cases, the sum of the logarithms is half the
+    log-determinant of the matrix.
 
     Args:
-        threshold: Lower bound of an eigenvalue; by default the dtype's epsilon.
+        threshold: Smaller eigenvalues are replaced by this; by default the dtype's epsilon.
 
     Examples:
         >>> [port.name for port in Eigvalsh().inputs]
@@ -96,7 +95,7 @@ class GPRAlpha(_Factored):
     """Solves `K_term α = label_mu_diff` with the Cholesky factor L.
 
     This is line 3 of algorithm 2.1 of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning. If L is
-    NaN, it solves with K_term itself, after adding the possible rounding error to the diagonal.
+    NaN, the equation is solved with `K_term` itself, to whose diagonal the largest possible rounding error is added.
 
     Examples:
         >>> [port.name for port in GPRAlpha().inputs]
@@ -109,7 +108,7 @@ class GPRAlpha(_Factored):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n,)` or a column `(n, 1)`, and two of `(n, n)`, to the shape of the first."""
+        """Return the shape of `label_mu_diff`, which is `(n,)` or a column `(n, 1)`. The others are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["label_mu_diff"].shape
         if shape[:1] == (LEADING,):
@@ -120,15 +119,15 @@ class GPRAlpha(_Factored):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the labels, and one shape for the matrix and its factor."""
+        """Return the output's shape for `label_mu_diff`, the shape of `L` for `K_term`, and the reverse."""
         return {"label_mu_diff": outputs["output"].shape, **super().refine(options, inputs, outputs)}
 
 
 class GPRVOuter(_Factored):
-    """Reduction of the variance of new points by the labelled points.
+    """The amount by which the labelled points reduce the covariance of new points: `Kᵀ K_term⁻¹ K`.
 
-    `Kᵀ K_term⁻¹ K`, computed as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is
-    NaN, K_term itself is used, as in `GPRAlpha`.
+    It is computed as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is NaN, `K_term`
+    is used instead, as in `GPRAlpha`.
 
     Examples:
         >>> [port.name for port in GPRVOuter().inputs]
@@ -152,10 +151,10 @@ class GPRVOuter(_Factored):
 
 
 class NormModifier(KeepsShape, Operator):
-    """Maps any number to the orders of norms from 1 to 5, so that training cannot leave this range.
+    """Maps any number to a number from 1 to 5: an order of a norm that training cannot move out of this range.
 
-    Numbers from 1 to 5 are unchanged. Beyond, it is a triangle wave of period 8 between 1 and 5. At a turning point,
-    the gradient is the slope to its right.
+    Numbers from 1 to 5 are unchanged. The function continues outside as a triangle wave of period 8. At a turning point
+    of the wave, the gradient is the slope on the right.
 
     Examples:
         >>> NormModifier()
@@ -168,10 +167,10 @@ class NormModifier(KeepsShape, Operator):
 
 
 class DistanceMatrix(Operator):
-    """Minkowski distances between two sets of points, to the power of the norm's order.
+    """Minkowski distances between the points of `left` and those of `right`, to the power of the norm's order.
 
-    For the distance itself, use `EncoderDistanceMatrix`, or raise the result to `1 / norm`. Equal coordinates
-    contribute 0 to the gradient.
+    For the distances themselves, use `EncoderDistanceMatrix`, or raise the result to `1 / norm`. A coordinate in which
+    two points are equal contributes 0 to the gradient.
 
     Examples:
         >>> [port.name for port in DistanceMatrix().inputs]
@@ -195,7 +194,7 @@ class DistanceMatrix(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one space for the points of both sides; the output's rows and columns are their numbers."""
+        """Return the shape of one side from the output's size and the number of features of the other side."""
         found: dict[str, tuple[Dim, ...]] = {"norm": ()}
         sizes = outputs["output"].shape
         for place, (port, other) in enumerate((("left", "right"), ("right", "left"))):
@@ -208,13 +207,14 @@ class DistanceMatrix(Operator):
 
 
 class TsnePJoint(Operator):
-    """Converts squared distances between points to the joint probabilities of t-SNE (van der Maaten, 2008).
+    """Converts squared distances between points to the joint probabilities of t-SNE (van der Maaten and Hinton, 2008).
 
-    Each point sees the others through a normal distribution. Bisection finds the width that gives the requested
-    perplexity. The two views of each pair are then averaged. The result is data: no gradient flows through.
+    A normal distribution around point i gives the conditional probability of each other point j. Bisection finds the
+    width of the distribution that gives the target perplexity. The joint probability is the mean of both conditional
+    probabilities of a pair, divided by the number of points. The gradient is 0.
 
     Args:
-        threshold: Lower bound of the normaliser of probabilities; by default the dtype's epsilon.
+        threshold: Lower bound of the sum that normalises the conditional probabilities; by default the dtype's epsilon.
 
     Examples:
         >>> [port.name for port in TsnePJoint().inputs]
@@ -246,7 +246,7 @@ class Coordinates(Operator):
     """A learned point for each row of the input; only the number of rows is used.
 
     Args:
-        dimension: Number of coordinates of a point.
+        dimension: Number of coordinates of a point; by default the width of the connected `coords`.
 
     Examples:
         >>> Coordinates(2).inputs
@@ -274,10 +274,10 @@ class Coordinates(Operator):
 
 
 def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
-    """Return the shape of a square matrix.
+    """Return the shape of an input that is a square matrix, with a number in both places if one size is a number.
 
     Raises:
-        MismatchError: The shape is not a square matrix.
+        MismatchError: The input is not a square matrix.
     """
     shape = inputs[port].shape
     if shape == (LEADING,):
@@ -291,7 +291,11 @@ def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
 
 
 def _same_square(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the common shape of two square matrices."""
+    """Return the common shape of two inputs that are square matrices.
+
+    Raises:
+        MismatchError: An input is not a square matrix, or the shapes differ.
+    """
     left, right = square(inputs, one), square(inputs, other)
     both = meet(left, right, {})
     if both is None:
@@ -300,7 +304,7 @@ def _same_square(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
 
 
 def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
-    """Return the number of points of an input, and their number of features; `None` if unknown.
+    """Return the number of points of an input, and the number of features of a point; `None` for an unknown number.
 
     Raises:
         MismatchError: The input is not a matrix.

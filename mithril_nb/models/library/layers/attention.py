@@ -40,18 +40,19 @@ ServedHeads = Annotated[int, Range(1, 4096, sample=2)]
 
 
 class ScaledDotProduct(Operator):
-    """Attention: a mean of the values for each query, weighted by the match of key and query (Vaswani et al., 2017).
+    """Attention: for each query, a mean of the values, weighted by the match of key and query (Vaswani et al., 2017).
 
     Arrays are `(..., time, features)`, or `(..., heads, time, features)`. Keys and values may have fewer heads than
-    queries: several heads of queries then use one head of keys and values. A query with all keys masked returns zeros.
+    queries: several heads of queries then use one head of keys and values. If all keys of a query are masked, the
+    result for the query is zero.
 
     Args:
         is_causal: If true, a query at time t sees only keys up to time t.
         scale: Factor of the scores; by default one over the square root of the number of features.
-        dropout_p: Probability, in training, of dropping an attention weight.
+        dropout_p: Probability, in training, that an attention weight is set to zero.
         use_attn_mask: If true, there is an input `attn_mask`: booleans that are true for visible keys, or numbers that
             are added to the scores. Its axes are `(..., query time, key time)`.
-        use_lengths: If true, there is an input `lengths`: the number of visible keys per batch item.
+        use_lengths: If true, there is an input `lengths`: the number of visible keys of each batch item.
 
     Examples:
         >>> [port.name for port in ScaledDotProduct(use_attn_mask=True).inputs if port.role == "data"]
@@ -84,7 +85,7 @@ class ScaledDotProduct(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `query`, `key` and `value`, and the used ones of `attn_mask` and `lengths`."""
+        """Return `query`, `key`, `value`, `attn_mask` with `use_attn_mask`, and `lengths` with `use_lengths`."""
         more = (port for port in ("attn_mask", "lengths") if options[f"use_{port}"])
         return ("query", "key", "value", *more)
 
@@ -105,7 +106,7 @@ class ScaledDotProduct(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return the same number of features for queries and keys."""
+        """Return the number of features of the query for the key, or the reverse, if one is unknown."""
         features, key_features = (ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
         if features is None and key_features is not None:
             return {"query": (LEADING, key_features)}
@@ -116,8 +117,8 @@ class SplitHeads(Operator):
     """Splits the last axis into heads: `(..., time, heads * size)` becomes `(..., heads, time, size)`.
 
     Args:
-        heads: Number of heads. Two numbers split one array into keys and values, three also into queries. All heads
-            have one size.
+        heads: Number of heads of the output. Two numbers split the input into `key` and `value` with so many heads,
+            three into `query`, `key` and `value`. All heads have the same size.
 
     Examples:
         >>> [port.name for port in SplitHeads((12, 4, 4)).outputs]
@@ -134,7 +135,7 @@ class SplitHeads(Operator):
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `output`, or `query`, `key` and `value`."""
+        """Return `output` for one number of heads, `key` and `value` for two, and also `query` for three."""
         return {1: ("output",), 2: ("key", "value")}.get(len(numbers(options["heads"])), ("query", "key", "value"))
 
     @classmethod
@@ -180,13 +181,13 @@ class MergeHeads(Operator):
 
 
 class _Positions(KeepsShape, Operator):
-    """Base of the blocks that add position information to each time step of `(..., time, features)`."""
+    """Base of the blocks that encode the position of each time step of `(..., time, features)`."""
 
     category = "Layers"
 
 
 class PositionalEncoding(_Positions):
-    """Adds sines and cosines of the time, of increasing wavelength (Vaswani et al., 2017).
+    """Adds sines and cosines of the time step, with a longer wavelength for later features (Vaswani et al., 2017).
 
     Args:
         hidden_dim: Number of features: size of the last axis of the input.
@@ -218,14 +219,16 @@ class PositionalEncoding(_Positions):
 
 
 class RotaryEmbedding(_Positions):
-    """Rotates pairs of features by angles proportional to time, so that scores depend on distances (Su et al., 2021).
+    """Rotates pairs of features by angles proportional to the time step (Su et al., 2021).
 
-    Apply it to the heads of queries and keys, before their product.
+    Apply it to the heads of queries and keys before their product. The product then depends only on the distance
+    between two time steps.
 
     Args:
-        base: Wavelength of the slowest pair, over 2 π.
-        is_interleaved: If true, neighbours form pairs, as in GPT-J; by default the two halves do, as in Llama.
-        start: Time of the first step: the number of earlier steps.
+        base: For d features, pair i rotates by an angle of `base ** (-2i / d)` per time step.
+        is_interleaved: If true, neighbouring features form a pair, as in GPT-J. By default, a feature of the first half
+            forms a pair with one of the second half, as in Llama.
+        start: Time of the first step: the number of earlier steps that are not in the input.
 
     Examples:
         >>> RotaryEmbedding()
@@ -274,7 +277,7 @@ class LearnedPositions(_Positions):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape; there are `context` rows."""
+        """Keep the shape. The weight has `context` rows."""
         _, (time, width) = ends("input", inputs["input"], 2)
         check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
         row = whole(options["context"]), width if width is not None else "features"
@@ -286,16 +289,16 @@ class MultiHeadAttention(Composite):
 
     Args:
         width: Size of the last axis of input and output.
-        heads: Number of heads, which divides the width.
-        kv_heads: Number of heads of keys and values, which divides `heads`; by default `heads`. If it is smaller,
+        heads: Number of heads. It must divide the width.
+        kv_heads: Number of heads of keys and values; by default `heads`. It must divide `heads`. If it is smaller,
             several heads of queries use one head of keys and values.
         is_causal: If true, a step attends only to itself and earlier steps.
-        dropout: Probability, in training, of dropping an attention weight.
+        dropout: Probability, in training, that an attention weight is set to zero.
         use_bias: If true, the linear maps have biases.
-        use_rotary: If true, rotate queries and keys by their positions.
+        use_rotary: If true, rotate queries and keys by `RotaryEmbedding`.
         is_cross: If true, keys and values come from another input, `memory`.
         use_attn_mask: If true, there is an input `attn_mask`, see `ScaledDotProduct`.
-        use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
+        use_lengths: If true, there is an input `lengths`: the number of valid steps of each batch item.
 
     Raises:
         UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.
@@ -344,7 +347,7 @@ class MultiHeadAttention(Composite):
         def linear(columns: int, name: str) -> Linear:
             return Linear(columns, use_bias, input_size=width, name=name)
 
-        # One matrix product computes queries, keys and values, as far as they share an input.
+        # Queries, keys and values that read the same input are computed by one matrix product.
         if is_cross:
             self |= linear(width, "query")(input="input")
             self |= SplitHeads((heads,), name="split_query")(input="query.output")

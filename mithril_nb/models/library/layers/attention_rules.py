@@ -1,4 +1,4 @@
-"""Shapes of attention: checks of heads, masks and times."""
+"""Shape rules of attention: for leading axes, heads, masks and the number of time steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ _AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time
 
 
 def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
-    """Return the leading axes, and the last `count`; `None` for an unknown one."""
+    """Return the leading axes of an array, and its last `count` axes; `None` for an unknown size.
+
+    Raises:
+        MismatchError: The array has fewer than `count` axes.
+    """
     shape = spec.shape
     if shape[:1] == (LEADING,):
         known = shape[1:]
@@ -25,7 +29,7 @@ def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tupl
 
 
 def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
-    """Return the shape of leading and last axes; the axes before an unknown one are unknown too."""
+    """Return the shape `(*lead, *last)`. If a size in `last` is `None`, the shape is open up to that axis."""
     known: list[Dim] = []
     for dim in reversed(last):
         if dim is None:
@@ -35,7 +39,18 @@ def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ..
 
 
 def same(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int) -> None:
-    """Raise an error if two sizes that must be equal differ."""
+    """Raise if two sizes that must be equal differ.
+
+    Args:
+        port: The input with the first size.
+        other: The input with the second size.
+        size: The first size.
+        wanted: The second size.
+        axis: The axis of `port`, for the error message.
+
+    Raises:
+        MismatchError: Both sizes are numbers, and differ.
+    """
     if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
         raise MismatchError(
             port,
@@ -46,7 +61,18 @@ def same(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int)
 
 
 def served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return the leading axes of the queries that keys or values serve, which may have fewer heads."""
+    """Return the leading axes of queries, broadcast with those of keys or values.
+
+    Keys and values may have fewer heads than the queries: their number of heads divides that of the queries.
+
+    Args:
+        port: `"key"` or `"value"`, for the error message.
+        lead: The leading axes of the queries; the last of them may be the heads.
+        other: The leading axes of the keys or values.
+
+    Raises:
+        MismatchError: The leading axes do not fit.
+    """
     if lead[-1:] and other[-1:] and other[-1] != LEADING:
         heads, fewer = lead[-1], other[-1]
         divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
@@ -64,7 +90,15 @@ def served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Di
 
 
 def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
-    """Raise an error if a mask has integers or does not broadcast to the scores."""
+    """Raise if a mask has integers, or does not broadcast to the scores.
+
+    Args:
+        mask: Spec of the mask.
+        scores: The shape of the scores; `None` for an unknown size.
+
+    Raises:
+        MismatchError: The mask does not fit.
+    """
     if "int" in mask.dtype:
         need = "booleans, or floating-point numbers to add"
         raise MismatchError("attn_mask", need, 'array.astype("bool")', f"got {mask.dtype}")
@@ -83,13 +117,21 @@ def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
 
 
 def check_time(time: Dim | None, most: Value, advice: str) -> None:
-    """Raise an error if there are more time steps than positions."""
+    """Raise if there are more than `most` time steps.
+
+    Raises:
+        MismatchError: Both numbers are known, and `time` is larger.
+    """
     if isinstance(time, int) and isinstance(most, int) and time > most:
         raise MismatchError("input", f"at most {most} time steps", advice, f"axis -2: {time} > {most}")
 
 
 def check_divides(model: Model, **numbers: int) -> None:
-    """Raise an error if the first number does not divide the second."""
+    """Raise if the first of two named numbers does not divide the second: `check_divides(self, heads=8, width=64)`.
+
+    Raises:
+        UnknownOptionError: The division leaves a remainder.
+    """
     (part, few), (whole, many) = numbers.items()
     if many % few:
         near = max(number for number in range(1, few + 1) if many % number == 0)
@@ -101,6 +143,6 @@ def check_divides(model: Model, **numbers: int) -> None:
 
 
 def numbers(value: Value) -> tuple[int, ...]:
-    """Return an option that is a tuple of integers."""
+    """Return an attribute that is a tuple of integers, with the static type of one."""
     assert isinstance(value, tuple)
     return tuple(whole(number) for number in value)

@@ -1,6 +1,7 @@
-"""Convolutions and transposed convolutions, their gradients with respect to the input.
+"""Convolutions, and transposed convolutions.
 
-Arrays are `(batch, channels, ...)`; a weight is `(out, in / groups, ...)`, transposed `(in, out / groups, ...)`.
+A transposed convolution computes the gradient of a convolution with respect to its input. Arrays are
+`(batch, channels, ...)`. The weight is `(out, in / groups, ...)`, and `(in, out / groups, ...)` if transposed.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ Shape = tuple[Dim, ...]
 
 
 class Convolution(Operator):
-    """A convolution. Without a known shape of its weight, the weight must be an input.
+    """Base of the convolutions. If the attributes do not determine the shape of the weight, the weight is an input.
 
     Attributes:
-        axes: Number of axes that its windows slide over.
+        axes: Number of axes that the windows slide over.
     """
 
     axes: ClassVar[int]
@@ -53,12 +54,12 @@ class Convolution(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the weights too if their shapes are not given."""
+        """Return `input`, and without a size also `weight`, and `bias` if there is one."""
         return ("input",) if _is_sized(options) else ("input", *_weights(options))
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight`, and `bias` if there is one."""
+        """Return `weight`, and `bias` if there is one; nothing if they are inputs."""
         return _weights(options) if _is_sized(options) else ()
 
     @classmethod
@@ -85,7 +86,7 @@ class Convolution(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's batch, and `in_channels`, for the input."""
+        """Return the output's batch and `in_channels`, for the input."""
         shape: Shape = inputs["input"].shape
         output: Shape = outputs["output"].shape if "output" in outputs else ()
         if len(shape) != cls.axes + 2 or shape[0] == LEADING:
@@ -96,14 +97,14 @@ class Convolution(Operator):
 
     @classmethod
     def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
-        """Return `(out, in / groups, ...)`, given the channels of the input."""
+        """Return the shape of the weight, `(out, in / groups, ...)`, for an input with a number of channels."""
         out, wanted = options["out_channels"], options.get("in_channels")
         assert isinstance(out, int)
         return (out, _divided(wanted if isinstance(wanted, int) else channels, groups), *_kernel(options, cls.axes))
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
-        """Return the input and output channels of a weight; `None` for an unknown one."""
+        """Return the numbers of input channels and of output channels of a weight; `None` for an unknown one."""
         return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
 
     @classmethod
@@ -147,7 +148,7 @@ class Convolution(Operator):
 
 
 class _OwnWeight(Convolution):
-    """A convolution whose attributes are all constants, so that the shape of its weight is known."""
+    """Base of the convolutions with a learned weight."""
 
     def __init__(
         self,
@@ -173,13 +174,14 @@ class Conv1d(_OwnWeight):
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Length of the window.
-        in_channels: Channels of the input; by default taken from the input.
-        stride: Step of the window.
-        padding: `"same"` keeps the size (at stride 1), `"valid"` adds nothing; or a number, or a pair of numbers.
+        kernel_size: Length of a window.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Distance between neighbouring windows.
+        padding: `"same"` keeps the size for a stride of 1, `"valid"` adds nothing. Also a number of zeros, or a pair
+            (before, after).
         use_bias: If true, add a bias to each channel.
-        dilation: Step from one item of the window to the next.
-        groups: Number of groups of channels, each with separate windows.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group see only its channels.
 
     Examples:
         >>> Conv1d(16, kernel_size=5).options["kernel_size"]
@@ -197,13 +199,14 @@ class Conv2d(_OwnWeight):
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Height and width of the window; one number for both.
-        in_channels: Channels of the input; by default taken from the input.
-        stride: Step of the window; one number for both.
-        padding: `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add rows and columns.
+        kernel_size: Height and width of a window; one number for both.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Distance between neighbouring windows; one number for both.
+        padding: `"same"` keeps the size for a stride of 1, `"valid"` adds nothing. Also a number of zeros, one for
+            each axis, or a pair (before, after) for each axis.
         use_bias: If true, add a bias to each channel.
-        dilation: Step from one item of the window to the next; one number for both.
-        groups: Number of groups of channels, each with separate windows.
+        dilation: Distance between neighbouring items of a window; one number for both.
+        groups: Number of groups of channels. The windows of a group see only its channels.
 
     Examples:
         >>> Conv2d(16, kernel_size=3).options["kernel_size"]
@@ -223,13 +226,14 @@ class Conv3d(_OwnWeight):
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Depth, height and width of the window; one number for all.
-        in_channels: Channels of the input; by default taken from the input.
-        stride: Step of the window.
-        padding: `"same"`, `"valid"`, a number, one for each axis, or a pair (before, after) for each.
+        kernel_size: Depth, height and width of a window; one number for all.
+        in_channels: Number of channels of the input; by default taken from the input.
+        stride: Distance between neighbouring windows.
+        padding: `"same"` keeps the size for a stride of 1, `"valid"` adds nothing. Also a number of zeros, one for
+            each axis, or a pair (before, after) for each axis.
         use_bias: If true, add a bias to each channel.
-        dilation: Step from one item of the window to the next.
-        groups: Number of groups of channels, each with separate windows.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group see only its channels.
 
     Examples:
         >>> Conv3d(16).options["kernel_size"]
@@ -263,7 +267,7 @@ class _Transposed(Convolution):
 
     @classmethod
     def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:
-        """Return `(in, out / groups, ...)`, given the channels of the input."""
+        """Return the shape of the weight, `(in, out / groups, ...)`, for an input with a number of channels."""
         out, wanted = options["out_channels"], options["in_channels"]
         assert isinstance(out, int)
         channels = wanted if isinstance(wanted, int) else channels
@@ -271,13 +275,13 @@ class _Transposed(Convolution):
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
-        """Return the input and output channels of a weight."""
+        """Return the numbers of input channels and of output channels of a weight."""
         assert isinstance(weight[1], int)
         return weight[0], weight[1] * groups
 
     @classmethod
     def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
-        """Return `(size - 1) * stride + 1`, adjusted for the reach of the window and the padding."""
+        """Return the sizes of the output: `size * stride`, plus a number that depends on window and padding."""
         extra = options["output_padding"]
         assert isinstance(extra, int)
         sizes: list[Dim] = []
@@ -290,7 +294,7 @@ class _Transposed(Convolution):
                 else (size if step == 1 else f"({size})*{step}") + (f"{change:+d}" if change else "")
             )
             if isinstance(sizes[-1], int) and sizes[-1] < 1:
-                raise MismatchError("input", f"more on axis {axis}", "less padding.", f"axis {axis}: {size}")
+                raise MismatchError("input", f"more items on axis {axis}", "less padding.", f"axis {axis}: {size}")
         return tuple(sizes)
 
 
@@ -301,14 +305,14 @@ class ConvTranspose1d(_Transposed):
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Length of the window.
-        in_channels: Channels of the input; by default taken from the input.
+        kernel_size: Length of a window.
+        in_channels: Number of channels of the input; by default taken from the input.
         stride: Upsampling factor.
-        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach. Numbers are the
+        padding: `"same"` gives `size * stride` items, `"valid"` all items that the windows reach. Numbers are the
             padding of the `Conv1d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
-        dilation: Step from one item of the window to the next.
-        groups: Number of groups of channels, each with separate windows.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group see only its channels.
         output_padding: Number of items to add after each axis of the output.
 
     Examples:
@@ -327,14 +331,14 @@ class ConvTranspose2d(_Transposed):
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Height and width of the window; one number for both.
-        in_channels: Channels of the input; by default taken from the input.
+        kernel_size: Height and width of a window; one number for both.
+        in_channels: Number of channels of the input; by default taken from the input.
         stride: Upsampling factor.
-        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach. Numbers are the
+        padding: `"same"` gives `size * stride` items, `"valid"` all items that the windows reach. Numbers are the
             padding of the `Conv2d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
-        dilation: Step from one item of the window to the next.
-        groups: Number of groups of channels, each with separate windows.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group see only its channels.
         output_padding: Number of items to add after each axis of the output.
 
     Examples:
@@ -353,14 +357,14 @@ class ConvTranspose3d(_Transposed):
 
     Args:
         out_channels: Number of channels of the output.
-        kernel_size: Depth, height and width of the window; one number for all.
-        in_channels: Channels of the input; by default taken from the input.
+        kernel_size: Depth, height and width of a window; one number for all.
+        in_channels: Number of channels of the input; by default taken from the input.
         stride: Upsampling factor.
-        padding: `"same"` gives `size * stride` items, `"valid"` every item that the windows reach. Numbers are the
+        padding: `"same"` gives `size * stride` items, `"valid"` all items that the windows reach. Numbers are the
             padding of the `Conv3d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
-        dilation: Step from one item of the window to the next.
-        groups: Number of groups of channels, each with separate windows.
+        dilation: Distance between neighbouring items of a window.
+        groups: Number of groups of channels. The windows of a group see only its channels.
         output_padding: Number of items to add after each axis of the output.
 
     Examples:

@@ -18,11 +18,11 @@ __all__ = ["Embedding", "Linear"]
 class Linear(Operator):
     """Affine map of the last axis.
 
-    The weight is stored as `(in, out)`, like in Haiku, Flax and (transposed) Equinox. It is initialised by `he_uniform`
-    if an activation reads the output, else by `lecun_uniform`; the bias is initialised to 0.
+    The weight is stored as `(in, out)`, as in Haiku and Flax. Equinox stores the transpose. The weight is initialised
+    by `he_uniform` if an activation reads the output, else by `lecun_uniform`. The bias is initialised to 0.
 
     Args:
-        dimension: Size of the last axis of the output; with `None`, weight and bias must be given.
+        dimension: Size of the last axis of the output; with `None`, the weight and any bias are inputs.
         use_bias: If true, add a bias.
         input_size: Size of the last axis of the input; by default taken from the input.
 
@@ -48,12 +48,12 @@ class Linear(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the weights too if their shapes are not given."""
+        """Return `input`, and without `dimension` also `weight`, and `bias` if there is one."""
         return ("input", *_weights(options)) if options["dimension"] is None else ("input",)
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight`, and `bias` if there is one."""
+        """Return `weight`, and `bias` if there is one; nothing without `dimension`."""
         return () if options["dimension"] is None else _weights(options)
 
     @classmethod
@@ -89,7 +89,7 @@ class Linear(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's leading axes, and `input_size`, for the input."""
+        """Return the output's leading axes and the known input size, for the input."""
         shape, size = inputs["input"].shape, options["input_size"]
         last = size if isinstance(size, int) else shape[-1] if shape and shape[-1] != LEADING else None
         if last is None:
@@ -99,9 +99,9 @@ class Linear(Operator):
 
 
 class Embedding(Operator):
-    """Returns a learned row for each integer.
+    """Maps each integer to a row of a learned matrix.
 
-    If an argument is `None`, the weight must be given.
+    If an argument is `None`, the matrix `weight` is an input.
 
     Args:
         num_embeddings: Number of rows: inputs are from 0 to `num_embeddings - 1`.
@@ -128,12 +128,12 @@ class Embedding(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the weight too if its shape is not given."""
+        """Return `input`, and also `weight` if an argument is `None`."""
         return ("input",) if cls.param_ports(options) else ("input", "weight")
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight`."""
+        """Return `weight`; nothing if an argument is `None`."""
         return () if None in (options["num_embeddings"], options["dim"]) else ("weight",)
 
     @classmethod
@@ -159,7 +159,7 @@ class Embedding(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the axes of the output except the last."""
+        """Return the shape of the output without the last axis, for the input."""
         shape = outputs["output"].shape if "output" in outputs else ()
         return {"input": shape[:-1]} if shape and shape != (LEADING,) else {}
 
@@ -169,7 +169,11 @@ def _weights(options: Options) -> tuple[str, ...]:
 
 
 def _mapped(inputs: Specs) -> tuple[Dim, ...]:
-    """Return the shape of an array mapped by a given weight."""
+    """Return the output's shape if weight and bias are inputs.
+
+    Raises:
+        MismatchError: The shapes do not fit.
+    """
     shape, weight = inputs["input"].shape, inputs["weight"].shape
     if weight[:1] == (LEADING,):
         return (LEADING,)

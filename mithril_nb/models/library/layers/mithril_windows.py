@@ -1,4 +1,4 @@
-"""Convolutions and pools as in Mithril: their attributes can be connected, or their weights given."""
+"""Convolutions and pools as in Mithril: attributes can be connected, and weights can be inputs."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = [
 
 
 class Convolution1D(Convolution):
-    """Cross-correlation of series with learned windows, like `Conv1d`; its attributes can be connected, as in Mithril.
+    """Cross-correlation of series with windows, like `Conv1d`, with attributes that can be connected, as in Mithril.
 
-    Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
+    If `kernel_size` or `out_channels` is `None`, the weight and any bias are inputs instead of parameters.
 
     Args:
-        kernel_size: Length of the window.
+        kernel_size: Length of a window.
         out_channels: Number of channels of the output.
-        stride: Step of the window.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        stride: Distance between neighbouring windows.
+        padding: Number of zeros before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
         use_bias: If true, add a bias to each channel.
 
     Examples:
@@ -61,17 +61,17 @@ class Convolution1D(Convolution):
 
 
 class Convolution2D(Convolution):
-    """Cross-correlation of images with learned windows, like `Conv2d`; its attributes can be connected, as in Mithril.
+    """Cross-correlation of images with windows, like `Conv2d`, with attributes that can be connected, as in Mithril.
 
-    Without `kernel_size` and `out_channels`, the weight (and the bias) must be given.
+    If `kernel_size` or `out_channels` is `None`, the weight and any bias are inputs instead of parameters.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
+        kernel_size: Height and width of a window; one number for both.
         out_channels: Number of channels of the output.
-        stride: Step of the window; one number for both.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next; one number for both.
-        groups: Number of groups of channels, each with separate windows.
+        stride: Distance between neighbouring windows; one number for both.
+        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window; one number for both.
+        groups: Number of groups of channels. The windows of a group see only its channels.
         use_bias: If true, add a bias to each channel.
 
     Examples:
@@ -100,13 +100,13 @@ class Convolution2D(Convolution):
 
 
 class PrimitiveConvolution1D(Convolution):
-    """Cross-correlation of series with given windows.
+    """Cross-correlation of series with windows that are the input `weight`.
 
     Args:
-        use_bias: If true, a bias is given too.
-        stride: Step of the window.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        use_bias: If true, there is an input `bias`.
+        stride: Distance between neighbouring windows.
+        padding: Number of zeros before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> [port.name for port in PrimitiveConvolution1D(use_bias=False).inputs]
@@ -130,14 +130,14 @@ class PrimitiveConvolution1D(Convolution):
 
 
 class PrimitiveConvolution2D(Convolution):
-    """Cross-correlation of images with given windows.
+    """Cross-correlation of images with windows that are the input `weight`.
 
     Args:
-        use_bias: If true, a bias is given too.
-        stride: Step of the window; one number for both.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next; one number for both.
-        groups: Number of groups of channels, each with separate windows.
+        use_bias: If true, there is an input `bias`.
+        stride: Distance between neighbouring windows; one number for both.
+        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window; one number for both.
+        groups: Number of groups of channels. The windows of a group see only its channels.
 
     Examples:
         >>> [port.name for port in PrimitiveConvolution2D(use_bias=False).inputs]
@@ -163,15 +163,15 @@ class PrimitiveConvolution2D(Convolution):
 
 
 class MaxPool1D(Pool):
-    """Maximum of each window, like `MaxPool1d`; its attributes can be connected, as in Mithril.
+    """Maximum of each window, like `MaxPool1d`, with attributes that can be connected, as in Mithril.
 
-    The gradient at equal items equals the gradient of `MaxPool1d`.
+    The gradient of equal items is that of `MaxPool1d`.
 
     Args:
-        kernel_size: Length of the window.
-        stride: Step of the window; by default the window's size.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: Number of items before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> [port.name for port in MaxPool1D(2).inputs]
@@ -196,7 +196,7 @@ class MaxPool1D(Pool):
 
 
 class _ConnectedPool2D(Pool):
-    """The common part of Mithril's image pools: each attribute is a port too."""
+    """Base of Mithril's image pools. Each attribute can be connected."""
 
     category = "As in Mithril"
     axes = 2
@@ -214,15 +214,15 @@ class _ConnectedPool2D(Pool):
 
 
 class MaxPool2D(_ConnectedPool2D):
-    """Maximum of each window, like `MaxPool2d`; its attributes can be connected, as in Mithril.
+    """Maximum of each window, like `MaxPool2d`, with attributes that can be connected, as in Mithril.
 
-    The gradient at equal items equals the gradient of `MaxPool2d`.
+    The gradient of equal items is that of `MaxPool2d`.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> [port.name for port in MaxPool2D(2).inputs]
@@ -234,13 +234,13 @@ class MaxPool2D(_ConnectedPool2D):
 
 
 class AvgPool2D(_ConnectedPool2D):
-    """Mean of each window, like `AvgPool2d`; its attributes can be connected, as in Mithril.
+    """Mean of each window, like `AvgPool2d`, with attributes that can be connected, as in Mithril.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> [port.name for port in AvgPool2D(2).inputs]
@@ -255,10 +255,10 @@ class PrimitiveMaxPool1D(MaxPool1D):
     """`MaxPool1D` under the name of Mithril's primitive.
 
     Args:
-        kernel_size: Length of the window.
-        stride: Step of the window; by default the window's size.
-        padding: A number, a pair of numbers, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: Number of items before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> PrimitiveMaxPool1D(2).options["kernel_size"]
@@ -272,10 +272,10 @@ class PrimitiveMaxPool2D(MaxPool2D):
     """`MaxPool2D` under the name of Mithril's primitive.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> PrimitiveMaxPool2D(2).options["kernel_size"]
@@ -289,10 +289,10 @@ class PrimitiveAvgPool2D(AvgPool2D):
     """`AvgPool2D` under the name of Mithril's primitive.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: A number, one for each axis, a pair (before, after) for each, `"same"` or `"valid"`.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> PrimitiveAvgPool2D(2).options["kernel_size"]

@@ -36,14 +36,14 @@ class _Norm(KeepsShape, Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the used ones of `weight` and `bias`."""
+        """Return `weight` with `use_scale`, and `bias` with `use_bias`."""
         return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
 
 
 class _LastAxis(_Norm):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape; scale and shift have the size of the last axis."""
+        """Keep the shape. The parameters have the size of the last axis."""
         shape = inputs["input"].shape
         if not shape:
             raise MismatchError(
@@ -54,13 +54,13 @@ class _LastAxis(_Norm):
 
 
 class LayerNorm(_LastAxis):
-    """Normalises the last axis to mean 0 and variance 1, then scales and shifts it (Ba et al., 2016).
+    """Normalises the last axis to mean 0 and variance 1, then scales and shifts its items (Ba et al., 2016).
 
     The bias port can also be called `b`, as in Mithril.
 
     Args:
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant row does not divide by zero.
 
     Examples:
@@ -75,7 +75,7 @@ class LayerNorm(_LastAxis):
         super().__init__(name, use_scale=use_scale, use_bias=use_bias, eps=eps)
 
     def __call__(self, /, **settings: Any) -> Placed:
-        """Connect ports and set attributes, as in `Model.__call__`; `b` is the bias."""
+        """Connect ports and set attributes, as `Model.__call__`. `b` is another name of the port `bias`."""
         return super().__call__(**{"bias" if key == "b" else key: value for key, value in settings.items()})
 
     @property
@@ -85,10 +85,10 @@ class LayerNorm(_LastAxis):
 
 
 class RMSNorm(_LastAxis):
-    """Normalises the last axis to a mean square of 1, then scales it (Zhang and Sennrich, 2019).
+    """Normalises the last axis to a mean square of 1, then scales its items (Zhang and Sennrich, 2019).
 
     Args:
-        use_scale: If true, scale by a parameter.
+        use_scale: If true, multiply by a parameter.
         eps: Added to the mean square, so that a row of zeros does not divide by zero.
 
     Examples:
@@ -105,7 +105,7 @@ class RMSNorm(_LastAxis):
 
 
 class ElementWiseAffine(_Norm):
-    """Scales and shifts each item of the last axis by separate parameters.
+    """Multiplies each item of the last axis by a parameter, and adds another parameter.
 
     Examples:
         >>> [port.name for port in ElementWiseAffine().inputs]
@@ -122,18 +122,22 @@ class ElementWiseAffine(_Norm):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape; scale and shift have the size of the last axis."""
+        """Keep the shape. The parameters have the size of the last axis."""
         return _LastAxis.infer.__func__(cls, options, inputs)  # pyright: ignore
 
 
 class _Channels(_Norm):
-    """Arrays are `(batch, channels, ...)`; scale and shift have one number per channel."""
+    """Base of the norms of `(batch, channels, ...)`. Each parameter has one number per channel.
+
+    Attributes:
+        ranks: The numbers of axes that the input may have; empty for any number from 2.
+    """
 
     ranks: ClassVar[tuple[int, ...]] = ()
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape; parameters have one number per channel."""
+        """Keep the shape. Parameters and states have one number per channel."""
         shape = inputs["input"].shape
         is_open = shape[:1] == (LEADING,)
         if not is_open and (len(shape) < 2 or len(shape) not in (cls.ranks or (len(shape),))):
@@ -154,16 +158,16 @@ class _Channels(_Norm):
 
     @classmethod
     def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
-        """Raise if the number of channels is not supported."""
+        """Raise a `MismatchError` if the number of channels is not supported. Here, all numbers are."""
 
 
 class GroupNorm(_Channels):
-    """Normalises each group of channels of a sample, then scales and shifts channels (Wu, He 2018).
+    """Normalises each group of channels of a sample, then scales and shifts each channel (Wu and He, 2018).
 
     Args:
         num_groups: Number of groups of channels.
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant group does not divide by zero.
 
     Examples:
@@ -186,7 +190,7 @@ class GroupNorm(_Channels):
 
     @classmethod
     def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
-        """Raise if the groups do not divide the channels."""
+        """Raise a `MismatchError` if the number of groups does not divide the number of channels."""
         groups = options["num_groups"]
         if isinstance(channels, int) and isinstance(groups, int) and (channels % groups or not channels):
             need, advice = f"channels that divide into {groups} groups", f"GroupNorm({_divisor(channels, groups)})"
@@ -201,8 +205,8 @@ class InstanceNorm(_Channels):
     """Normalises each channel of each sample, then scales and shifts it (Ulyanov et al., 2016).
 
     Args:
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
 
     Examples:
@@ -220,15 +224,17 @@ class InstanceNorm(_Channels):
 class BatchNorm(_Channels):
     """Normalises each channel over the batch, then scales and shifts it (Ioffe and Szegedy, 2015).
 
-    In training, it uses mean and variance of the batch and updates its running statistics; otherwise it uses those.
+    In training, the block uses the mean and variance of the batch, and updates the running mean and variance. Otherwise
+    it uses the running mean and variance.
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`, as in PyTorch.
-        inference: If true, use the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+        momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
+        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
+            training in `fit`, inference in `evaluate`.
 
     Examples:
         >>> [port.name for port in BatchNorm().inputs if port.role == "state"]
@@ -263,11 +269,12 @@ class BatchNorm1d(BatchNorm):
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`, as in PyTorch.
-        inference: If true, use the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+        momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
+        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
+            training in `fit`, inference in `evaluate`.
 
     Examples:
         >>> BatchNorm1d(8).options["num_features"]
@@ -283,11 +290,12 @@ class BatchNorm2d(BatchNorm):
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`, as in PyTorch.
-        inference: If true, use the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+        momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
+        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
+            training in `fit`, inference in `evaluate`.
 
     Examples:
         >>> BatchNorm2d(8).options["num_features"]
@@ -299,15 +307,16 @@ class BatchNorm2d(BatchNorm):
 
 
 class BatchNorm2D(BatchNorm):
-    """`BatchNorm2d` as in Mithril: it uses its state, also in training, unless `inference` is set.
+    """`BatchNorm2d` as in Mithril: by default, it uses the running mean and variance also in training.
 
     Args:
         num_features: Number of channels; by default taken from the input.
-        use_scale: If true, scale by a parameter.
-        use_bias: If true, shift by a parameter.
+        use_scale: If true, multiply by a parameter.
+        use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
-        momentum: Weight of the new statistics: `(1 - momentum) * old + momentum * new`.
-        inference: If true, use the state without updating it; `None` follows the program, as in `BatchNorm2d`.
+        momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`.
+        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
+            training in `fit`, inference in `evaluate`.
 
     Examples:
         >>> BatchNorm2D().options["inference"]

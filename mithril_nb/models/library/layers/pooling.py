@@ -1,7 +1,8 @@
 """Pooling of windows, channel by channel.
 
-Arrays are `(batch, channels, ...)`, or `(channels, ...)` without a batch, as in PyTorch. The gradient of a maximum goes
-to the first of equal items in its window, as in PyTorch; in adaptive pools and with dilation, equal items share it.
+Arrays are `(batch, channels, ...)`. For pools with a `kernel_size`, the batch axis may be missing, as in PyTorch. The
+gradient of a maximum goes to the first of equal items in its window, as in PyTorch. In adaptive pools and with
+dilation, equal items share the gradient.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ __all__ = [
 
 
 class Pool(Operator):
-    """A pool of windows with a stride, which is the size of a window by default.
+    """Base of the pools with a window size and a stride. By default, the stride is the size of a window.
 
     Attributes:
-        axes: Number of axes that its windows slide over.
+        axes: Number of axes that the windows slide over.
     """
 
     axes: ClassVar[int]
@@ -45,7 +46,7 @@ class Pool(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(batch, channels, ...)` to `(batch, channels, ...)` with one item per window; the batch is optional."""
+        """Replace the sizes after the channels by the numbers of windows."""
         shape, found = channelled(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
         if shape is None or found is None:
             return Inferred({"output": (LEADING,)})
@@ -93,11 +94,11 @@ class MaxPool1d(_MaxPool):
     The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
 
     Args:
-        kernel_size: Length of the window.
-        stride: Step of the window; by default the window's size.
-        padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, or a
-            pair of numbers.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
+            number, or a pair (before, after).
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> MaxPool1d(2).options["stride"]
@@ -112,10 +113,10 @@ class AvgPool1d(_AvgPool):
     """Mean of each window of a series, channel by channel.
 
     Args:
-        kernel_size: Length of the window.
-        stride: Step of the window; by default the window's size.
-        padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, or a
-            pair of numbers.
+        kernel_size: Length of a window.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
+            number, or a pair (before, after).
         count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
@@ -133,11 +134,11 @@ class MaxPool2d(_MaxPool):
     The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
-            axis, or a pair (before, after) for each.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
+            number, one for each axis, or a pair (before, after) for each axis.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> MaxPool2d(2).options["stride"]
@@ -152,10 +153,10 @@ class AvgPool2d(_AvgPool):
     """Mean of each window of an image, channel by channel.
 
     Args:
-        kernel_size: Height and width of the window; one number for both.
-        stride: Step of the window; by default the window's size.
-        padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
-            axis, or a pair (before, after) for each.
+        kernel_size: Height and width of a window; one number for both.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
+            number, one for each axis, or a pair (before, after) for each axis.
         count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
@@ -173,11 +174,11 @@ class MaxPool3d(_MaxPool):
     The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
 
     Args:
-        kernel_size: Depth, height and width of the window; one number for all.
-        stride: Step of the window; by default the window's size.
-        padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
-            axis, or a pair (before, after) for each.
-        dilation: Step from one item of the window to the next.
+        kernel_size: Depth, height and width of a window; one number for all.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
+            number, one for each axis, or a pair (before, after) for each axis.
+        dilation: Distance between neighbouring items of a window.
 
     Examples:
         >>> MaxPool3d(2).options["stride"]
@@ -192,10 +193,10 @@ class AvgPool3d(_AvgPool):
     """Mean of each window of a volume, channel by channel.
 
     Args:
-        kernel_size: Depth, height and width of the window; one number for all.
-        stride: Step of the window; by default the window's size.
-        padding: `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each
-            axis, or a pair (before, after) for each.
+        kernel_size: Depth, height and width of a window; one number for all.
+        stride: Distance between neighbouring windows; by default the size of a window.
+        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
+            number, one for each axis, or a pair (before, after) for each axis.
         count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
@@ -216,7 +217,7 @@ class _Adaptive(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`, or without sizes for a global pool."""
+        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`; to `(batch, channels)` if global."""
         shape, size = channelled(inputs["input"], 2), options.get("output_size", ())
         assert isinstance(size, tuple)
         if shape is None:
@@ -234,7 +235,7 @@ class _Adaptive(Operator):
 
 
 class AdaptiveAvgPool2d(_Adaptive):
-    """Mean of each window of an image; `output_size` windows cover the image evenly.
+    """Mean of each window of an image, which is covered by `output_size` windows of nearly equal size.
 
     Args:
         output_size: Height and width of the output; one number for both.
@@ -249,9 +250,9 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class AdaptiveMaxPool2d(_Adaptive):
-    """Maximum of each window of an image; `output_size` windows cover the image evenly.
+    """Maximum of each window of an image, which is covered by `output_size` windows of nearly equal size.
 
-    Equal items share the gradient.
+    Equal maxima share the gradient.
 
     Args:
         output_size: Height and width of the output; one number for both.

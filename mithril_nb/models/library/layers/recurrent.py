@@ -1,4 +1,4 @@
-"""Recurrent blocks that run over a whole time axis."""
+"""Recurrent blocks that run over all steps of a time axis."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ class _Recurrent(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the initial state (`initial_hidden` and others) if it is used."""
+        """Return `input`, and with `use_initial_state` the initial states, such as `initial_hidden`."""
         return ("input", *(f"initial_{state}" for state in cls.states if options["use_initial_state"]))
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the concatenated weights of all gates, and the biases if they are used."""
+        """Return the weights, and with `use_bias` the biases. Each concatenates the parameters of all gates."""
         return tuple(port for port in cls.initializers if options["use_bias"] or not port.startswith("bias"))
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `output`, and the final states if they are used."""
+        """Return `output`, and with `return_state` the final states."""
         return ("output", *(cls.states if options["return_state"] else ()))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(..., time, in)` to `(..., time, hidden)`, or to `(..., hidden)` for the last step alone."""
+        """Map `(..., time, in)` to `(..., time, hidden)`, or to `(..., hidden)` without `return_sequence`."""
         shape, size = inputs["input"].shape, whole(options["hidden_size"])
         unknown = shape[:1] == (LEADING,)
         if len(shape) < 2 and not unknown:
@@ -81,7 +81,7 @@ class _Recurrent(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return `hidden_size` features for the initial states."""
+        """Return `(..., hidden_size)` for each initial state."""
         return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, whole(options["hidden_size"])))
 
 
@@ -90,11 +90,11 @@ class RNN(_Recurrent):
 
     Args:
         hidden_size: Size of the hidden state.
-        return_sequence: If true, `output` has the hidden states of all steps, else only the last.
-        return_state: If true, the last hidden state is an output too, `hidden`.
-        use_initial_state: If true, there is an input `initial_hidden`; by default the initial state is zero.
+        return_sequence: If true, `output` has the hidden states of all steps, else only of the last step.
+        return_state: If true, the last hidden state is also an output `hidden`.
+        use_initial_state: If true, there is an input `initial_hidden`; else the initial state is zero.
         is_reversed: If true, run from the last step to the first.
-        use_bias: If true, add biases.
+        use_bias: If true, add a bias.
 
     Examples:
         >>> [port.name for port in RNN(32).inputs]
@@ -108,15 +108,16 @@ class RNN(_Recurrent):
 class LSTM(_Recurrent):
     """Long short-term memory over time (Hochreiter and Schmidhuber, 1997).
 
-    The weights concatenate the gates: input, forget, cell, output, as in Equinox and PyTorch.
+    Each weight concatenates the weights of the gates in the order input, forget, cell, output, as in Equinox and
+    PyTorch.
 
     Args:
         hidden_size: Size of the hidden state and of the cell state.
-        return_sequence: If true, `output` has the hidden states of all steps, else only the last.
-        return_state: If true, the last state is an output too: `hidden` and `cell`.
-        use_initial_state: If true, there are inputs `initial_hidden` and `initial_cell`; else both are zero.
+        return_sequence: If true, `output` has the hidden states of all steps, else only of the last step.
+        return_state: If true, the last hidden state and cell state are also outputs `hidden` and `cell`.
+        use_initial_state: If true, there are inputs `initial_hidden` and `initial_cell`; else both states are zero.
         is_reversed: If true, run from the last step to the first.
-        use_bias: If true, add biases.
+        use_bias: If true, add a bias.
 
     Examples:
         >>> [port.name for port in LSTM(32, return_state=True).outputs]
@@ -131,15 +132,16 @@ class LSTM(_Recurrent):
 
 
 class GRU(_Recurrent):
-    """A gated recurrent unit over time (Cho et al., 2014), with the reset gate applied after the product.
+    """A gated recurrent unit over time (Cho et al., 2014).
 
-    The weights concatenate the gates: reset, update, new state, as in Equinox and PyTorch.
+    The reset gate multiplies the product of the previous state and its weight, and not the previous state. Each weight
+    concatenates the weights of the gates in the order reset, update, new state, as in Equinox and PyTorch.
 
     Args:
         hidden_size: Size of the hidden state.
-        return_sequence: If true, `output` has the hidden states of all steps, else only the last.
-        return_state: If true, the last hidden state is an output too, `hidden`.
-        use_initial_state: If true, there is an input `initial_hidden`; by default the initial state is zero.
+        return_sequence: If true, `output` has the hidden states of all steps, else only of the last step.
+        return_state: If true, the last hidden state is also an output `hidden`.
+        use_initial_state: If true, there is an input `initial_hidden`; else the initial state is zero.
         is_reversed: If true, run from the last step to the first.
         use_bias: If true, add biases.
 

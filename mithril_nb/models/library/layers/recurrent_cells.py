@@ -1,4 +1,4 @@
-"""Recurrent cells, which run one step, and the gates that all recurrent blocks share."""
+"""Recurrent cells, which compute one step, and the shapes and initializers of gates for all recurrent blocks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ __all__ = ["GRUCell", "LSTMCell", "LSTMCellBody", "RNNCell"]
 
 WEIGHT, RECURRENT, BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"), Initializer("zeros")
 OPEN = Initializer("ones")
-"""Bias of the forget gate, so that it initially keeps most of the state (Jozefowicz, Zaremba and Sutskever, 2015)."""
+"""Initializer of the forget gate's bias. The gate then first keeps most of the state (Jozefowicz et al., 2015)."""
 _OF_LSTM = {"w_c": Initializer("lecun_uniform", scale=2.0), "bias_f": OPEN}
-"""Gates start half open. Doubling their input compensates, or ten layers would lose nearly all of it."""
+"""A gate of 0.5, its first value, halves the new cell state. The factor 2 compensates: without it, ten layers in a row
+would lose nearly all of their input.
+"""
 
 
 def row(*factors: float) -> dict[str, Initializer]:
-    """Return the initializer of concatenated gate weights, given a factor for each gate's input weights."""
+    """Return the initializers of the concatenated gate weights `w_ih` and `w_hh`.
+
+    Args:
+        factors: Scale of the input weights of each gate.
+    """
     return {"w_ih": replace(WEIGHT, parts=factors), "w_hh": replace(RECURRENT, parts=(1,) * len(factors))}
 
 
 class _Cell(Operator):
     """Base of the cells: maps the `input` of one step and the previous state to the next state.
 
-    A batch contains sequences of different lengths, longest first, so a step may have fewer rows than the step before.
-    The omitted rows are `hidden_compl`.
+    A batch contains sequences of different lengths, longest first. After a sequence has ended, its row is missing in
+    `input`, but not in the previous state. The output `hidden_compl` contains the rows of the previous hidden state
+    that are missing in `input`.
     """
 
     category = "Layers"
@@ -56,12 +63,12 @@ class _Cell(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and the previous state: `prev_hidden` and others."""
+        """Return `input`, `prev_hidden`, and for an LSTM `prev_cell`."""
         return ("input", *(f"prev_{state}" for state in cls.states))
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the states, then the used ones of `hidden_compl` and `output`."""
+        """Return the states, `hidden_compl` with `use_complement`, and `output` with `use_output`."""
         more = (("hidden_compl", "use_complement"), ("output", "use_output"))
         return (*cls.states, *(port for port, flag in more if options[flag]))
 
@@ -90,18 +97,27 @@ class _Cell(Operator):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Return the shapes of the parameters."""
+        """Return the shapes of the parameters, by port.
+
+        Args:
+            step: Number of features of the input.
+            size: Size of the state.
+            out: Number of features of the output.
+        """
         raise NotImplementedError
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return all parameters; those of the output only if it is used."""
+        """Return all parameters; those of the output map only with `use_output`."""
         last = () if options["use_output"] else cls.of_output
         return tuple(port for port in cls.initializers if port not in last)
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return `hidden_size` features for the states; without `output_size`, the input has the output's."""
+        """Return the last sizes that follow: `hidden_size` for the states, and the output's for the input.
+
+        The input has as many features as the output if `output_size` is `None`.
+        """
         found: dict[str, tuple[Dim, ...]] = {}
         if options["hidden_size"] is not None:
             found |= {f"prev_{state}": (LEADING, whole(options["hidden_size"])) for state in cls.states}
@@ -111,13 +127,14 @@ class _Cell(Operator):
 
 
 class RNNCell(_Cell):
-    """One step of a simple recurrent network (Elman, 1990), with a map from the hidden state to the output.
+    """One step of a simple recurrent network (Elman, 1990), with an affine map from the hidden state to the output.
 
     Args:
         hidden_size: Size of the hidden state; by default taken from `prev_hidden`.
-        output_size: Size of the output; by default the input's, so that an output can be the next input.
-        use_output: If true, there is an `output`.
-        use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        output_size: Number of features of the output; by default that of the input, so that the output can be the next
+            input.
+        use_output: If true, there is an output `output`.
+        use_complement: If true, there is an output `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
 
     Examples:
         >>> [port.name for port in RNNCell().outputs]
@@ -131,20 +148,21 @@ class RNNCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Return shapes with weights as `(in, out)`."""
+        """Return the shapes of the parameters. A weight is `(in, out)`."""
         return {"w_ih": (step, size), "w_hh": (size, size), "w_ho": (size, out), "bias_h": (size,), "bias_o": (out,)}
 
 
 class LSTMCell(_Cell):
-    """One step of a long short-term memory (Hochreiter and Schmidhuber, 1997), with an output map.
+    """One step of a long short-term memory (Hochreiter and Schmidhuber, 1997).
 
-    Each gate reads the concatenated input and hidden state.
+    Each gate reads the concatenated input and hidden state. The output is an affine map of the hidden state.
 
     Args:
         hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
-        output_size: Size of the output; by default the input's, so that an output can be the next input.
-        use_output: If true, there is an `output`.
-        use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        output_size: Number of features of the output; by default that of the input, so that the output can be the next
+            input.
+        use_output: If true, there is an output `output`.
+        use_complement: If true, there is an output `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
 
     Examples:
         >>> [port.name for port in LSTMCell().outputs]
@@ -163,12 +181,14 @@ class LSTMCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Return shapes with weights as `(in, out)`; those of the gates read input and hidden state."""
+        """Return the shapes of the parameters. A gate's weight is `(step + size, size)`."""
         return {**_gates(step, size), "w_out": (size, out), "bias_out": (out,)}
 
 
 class LSTMCellBody(Operator):
-    """The gates of `LSTMCell` alone: cell state and hidden state after the step, concatenated.
+    """One step of a long short-term memory, without the output map of `LSTMCell`.
+
+    The output concatenates the cell state and the hidden state after the step along the first axis.
 
     Args:
         hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
@@ -207,13 +227,16 @@ class LSTMCellBody(Operator):
 
 
 class GRUCell(_Cell):
-    """One step of a gated recurrent unit (Cho et al., 2014), with the reset gate applied after the product.
+    """One step of a gated recurrent unit (Cho et al., 2014).
+
+    The reset gate multiplies the product of the previous state and its weight, and not the previous state.
 
     Args:
         hidden_size: Size of the hidden state; by default taken from `prev_hidden`.
-        output_size: Size of the output; by default the input's, so that an output can be the next input.
-        use_output: Whether there is an `output`, a linear map of the hidden state.
-        use_complement: If true, there is a `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        output_size: Number of features of the output; by default that of the input, so that the output can be the next
+            input.
+        use_output: If true, there is an output `output`, an affine map of the hidden state.
+        use_complement: If true, there is an output `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
 
     Examples:
         >>> [port.name for port in GRUCell().outputs], [port.name for port in GRUCell(use_output=True).outputs]
@@ -243,7 +266,7 @@ class GRUCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Return shapes with weights as `(in, out)`; reset, update and new-state gates are concatenated."""
+        """Return the shapes of the parameters. Those of the three gates are concatenated along the last axis."""
         return {**row_of_gates(step, size, 3), "bias_n": (size,), "w_out": (size, out), "bias_out": (out,)}
 
 
@@ -259,7 +282,15 @@ def _only(size: Dim | None) -> tuple[Dim, ...]:
 
 
 def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
-    """Return the size of the state: `hidden_size` of the block, or else of the previous state."""
+    """Return the size of the state: `wanted`, or that of the previous states; `None` if it is unknown.
+
+    Args:
+        wanted: The attribute `hidden_size`.
+        states: The previous states: pairs of port and spec.
+
+    Raises:
+        MismatchError: Two sizes differ.
+    """
     first, found = "hidden_size", wanted if wanted is None else whole(wanted)
     for port, spec in states:
         size = _last(port, spec)
@@ -272,14 +303,24 @@ def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
 
 
 def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, may_be_more: bool = True) -> None:
-    """Raise if a state does not fit an input: all axes but the last must match, and the state may have more rows."""
+    """Raise if the axes of a state and an input differ, except for the last axis.
+
+    Args:
+        port: The port of the state.
+        shape: The shape of the input.
+        state: The shape of the state.
+        may_be_more: True if the state may have more rows than the input.
+
+    Raises:
+        MismatchError: The axes differ.
+    """
     if LEADING in (*shape[:1], *state[:1]):
         return
     rows, known = shape[:1], state[:1]
     more = may_be_more and isinstance(known[0], int) and isinstance(rows[0], int) and known[0] > rows[0]
     if not agree(state[:-1], (*known, *shape[1:-1]) if more else shape[:-1]):
         need = ("at least " if may_be_more else "") + f"the rows of the input, {shape[:-1]}, then features"
-        raise MismatchError(port, need, "one state per row of the input.", f"{state[:-1]} beside {shape[:-1]}")
+        raise MismatchError(port, need, "one state per row of the input.", f"got {state[:-1]}, then features")
 
 
 def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:
@@ -288,5 +329,5 @@ def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:
 
 
 def row_of_gates(step: Dim, size: Dim, count: int) -> dict[str, tuple[Dim, ...]]:
-    """Return the shapes of the concatenated weights and biases of several gates."""
+    """Return the shapes of the concatenated weights and biases of `count` gates, by port."""
     return {"w_ih": (step, times(size, count)), "w_hh": (size, times(size, count)), "bias": (times(size, count),)}

@@ -1,4 +1,4 @@
-"""Sliding windows over the last axes of an array: the common part of convolutions and pools."""
+"""Sliding windows over the last axes of an array: attributes and shapes that convolutions and pools share."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Pair = Annotated[int | Sequence[int], _RANGES[1]]
 Window = Annotated[int | Sequence[int], RangeByAxes(_RANGES)]
 
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
-"""Names of the axes after batch and channels."""
+"""Names of the axes after batch and channels, by their number."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows over some axes.
+    """The windows that a convolution or a pool slides over some axes.
 
     Attributes:
-        size: Items of a window on each axis.
-        stride: Distance between windows on each axis.
-        dilation: Distance between the items of a window on each axis.
+        size: Number of items in a window, by axis.
+        stride: Distance between neighbouring windows, by axis.
+        dilation: Distance between neighbouring items of a window, by axis.
         padding: `"same"`, `"valid"`, or the number of items added before and after each axis.
     """
 
@@ -45,11 +45,11 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Distance from the first item of a window to its last, on each axis."""
+        """Number of positions from the first to the last item of a window, both included, by axis."""
         return tuple((size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True))
 
     def pads(self, sizes: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
-        """Return the number of items added before and after each axis."""
+        """Return the number of items added before and after each axis, given the sizes of the axes."""
         if isinstance(self.padding, tuple):
             return self.padding
         if self.padding == "valid":
@@ -57,10 +57,10 @@ class Windows:
         return tuple(same_padding(*one) for one in zip(sizes, self.reach, self.stride, strict=True))
 
     def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Return the number of windows that fit on each of the last axes.
+        """Return the number of windows that fit on each of the last axes of an array with this shape.
 
         Raises:
-            MismatchError: No window fits.
+            MismatchError: No window fits on an axis.
         """
         reach, lead = self.reach, len(shape) - len(self.size)
         sizes = zip(shape[lead:], reach, self.stride, self.pads(shape[lead:]), strict=True)
@@ -77,15 +77,16 @@ class Windows:
 
 
 def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = None) -> Windows | None:
-    """Return the windows described by options; `None` while an option is unknown.
+    """Return the windows of a block; `None` if an attribute is unknown.
 
     Args:
-        options: `kernel_size`, `stride`, `padding` and `dilation`; the last two are optional.
+        options: The attributes `kernel_size`, `stride`, `padding` and `dilation`. Defaults: `size`, the size of a
+            window, `"valid"` and 1.
         axes: Number of axes that the windows slide over.
-        size: Items of a window, if it is not an option.
+        size: Number of items in a window, by axis, if it does not follow from the attributes.
 
     Raises:
-        MismatchError: A connected value is invalid.
+        MismatchError: A value is invalid.
 
     Examples:
         >>> windows({"stride": 2, "padding": 1}, 2, size=(3, 3))
@@ -105,10 +106,12 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
 
 
 def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ...]:
-    """Return the padding of a transposed convolution's input, after `stride - 1` zeros are inserted between its items.
+    """Return the padding before and after each axis of a transposed convolution's input.
+
+    The padding is added after `stride - 1` zeros are inserted between the items of the input.
 
     Args:
-        found: Its windows.
+        found: The windows of the transposed convolution.
         extra: Number of items to add after each axis of the output.
 
     Examples:
@@ -117,7 +120,7 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
     """
     pads: list[tuple[int, int]] = []
     for axis, (reach, step) in enumerate(zip(found.reach, found.stride, strict=True)):
-        if found.padding == "same":  # as in Flax and TensorFlow: size * stride items, an odd remainder before
+        if found.padding == "same":  # as in Flax and TensorFlow: size * stride items; an odd total pads more before
             total = reach + step - 2
             before = reach - 1 if step > reach - 1 else -(-total // 2)
             pads.append((before, total - before + extra))
@@ -128,10 +131,15 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
 
 
 def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
-    """Return one number per axis; a single number applies to all axes.
+    """Return an attribute as a tuple with one number per axis.
+
+    Args:
+        port: The attribute, for the error message.
+        value: One number for all axes, or a tuple with one for each.
+        axes: The number of axes.
 
     Raises:
-        MismatchError: The value is not a positive integer, or not one per axis.
+        MismatchError: The value is neither, or a number is not a positive integer.
     """
     found = (value,) * axes if isinstance(value, int) else value
     if isinstance(found, tuple) and len(found) == 1:
@@ -143,7 +151,13 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
 
 
 def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int], ...]:
-    """Return `"same"`, `"valid"`, or a pair of numbers for each axis.
+    """Return an attribute `padding` as `"same"`, `"valid"`, or one pair of numbers per axis.
+
+    Args:
+        port: The attribute, for the error message.
+        value: `"same"`, `"valid"`, one number for all axes, or a tuple with a number or a pair for each axis. For one
+            axis, two numbers are a pair.
+        axes: The number of axes.
 
     Raises:
         MismatchError: The value is none of these.
@@ -165,14 +179,18 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
 
 
 def padding_need(axes: int) -> str:
-    """Return the valid values of a padding as text."""
+    """Return the valid values of an attribute `padding` as text."""
     if axes == 1:
         return "'same', 'valid', a number, or a pair (before, after)"
     return f"'same', 'valid', a number, {axes} numbers, or {axes} pairs (before, after)"
 
 
 def refuse_padding(block: Model, axes: int) -> None:
-    """Raise if the padding attribute of a block is invalid.
+    """Raise if the attribute `padding` of a block is invalid.
+
+    Args:
+        block: The block.
+        axes: Number of axes that its windows slide over.
 
     Raises:
         UnknownOptionError: The padding is invalid.
@@ -186,7 +204,14 @@ def refuse_padding(block: Model, axes: int) -> None:
 
 
 def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: Value) -> UnknownOptionError:
-    """Return the error for an invalid attribute, with a valid value as advice."""
+    """Return the error for an invalid attribute of a block.
+
+    Args:
+        block: The block.
+        key: The attribute.
+        facts: The facts of the message.
+        better: A valid value, for the advice.
+    """
     given = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
     call = ", ".join(f"{name}={value!r}" for name, value in {**given, key: better}.items())
     return UnknownOptionError(
@@ -195,15 +220,15 @@ def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: 
 
 
 def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[Dim, ...] | None:
-    """Return the shape of a batch of arrays with channels; `None` if it is unknown.
+    """Return the shape of an array `(batch, channels, ...)`; `None` if leading axes are unknown.
 
     Args:
-        spec: The array.
+        spec: Spec of the array.
         axes: Number of axes after the channels.
-        needs_batch: True if the batch axis is required.
+        needs_batch: True if the batch axis is required, false if it may be missing.
 
     Raises:
-        MismatchError: The array has another rank.
+        MismatchError: The array has another number of axes.
     """
     if spec.shape[:1] == (LEADING,):
         return None
@@ -221,7 +246,10 @@ def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[D
 
 
 def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
-    """Return the output's batch and channels for the input, whose last `axes` sizes stay."""
+    """Return a shape for the input: batch and channels of the output, and the last `axes` sizes of the input.
+
+    The result is empty if one of the shapes is unknown.
+    """
     shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
     lead = len(shape) - axes
     if lead < 1 or len(output) < lead or LEADING in (shape[0], output[0]):

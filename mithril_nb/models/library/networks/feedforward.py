@@ -1,4 +1,4 @@
-"""Containers of user-supplied blocks, and the networks made with them: for rows of features, and for images.
+"""Containers such as `Sequential`, and feed-forward networks for rows of features and for images.
 
 Images are `(batch, channels, height, width)`.
 """
@@ -34,14 +34,14 @@ _BY_DEPTH = {
     101: "ResNet((3, 4, 23, 3), bottleneck=True)",
     152: "ResNet((3, 8, 36, 3), bottleneck=True)",
 }
-"""The networks of He et al. (2016), table 1, by the number in their names."""
+"""Code of the networks of He et al. (2016), table 1, by the number in their names."""
 
 
 class Sequential(Composite):
     """Blocks in sequence: each reads the output of the previous one.
 
     Args:
-        blocks: The blocks. A repeated block has separate parameters each time.
+        blocks: The blocks. If one block is given twice, each of its places has separate parameters.
 
     Examples:
         >>> from mithril_nb.models import Relu
@@ -60,7 +60,7 @@ class Layer(Composite):
 
     Args:
         activation: The activation.
-        dimension: Size of the last axis of the output; with `None` weight and bias must be given.
+        dimension: Size of the last axis of the output; with `None`, `weight` and `bias` are inputs without a shape.
 
     Examples:
         >>> from mithril_nb.models import Relu
@@ -84,7 +84,7 @@ class Residual(Composite):
         shortcut: A block on the shortcut; `None` for the identity.
 
     Raises:
-        UnknownOptionError: A block has no input or no output.
+        UnknownOptionError: An argument is not a block, or a block has no input or no output.
 
     Examples:
         >>> [node.name for node in Residual(Linear(8)).graph.nodes]
@@ -100,7 +100,7 @@ class Residual(Composite):
         self |= Add()(left=around, right=way, output="output")
 
     def _reading(self, block: Model) -> Connection:
-        """Add a block that reads the input; return its output."""
+        """Add a block whose first input reads the model's input. Return the connection of its first output."""
         if not isinstance(block, Model):
             raise UnknownOptionError(
                 f"cannot build Residual around {short_repr(block)}.",
@@ -121,8 +121,9 @@ class Residual(Composite):
 class MLP(Composite):
     """Linear blocks with an activation between them.
 
-    Mithril's own form has an activation after each Linear: `MLP([Relu(), Softmax()], [256, 10])`. Its parameters are
-    named `weight0`, `bias0`, `weight1` and so on.
+    As in Mithril, the arguments can also be a list of activations and a list of widths:
+    `MLP([Relu(), Softmax()], [256, 10])`. Then an activation follows each Linear block, and the parameters are named
+    `weight0`, `bias0`, `weight1` and so on.
 
     Args:
         input_size: Size of the last axis of the input; by default taken from the input.
@@ -130,9 +131,9 @@ class MLP(Composite):
         output_size: Width of the last block.
         activation: The activation between two blocks.
         activations: In Mithril's form, the activation after each Linear block.
-        dimensions: In Mithril's form, the width of each Linear block; `None` requires a given weight.
-        input_name_templates: In Mithril's form, names of the parameters without the number suffix:
-            `{"weight": "w", "bias": "b"}`.
+        dimensions: In Mithril's form, the width of each Linear block. With `None`, its weight and bias are inputs.
+        input_name_templates: In Mithril's form, the names of the parameters before the number. The default is
+            `{"weight": "weight", "bias": "bias"}`.
 
     Raises:
         UnknownOptionError: A size is invalid, or the numbers of activations and widths differ.
@@ -197,10 +198,10 @@ class MLP(Composite):
 
 
 class CNN(Composite):
-    """A small convolutional network: convolutions that each halve the image, then a Linear block.
+    """A small convolutional network: convolutions, each followed by a pool that halves the image, and a Linear block.
 
     Args:
-        channels: Channels of each convolution.
+        channels: Number of output channels of each convolution.
         dimension: Width of the output.
         kernel_size: Height and width of the windows.
         use_norm: If true, a BatchNorm follows each convolution.
@@ -238,9 +239,11 @@ class ResidualBlock(Composite):
 
     Args:
         channels: Channels of the convolutions.
-        stride: Downsampling factor of the image.
-        bottleneck: If true, 1x1 convolutions surround the 3x3 one; the output then has 4 times the channels.
-        project: If true, the shortcut has a 1x1 convolution; required if size or channels change.
+        stride: Factor by which the image becomes smaller.
+        bottleneck: If true, there is a 1x1 convolution before and after the 3x3 convolution, and the output has 4 times
+            the channels.
+        project: If true, the shortcut has a 1x1 convolution. It is required if the input has another number of channels
+            than the output, or if `stride` is not 1.
 
     Examples:
         >>> [node.name for node in ResidualBlock(16).graph.nodes]
@@ -272,7 +275,7 @@ class ResidualBlock(Composite):
 
 
 class ResNet(Composite):
-    """A residual network (He et al., 2016), with weights in the shapes of torchvision's.
+    """A residual network (He et al., 2016). The weights have the same shapes as in torchvision.
 
     | network | arguments |
     |---|---|
@@ -282,11 +285,13 @@ class ResNet(Composite):
     | ResNet-20, for images as small as CIFAR's | `ResNet((3, 3, 3), 10, width=16, small=True)` |
 
     Args:
-        layers: Number of residual blocks per stage; each stage halves the image and doubles the channels.
+        layers: Number of residual blocks in each stage. Each stage after the first halves the image and doubles the
+            channels.
         dimension: Width of the output.
         width: Channels of the first stage.
-        bottleneck: If true, the residual blocks have bottlenecks.
-        small: True for small images: the first convolution then keeps their size.
+        bottleneck: If true, the residual blocks have bottlenecks, see `ResidualBlock`.
+        small: True for small images. The blocks before the first stage then keep the size of the image, instead of
+            dividing it by 4.
 
     Examples:
         >>> model = ResNet((1, 1), 10, width=8, small=True)
@@ -306,7 +311,7 @@ class ResNet(Composite):
         small: bool = False,
         name: str | None = None,
     ):
-        if str(layers).isdigit():  # as in ResNet-18, not one stage of 18 blocks
+        if str(layers).isdigit():  # ResNet(18) means the network ResNet-18, not one stage of 18 blocks
             raise UnknownOptionError(
                 f"ResNet cannot take layers={layers!r}.",
                 (("needs", "a list with the number of residual blocks per stage"),),
@@ -330,5 +335,5 @@ class ResNet(Composite):
 
 
 def _normed(channels: int, size: int, stride: int = 1) -> tuple[Conv2d, BatchNorm2d]:
-    """Return a convolution with a norm, padded symmetrically as in PyTorch, also for a stride of 2."""
+    """Return a convolution and a norm. The padding is the same on both sides, as in PyTorch; `"same"` differs."""
     return Conv2d(channels, size, stride=stride, padding=size // 2, use_bias=False), BatchNorm2d()

@@ -1,6 +1,7 @@
-"""Unrolled cells: one to many, many to one, sequence to sequence; and bidirectional recurrence.
+"""Recurrent networks with a separate cell for each step, and bidirectional recurrence.
 
-A batch contains sequences of different lengths, longest first. Each step runs only on the remaining rows.
+A batch contains sequences of different lengths, longest first. Each step runs only on the rows of sequences that have
+not ended.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ __all__ = [
 
 
 class RowsLike(Operator):
-    """Truncates an array to the number of rows of another one.
+    """Truncates `input` to the number of rows of `like`.
 
     Examples:
         >>> [port.name for port in RowsLike().inputs]
@@ -59,15 +60,17 @@ class RowsLike(Operator):
 
 
 class OneToMany(Composite):
-    """Runs a cell step by step from one input: each output is the next input (Mithril's decoder in training).
+    """Runs a cell step by step from one input. The input of each later step is the output of the step before.
 
-    Inputs are `input`, `initial_hidden` (and `initial_cell`), and `target1`, `target2`, ..., whose rows determine how
-    many sequences continue. Outputs are `output0`, `output1`, ..., and the last state.
+    The inputs are `input`, `initial_hidden` (and `initial_cell`), and one target per later step: `target1`, `target2`,
+    ... The number of rows of a target determines how many sequences continue. The outputs are `output0`, `output1`,
+    ..., and the last state. This is Mithril's decoder in training.
 
     Args:
         cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
         max_sequence_length: Number of steps.
-        teacher_forcing: If true, each step reads the previous target instead of the previous output.
+        teacher_forcing: If true, a step reads the previous target instead of the previous output. There is then also a
+            `target0`.
 
     Raises:
         UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
@@ -94,7 +97,9 @@ class OneToMany(Composite):
 
 
 class OneToManyInference(Composite):
-    """Runs a cell step by step from one input: each output is the next input, and all sequences run to the end.
+    """Runs a cell step by step from one input. The input of each later step is the output of the step before.
+
+    Unlike in `OneToMany`, there are no targets: all sequences have `max_sequence_length` steps.
 
     Args:
         cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
@@ -119,16 +124,17 @@ class OneToManyInference(Composite):
 
 
 class ManyToOne(Composite):
-    """Runs a cell over inputs `input0`, `input1`, ...: `hidden_concat` has the final state of each sequence.
+    """Runs a cell over the inputs `input0`, `input1`, ..., one for each step.
 
-    The rows of `hidden_concat` are in the order of the first input.
+    The output `hidden_concat` contains the hidden state of each sequence after its last step, in the order of the rows
+    of `input0`.
 
     Args:
         cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
         max_sequence_length: Number of steps.
 
     Raises:
-        UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
+        UnknownOptionError: `cell_type` is not a cell or has no output `hidden_compl`, or a length is invalid.
 
     Examples:
         >>> from mithril_nb.models import GRUCell
@@ -139,7 +145,7 @@ class ManyToOne(Composite):
     def __init__(self, cell_type: Model, max_sequence_length: int, name: str | None = None):
         super().__init__(name)
         _check_length(self, "max_sequence_length", max_sequence_length)
-        # In the first step no sequence has ended.
+        # No sequence has ended before the first step, so this cell needs no `hidden_compl`.
         first = _cell(self, cell_type, use_complement=False)
         cell = _cell(self, cell_type, use_complement=True)
         if max_sequence_length > 1 and "hidden_compl" not in {port.name for port in cell.outputs}:
@@ -155,15 +161,17 @@ class ManyToOne(Composite):
 
 
 class EncoderDecoder(Composite):
-    """Sequence to sequence (Sutskever et al., 2014): a `ManyToOne` encoder, then a `OneToMany` from its final state.
+    """Sequence to sequence (Sutskever et al., 2014): a `ManyToOne` encoder, and a `OneToMany` decoder.
 
-    The decoder's inputs have the prefix `decoder_`: `decoder_input`, `decoder_w_ih`, ...
+    The decoder starts from the encoder's final states, in the order of `indices`: `indices[i]` is the row of the
+    encoder for row i of the decoder. The decoder's inputs, except for targets, have the prefix `decoder_`:
+    `decoder_input`, `decoder_w_ih`, ...
 
     Args:
-        cell_type: The cell of both, such as `RNNCell()`; each has separate parameters.
+        cell_type: The cell of encoder and decoder, such as `RNNCell()`. Each has separate parameters.
         max_input_sequence_length: Number of steps of the encoder.
         max_target_sequence_length: Number of steps of the decoder.
-        teacher_forcing: If true, the decoder reads targets instead of its own outputs.
+        teacher_forcing: If true, the decoder reads targets instead of its previous outputs.
 
     Raises:
         UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
@@ -189,10 +197,10 @@ class EncoderDecoder(Composite):
 
 
 class EncoderDecoderInference(Composite):
-    """`EncoderDecoder` without targets: the decoder runs to the end for all sequences.
+    """`EncoderDecoder` without targets: all sequences have `max_target_sequence_length` steps of the decoder.
 
     Args:
-        cell_type: The cell of both, such as `RNNCell()`; each has separate parameters.
+        cell_type: The cell of encoder and decoder, such as `RNNCell()`. Each has separate parameters.
         max_input_sequence_length: Number of steps of the encoder.
         max_target_sequence_length: Number of steps of the decoder.
 
@@ -226,7 +234,7 @@ class Bidirectional(Composite):
         merge: `"concat"` concatenates the two outputs along the last axis, `"sum"` adds them.
 
     Raises:
-        UnknownOptionError: `layer` cannot be reversed.
+        UnknownOptionError: `layer` cannot be reversed, or `merge` is invalid.
 
     Examples:
         >>> from mithril_nb.models import LSTM
@@ -254,7 +262,16 @@ class Bidirectional(Composite):
 
 
 def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
-    """Return the cell with the requested attributes, where it has them."""
+    """Return a cell with some attributes changed, after checking its ports.
+
+    Args:
+        model: The network, for the error message.
+        cell: The cell.
+        wanted: The new values of attributes. The ones that the cell does not have are ignored.
+
+    Raises:
+        UnknownOptionError: `cell` is not a block with the ports of a cell.
+    """
     if not isinstance(cell, Model):
         raise _cell_error(model, cell, "a block")
     ports = {port.name for port in cell.inputs}
@@ -276,7 +293,7 @@ def _cell_error(model: Model, cell: Any, needs: str) -> UnknownOptionError:
 
 
 def _call(model: Model) -> str:
-    """Return a valid call with all required lengths."""
+    """Return a constructor call of a network with valid arguments, as source code."""
     lengths = [name for name in signature(type(model)).parameters if name.startswith("max_")]
     return f"{type(model).__name__}(RNNCell(hidden_size=32), {', '.join(f'{name}=10' for name in lengths)})"
 
@@ -292,7 +309,16 @@ def _check_length(model: Model, name: str, length: Any) -> None:
 def _add_step(
     model: Model, cell: Model, step: int, source: str, *, is_last: bool, ends: frozenset[str] | set[str] = frozenset()
 ) -> None:
-    """Add a cell that continues from the previous step, with the shared parameters."""
+    """Add the cell of one step to a network.
+
+    Args:
+        model: The network.
+        cell: The cell. All steps share its parameters.
+        step: Number of the step, from 0.
+        source: The connection that the cell reads as its input.
+        is_last: True if the cell's states become outputs of the network.
+        ends: The states that do not become outputs.
+    """
     params = {port.name: port.name for port in cell.inputs if port.role == "param"}
     outputs = {port.name for port in cell.outputs}
     states = [port.name.removeprefix("prev_") for port in cell.inputs if port.name.startswith("prev_")]

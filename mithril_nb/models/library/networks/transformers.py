@@ -27,12 +27,12 @@ Layers = Annotated[int, Range(1, 4096)]
 
 
 class SwiGLU(Composite):
-    """Gated feed-forward network: two maps, one of which gates the other, and a map back (Shazeer, 2020).
+    """Gated feed-forward network: the product of two linear maps, one through SiLU, and a map back (Shazeer, 2020).
 
     Args:
         width: Size of the last axis of input and output.
-        hidden_size: The hidden size; by default 8/3 of the width, which gives as many parameters as a plain map to four
-            times the width.
+        hidden_size: Size of the last axis between the maps; by default 8/3 of the width, rounded down. The network then
+            has about as many parameters as a `FeedForward` with four times the width.
         use_bias: If true, the linear maps have biases.
 
     Examples:
@@ -59,7 +59,7 @@ class FeedForward(Composite):
 
     Args:
         width: Size of the last axis of input and output.
-        hidden_size: The hidden size; by default four times the width.
+        hidden_size: Size of the last axis between the maps; by default four times the width.
         activation: The activation between the maps; `"gelu_tanh"` is the approximation that GPT-2 uses.
         use_bias: If true, the linear maps have biases.
 
@@ -91,18 +91,20 @@ class TransformerBlock(Composite):
 
     Args:
         width: Size of the last axis of input and output.
-        heads: Number of heads, which divides the width.
-        hidden_size: Hidden size of the feed-forward network; by default four times the width, or 8/3 with `"swiglu"`.
-        activation: The activation between the linear maps.
+        heads: Number of heads. It must divide the width.
+        hidden_size: Hidden size of the feed-forward network; by default four times the width, or 8/3 of it with
+            `"swiglu"`.
+        activation: The activation of the feed-forward network.
         is_causal: If true, a step attends only to itself and earlier steps.
-        dropout: Probability, in training, of dropping an attention weight or an item of a branch.
-        norm: The kind of norm.
-        norm_first: If true, norms come before attention and maps, as in GPT-2; else after the sums, as in BERT.
-        kv_heads: Number of heads of keys and values, which divides `heads`; by default `heads`.
-        use_rotary: If true, rotate queries and keys by their positions.
+        dropout: Probability, in training, that an attention weight, or an item before a sum, is set to zero.
+        norm: `"layer"` for `LayerNorm`, `"rms"` for `RMSNorm`.
+        norm_first: If true, the norms come before attention and the feed-forward network, as in GPT-2; else after the
+            sums, as in BERT.
+        kv_heads: Number of heads of keys and values; by default `heads`. It must divide `heads`.
+        use_rotary: If true, rotate queries and keys by `RotaryEmbedding`.
         use_bias: If true, the linear maps have biases.
         use_attn_mask: If true, there is an input `attn_mask`, see `ScaledDotProduct`.
-        use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
+        use_lengths: If true, there is an input `lengths`: the number of valid steps of each batch item.
 
     Raises:
         UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.
@@ -183,22 +185,23 @@ class TransformerBlock(Composite):
 
 
 class TransformerEncoder(Composite):
-    """Transformer blocks in sequence; if their norms come first, with one more norm at the end.
+    """Transformer blocks in sequence. With `norm_first`, one more norm follows.
 
     Args:
         layers: Number of blocks.
         width: Size of the last axis of input and output.
-        heads: Number of heads, which divides the width.
-        hidden_size: Size between the two linear maps of a block.
-        activation: The activation between the linear maps.
+        heads: Number of heads. It must divide the width.
+        hidden_size: Hidden size of the feed-forward networks; by default four times the width, or 8/3 of it with
+            `"swiglu"`.
+        activation: The activation of the feed-forward networks.
         is_causal: If true, a step attends only to itself and earlier steps.
-        dropout: Probability, in training, of dropping an attention weight or an item of a branch.
-        norm: The kind of norm.
-        norm_first: If true, norms come before attention and maps.
-        kv_heads: Number of heads of keys and values, which divides `heads`; by default `heads`.
-        use_rotary: If true, rotate queries and keys by their positions.
+        dropout: Probability, in training, that an attention weight, or an item before a sum, is set to zero.
+        norm: `"layer"` for `LayerNorm`, `"rms"` for `RMSNorm`.
+        norm_first: If true, the norms come before attention and the feed-forward network; else after the sums.
+        kv_heads: Number of heads of keys and values; by default `heads`. It must divide `heads`.
+        use_rotary: If true, rotate queries and keys by `RotaryEmbedding`.
         use_bias: If true, the linear maps have biases.
-        use_lengths: If true, there is an input `lengths`: the number of valid steps per batch item.
+        use_lengths: If true, there is an input `lengths`: the number of valid steps of each batch item.
 
     Raises:
         UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.
@@ -254,12 +257,12 @@ class TransformerEncoder(Composite):
 
 
 class Unembedding(Operator):
-    """Scores of each row of an embedding: the transpose of `Embedding`.
+    """Scores of all rows of an embedding for each vector on the last axis: the vector times the transposed weight.
 
-    To share its weight with an `Embedding`, give both weights the same name.
+    To share the weight with an `Embedding`, give both weights the same name.
 
     Args:
-        num_embeddings: Number of rows, and of scores.
+        num_embeddings: Number of rows of the embedding, and of scores.
 
     Examples:
         >>> Unembedding(1000)
@@ -294,16 +297,17 @@ class GPT(Composite):
     """GPT-2 (Radford et al., 2019): maps integer tokens to scores of the next token.
 
     The defaults give GPT-2 small, with 124,439,808 parameters. Weights are initialised from a normal distribution with
-    a standard deviation of 0.02; maps before a sum use 0.02 over the square root of the number of sums.
+    a standard deviation of 0.02. For a linear map whose output goes to a residual sum, it is 0.02 over the square root
+    of the number of sums, which is `2 * layers`.
 
     Args:
         vocabulary: Number of tokens.
         context: Maximum number of time steps.
         layers: Number of transformer blocks.
-        heads: Number of heads of each.
+        heads: Number of heads of each block. It must divide the width.
         width: Size of the last axis between the blocks.
-        dropout: Probability, in training, of dropping an item.
-        is_tied: If true, the token embedding computes the scores, else a separate map.
+        dropout: Probability, in training, that an item or an attention weight is set to zero.
+        is_tied: If true, the scores use the weight of the token embedding; else a separate linear map.
 
     Raises:
         UnknownOptionError: `heads` does not divide `width`.
@@ -361,6 +365,6 @@ class GPT(Composite):
 
 
 def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
-    """Return the graph with these initializers of params, applied together."""
+    """Return the graph with initializers by parameter name. One call for all is faster than one for each."""
     notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
     return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})

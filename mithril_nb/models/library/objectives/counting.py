@@ -1,7 +1,4 @@
-"""Counts for metrics: hits, misses, and the points of the ROC curve, as integers and float32.
-
-They have no gradient.
-"""
+"""Ops for metrics: counts of classes and hits, and the points of the ROC curve. They have no gradient."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ Classes = Annotated[int, Range(1, 2**20)]
 
 
 class _Numbers(Operator):
-    """An op on indices of predicted and true classes."""
+    """Base of the ops on class indices: predictions `pred` and labels `label`."""
 
     category = "Metrics"
     input_ports = ("pred", "label")
@@ -26,14 +23,14 @@ class _Numbers(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one shape for both inputs."""
+        """Return the shape of each input for the other."""
         return {"pred": inputs["label"].shape, "label": inputs["pred"].shape}
 
 
 class ClassDifference(_Numbers):
     """Index of the predicted class minus the index of the true class: 0 for a correct prediction.
 
-    Both must have one shape: `(n, 1)` and `(n,)` would broadcast to all pairs.
+    Both inputs must have the same shape: `(n, 1)` and `(n,)` would broadcast to `(n, n)`.
 
     Examples:
         >>> ClassDifference()
@@ -45,14 +42,15 @@ class ClassDifference(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of both."""
+        """Return the common shape of both inputs."""
         return Inferred({"output": TensorSpec(_same(inputs, "pred", "label"), "int32")})
 
 
 class ClassCounts(_Numbers):
     """Counts true positives, false positives and false negatives of each class.
 
-    An index that is not a class has no separate counts; it counts only against the other side.
+    An index outside 0 to `n_classes - 1` belongs to no class. The other index of the sample still counts as a false
+    positive or false negative.
 
     Args:
         n_classes: Number of classes.
@@ -79,7 +77,7 @@ class ClassCounts(_Numbers):
 
 
 class ClassesSeen(_Numbers):
-    """Counts the distinct classes in predictions or labels.
+    """Counts the distinct classes that occur in predictions, labels, or both.
 
     Examples:
         >>> ClassesSeen()
@@ -97,7 +95,7 @@ class ClassesSeen(_Numbers):
 
 
 class ConfusionCounts(_Numbers):
-    """Confusion matrix: counts of each true class (row) predicted as each class (column).
+    """Confusion matrix: the number of samples of each true class (row) and predicted class (column).
 
     Args:
         n_classes: Number of classes.
@@ -123,9 +121,10 @@ class ConfusionCounts(_Numbers):
 
 
 class TopKHits(Operator):
-    """True for each sample whose class is among the k highest scores.
+    """True for each sample whose true class has one of the k highest scores.
 
-    Among equal scores, the class with the lower index comes first. A NaN score counts as higher than the true one.
+    Of equal scores, that of the class with the lower index counts as higher. A NaN score counts as higher than that of
+    the true class.
 
     Args:
         k: Number of highest scores to accept.
@@ -158,10 +157,10 @@ class TopKHits(Operator):
 
 
 class AUCCore(Operator):
-    """Points of the ROC curve: false and true positive rates as the threshold moves down the scores.
+    """Points of the ROC curve: false and true positive rates for each threshold, from the highest score to the lowest.
 
-    Samples with equal scores share one point, so the area counts ties half (Fawcett, 2006). NaN if all labels are
-    equal. Axes before the last one are separate curves.
+    Samples with equal scores share one point, so a tie counts half in the area (Fawcett, 2006). If all labels are
+    equal, a rate is NaN. Each position on the axes before the last has a separate curve.
 
     Examples:
         >>> [port.name for port in AUCCore().inputs]
@@ -186,7 +185,11 @@ class AUCCore(Operator):
 
 
 def _same(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the common shape of two inputs."""
+    """Return the common shape of two inputs.
+
+    Raises:
+        MismatchError: The shapes differ.
+    """
     shape = meet(inputs[one].shape, inputs[other].shape, {})
     if shape is None:
         advice = f"a {other} with the shape of the {one}; reshape one of them."

@@ -16,15 +16,16 @@ __all__ = ["BinaryCrossEntropy", "CrossEntropy", "FocalLoss", "SoftCrossEntropy"
 
 
 class BinaryCrossEntropy(Paired):
-    """Binary cross entropy, item by item. Targets are 1 and 0, or probabilities in between.
+    """Binary cross entropy of each item. Targets are 1 and 0, or probabilities in between.
 
     Args:
         input_type: `"logits"`, whose sigmoid is the probability of a positive, or `"probs"` for probabilities.
-        pos_weight: Weight of positives: a number, or one per item of the last axis; `"auto"` for the number of
-            negatives in the batch divided by that of positives, which is usual if positives are rare.
-        threshold: With `robust`, probabilities below it count as zero; by default the dtype's smallest normal number.
-        robust: If true, values and gradients are finite for a probability of zero or an infinite logit. Below the
-            threshold t, the logarithm then continues as `2 log t - log(2t - x)`; for logits it stays at `log t`.
+        pos_weight: Weight of positives: one number, or one per item of the last axis. `"auto"` is the number of
+            negatives in the batch divided by the number of positives, which is usual if positives are rare.
+        threshold: The t of `robust`; by default the dtype's smallest normal number.
+        robust: If true, values and gradients are finite for a probability of zero or an infinite logit. For a
+            probability x below the threshold t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of
+            the probability is at least `log t`.
 
     Examples:
         >>> BinaryCrossEntropy()
@@ -51,8 +52,8 @@ class FocalLoss(Paired):
     """Focal loss: binary cross entropy of logits, with less weight on easy items (Lin et al., 2017).
 
     Args:
-        gamma: Strength of the down-weighting; 0 gives plain cross entropy.
-        alpha: Weight of positives, with `1 - alpha` for negatives; `None` for equal weights.
+        gamma: The larger, the less weight easy items have. 0 gives plain cross entropy.
+        alpha: Weight of positives; negatives have the weight `1 - alpha`. With `None`, both have the weight 1.
 
     Examples:
         >>> FocalLoss()
@@ -75,11 +76,11 @@ class SoftCrossEntropy(Operator):
     """Cross entropy with probabilities of all classes as targets: the op of `CrossEntropy(categorical=False)`.
 
     Args:
-        input_type: `"logits"`, of which the softmax is taken, `"probs"` for probabilities, or `"log_probs"` for their
-            logarithms, such as the output of `LogSoftmax`.
-        weights: Weight of each class; see `CrossEntropy`.
-        robust: If true, the loss is finite for a probability of zero; see `CrossEntropy`.
-        threshold: The threshold of `robust`; see `CrossEntropy`.
+        input_type: `"logits"`, whose softmax gives the probabilities, `"probs"` for probabilities, or `"log_probs"` for
+            logarithms of probabilities, such as the output of `LogSoftmax`.
+        weights: Weight of each class, see `CrossEntropy`.
+        robust: If true, the loss is finite for a probability of zero, see `CrossEntropy`.
+        threshold: The threshold of `robust`, see `CrossEntropy`.
         axis: The axis of the classes.
         label_smoothing: Fraction of the target that is spread over all classes.
 
@@ -127,7 +128,7 @@ class SoftCrossEntropy(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one shape for input and target."""
+        """Return the shape of each input for the other."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
@@ -135,13 +136,14 @@ class CrossEntropy(SoftCrossEntropy):
     """Cross entropy of each sample: the negative log-probability of its class.
 
     Args:
-        input_type: `"logits"`, of which the softmax is taken, `"probs"` for probabilities, or `"log_probs"` for their
-            logarithms, such as the output of `LogSoftmax`.
-        weights: Weight of each class: a number per class; `""` for equal weights; `"auto"` for
-            `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after it
-            divides by the number of samples, not by the sum of their weights.
-        robust: If true, values and gradients are finite for a probability of zero or a logit of -∞. Below the threshold
-            t, the logarithm then continues as `2 log t - log(2t - x)`; for logits it stays at `log t`.
+        input_type: `"logits"`, whose softmax gives the probabilities, `"probs"` for probabilities, or `"log_probs"` for
+            logarithms of probabilities, such as the output of `LogSoftmax`.
+        weights: Weight of each class: a tuple with a number per class, `""` for equal weights, or `"auto"` for
+            `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after
+            this block divides by the number of samples, not by the sum of their weights.
+        robust: If true, values and gradients are finite for a probability of zero or a logit of -∞. For a probability x
+            below the threshold t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of the
+            probability is at least `log t`.
         threshold: The t above; by default the dtype's smallest normal number.
         categorical: If true, a target is the index of its class; otherwise it is a probability per class.
         axis: The axis of the classes: 1 for `(batch, classes, ...)`, such as images; -1 for `(batch, time, classes)`.
@@ -201,13 +203,13 @@ class CrossEntropy(SoftCrossEntropy):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the input's shape without the classes for the target, like the output."""
+        """Return the input's shape without the axis of the classes, for the target."""
         rest, _ = _without_classes(options, inputs["input"].shape)
         return {"target": outputs["output"].shape if rest is None else rest}
 
 
 def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
-    """Return the shape of the samples, and the number of classes; `None` if unknown."""
+    """Return a shape without the axis of the classes, and the number of classes; twice `None` if unknown."""
     axis = options["axis"]
     assert isinstance(axis, int)
     place = place_of("input", axis, shape)
@@ -224,7 +226,16 @@ def _check_count(weights: Any, classes: Dim | None) -> None:
 
 
 def _check_weights(kind: str, argument: str, weights: Any) -> None:
-    """Raise if the weights are neither a valid keyword nor a list of numbers."""
+    """Raise if an argument with weights is neither a valid keyword nor numbers.
+
+    Args:
+        kind: The kind of block, for the message.
+        argument: The argument: `"weights"` or `"pos_weight"`.
+        weights: Its value.
+
+    Raises:
+        UnknownOptionError: The value is invalid.
+    """
     words = ("auto",) if argument == "pos_weight" else ("", "auto")
     try:
         found = plain(weights)

@@ -1,7 +1,7 @@
 """Losses and regularizers.
 
-A loss returns one value per item, or one per sample if it reads whole rows; add a `Mean` block to reduce it to one
-number. Regularizers return one number. All logarithms are natural.
+A loss returns one value per item. A loss of whole rows returns one value per row. Add a `Mean` block to reduce the
+values to one number. A regularizer returns one number. All logarithms are natural.
 """
 
 from __future__ import annotations
@@ -37,9 +37,14 @@ Axis = Annotated[int, Range(-8, 7)]
 
 
 def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the result shape of two paired arrays, one of which may broadcast to the other.
+    """Return the shape of an elementwise result of two inputs, one of which may broadcast to the shape of the other.
 
-    Broadcasting both is an error: `(n,)` and `(n, 1)` would pair all items with all others, which is never intended.
+    If both would broadcast, the shapes do not fit: `(n,)` and `(n, 1)` would pair each item with all others.
+
+    Args:
+        inputs: Specs of the inputs.
+        one: The first input.
+        other: The second input.
 
     Raises:
         MismatchError: The shapes do not fit.
@@ -56,12 +61,12 @@ def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
     except MismatchError as found:
         raise MismatchError(other, str(left.shape), advice, found.detail) from None
     if not agree(shape, left.shape) and not agree(shape, right.shape):
-        raise MismatchError(other, str(left.shape), advice, f"both would broadcast, to {shape}")
+        raise MismatchError(other, str(left.shape), advice, f"both inputs would broadcast to {shape}")
     return shape
 
 
 class Paired(Operator):
-    """A loss of each item and its target."""
+    """Base of the losses of each item and its target."""
 
     category = "Losses"
     input_ports = ("input", "target")
@@ -99,10 +104,11 @@ class AbsoluteError(Paired):
 class HuberLoss(Paired):
     """Huber loss: quadratic for small differences, linear for large ones, so that outliers have a bounded gradient.
 
-    With e = input - target it is `½ e²` where `|e| <= delta`, and `delta (|e| - ½ delta)` beyond (Huber, 1964).
+    For a difference `e = input - target`, the loss is `½ e²` if `|e| <= delta`, and else `delta (|e| - ½ delta)`
+    (Huber, 1964).
 
     Args:
-        delta: Largest difference with a quadratic loss.
+        delta: Largest absolute difference with a quadratic loss.
 
     Examples:
         >>> HuberLoss()
@@ -117,7 +123,7 @@ class HuberLoss(Paired):
 
 
 class LogCosh(Paired):
-    """Logarithm of the hyperbolic cosine of the difference: a smooth form of the absolute error.
+    """Logarithm of the hyperbolic cosine of the difference: a smooth approximation of the absolute error.
 
     Examples:
         >>> LogCosh()
@@ -131,8 +137,8 @@ class LogCosh(Paired):
 class QuantileLoss(Paired):
     """Pinball loss, whose minimiser is a quantile (Koenker and Bassett, 1978).
 
-    At 0.5 it is half the absolute error. If input and target are equal, the gradient is the mean of the gradients on
-    both sides.
+    For a quantile of 0.5, the loss is half the absolute error. If input and target are equal, the gradient is the mean
+    of the gradients on both sides.
 
     Args:
         quantile: The fraction of targets that should be below the input.
@@ -151,9 +157,9 @@ class QuantileLoss(Paired):
 
 
 class HingeLoss(Paired):
-    """Hinge loss: penalises scores on the wrong side of the margin 1 (Rosasco et al., 2004). Targets are -1 and 1.
+    """Hinge loss: penalises scores for which target · input is below the margin of 1. Targets are -1 and 1.
 
-    The gradient at the margin, where target · input is 1, is 0, like that of `Relu` at 0.
+    The gradient at the margin is 0, like that of `Relu` at 0 (Rosasco et al., 2004).
 
     Examples:
         >>> HingeLoss()
@@ -165,7 +171,7 @@ class HingeLoss(Paired):
 
 
 class QuadHingeLoss(Paired):
-    """Squared hinge loss, whose slope is continuous. Targets are -1 and 1.
+    """Square of the hinge loss. Unlike the hinge loss, its slope is continuous. Targets are -1 and 1.
 
     Examples:
         >>> QuadHingeLoss()
@@ -177,10 +183,10 @@ class QuadHingeLoss(Paired):
 
 
 class KLDivergence(Paired):
-    """Kullback-Leibler terms: the divergence of probabilities `input` from probabilities `target`, item by item.
+    """The terms of the Kullback-Leibler divergence D(target ‖ input) of probabilities, one per item.
 
-    Their sum over a distribution is its Kullback-Leibler divergence D(target ‖ input). Values are finite at zero: below
-    the threshold t, the logarithm continues as `2 log t - log(2t - x)`, as in `Log(robust=True)`.
+    The sum of the terms over a distribution is the divergence. The terms are finite also for probabilities of zero:
+    below a threshold t, the logarithm of x is `2 log t - log(2t - x)`, as in `Log(robust=True)`.
 
     Args:
         threshold: The t above; by default the dtype's smallest normal number.
@@ -220,7 +226,7 @@ class CosineSimilarity(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of both, without the axis."""
+        """Return the common shape of both inputs, without the axis."""
         shape = paired(inputs, "left", "right")
         axis = options["axis"]
         assert isinstance(axis, int)
@@ -231,12 +237,12 @@ class CosineSimilarity(Operator):
 class InfoNCE(Operator):
     """Contrastive loss: each row should be nearest to the target row with the same index.
 
-    Cross entropy of the cosine similarities of a row with all rows of the target, divided by the temperature
-    (van den Oord et al., 2018; Radford et al., 2021). It returns one value per row. For a symmetric loss, add a second
-    block with exchanged ports.
+    The scores of a row are the cosine similarities with all rows of the target, divided by the temperature. The loss of
+    the row is the cross entropy of these scores (van den Oord et al., 2018; Radford et al., 2021). For a symmetric
+    loss, add a second block with exchanged ports.
 
     Args:
-        temperature: Divisor of the similarities; smaller values emphasise the nearest rows.
+        temperature: Divisor of the similarities. The smaller, the more the most similar rows determine the loss.
 
     Examples:
         >>> InfoNCE()
@@ -266,7 +272,7 @@ class InfoNCE(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one shape for input and target."""
+        """Return the shape of each input for the other."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
@@ -308,8 +314,8 @@ class L2(Composite):
 class QuadraticFormRegularizer(Composite):
     """Quadratic form of a vector and a matrix, which regularises a kernel machine (Schölkopf and Smola, 2002, §4.2).
 
-    The input is `(n,)`, or a column `(n, 1)` like the weight of `Linear(1)`; several columns are summed. The kernel is
-    `(n, n)`.
+    The input x is `(n,)`, or a column `(n, 1)` like the weight of `Linear(1)`. For several columns, the result is the
+    sum of their forms. The kernel K is `(n, n)`.
 
     Examples:
         >>> sorted(port.name for port in QuadraticFormRegularizer().inputs)

@@ -35,11 +35,11 @@ __all__ = ["AUC", "F1", "R2", "Accuracy", "ConfusionMatrix", "MeanSquaredError",
 
 
 class _Classified(Composite):
-    """The common part of classification metrics: predictions and labels as class indices, and their difference.
+    """Base of the classification metrics: converts predictions and labels to class indices, and subtracts them.
 
-    Predictions are scores of all classes on the last axis, whose maximum is chosen (`is_pred_one_hot`); class indices;
-    or, with `is_binary`, one score per sample, positive above the threshold. Labels have the same forms; those of a
-    binary metric are 1 and 0.
+    With `is_pred_one_hot`, a prediction is a score per class on the last axis, and the class with the maximum is
+    chosen. With `is_binary`, it is one score, and the class is 1 above the threshold and else 0. Otherwise it is a
+    class index. A label is a score per class with `is_label_one_hot`; 1 or 0 with `is_binary`; or a class index.
     """
 
     category = "Metrics"
@@ -47,16 +47,13 @@ class _Classified(Composite):
     def _classify(
         self, threshold: float | None, is_binary: bool, is_pred_one_hot: bool, is_label_one_hot: bool
     ) -> Connection:
-        """Add the blocks that convert predictions and labels to indices; return the difference of both."""
+        """Add the blocks that convert predictions and labels to indices. Return the connection of their difference."""
         kind = type(self).__name__
         if threshold is not None and not is_binary:
             shown = threshold if isfinite(threshold) else 0.5
             raise UnknownOptionError(
                 f"{kind} cannot take threshold={threshold!r}.",
-                (
-                    ("because", "the class with the highest score is chosen, whatever the score"),
-                    ("else", "a binary metric has one score for each sample"),
-                ),
+                (("because", "only a binary metric has one: else the class with the highest score is chosen"),),
                 f"{kind}(is_binary=True, threshold={shown!r})",
             )
         pred, label = IOKey("pred_formatted", expose=True), IOKey("label_formatted", expose=True)
@@ -76,15 +73,17 @@ class _Classified(Composite):
 class Accuracy(_Classified):
     """Fraction of correct predictions.
 
-    The prediction is the class with the highest score. `metric_out` is the difference of the predicted and the true
-    class index of each sample: 0 for a correct prediction.
+    The output `metric_out` is the predicted class index minus the true class index of each sample: 0 for a correct
+    prediction.
 
     Args:
-        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
-        is_binary: If true, `pred` is one score per sample, and labels are 1 and 0. `is_pred_one_hot` and
+        threshold: With `is_binary`, a score above the threshold is positive. The default of 0.5 is for probabilities;
+            use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, and `label` is 1 or 0. `is_pred_one_hot` and
             `is_label_one_hot` are then ignored.
-        is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it has class indices.
-        is_label_one_hot: The same for `label`.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis, and the class with the highest score is
+            the prediction. Otherwise `pred` contains class indices.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> [port.name for port in Accuracy().outputs]
@@ -116,7 +115,7 @@ Average = Literal["micro", "macro", "weighted"]
 
 
 class _Counted(_Classified):
-    """The common part of metrics that are a quotient of counts."""
+    """Base of the metrics that are a quotient of counts: `_quotient` returns numerator and denominator."""
 
     def __init__(
         self,
@@ -179,17 +178,18 @@ class _Counted(_Classified):
 class Precision(_Counted):
     """Fraction of positive predictions that are correct.
 
-    It is 0 without positive predictions. The counts are outputs too: numbers, or one per class with `"macro"` and
-    `"weighted"`. `n_classes` is the number of classes that occur.
+    The result is 0 without positive predictions. The counts are outputs too: one number each, or with `"macro"` and
+    `"weighted"` one per class. The output `n_classes` is the number of classes that occur.
 
     Args:
-        average: `"micro"` weights all samples equally, `"macro"` is the mean over the classes that occur in predictions
-            or labels, `"weighted"` weights classes by their number of true samples.
+        average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
+            predictions or labels. `"weighted"` weights each class by its number of labels.
         n_classes: Number of classes; required unless the average is `"micro"`.
-        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
-        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 counts.
-        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
-        is_label_one_hot: The same for `label`.
+        threshold: With `is_binary`, a score above the threshold is positive. The default of 0.5 is for probabilities;
+            use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 is counted.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it contains class indices.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> Precision("macro", n_classes=3).options["average"]
@@ -206,17 +206,18 @@ class Precision(_Counted):
 class Recall(_Counted):
     """Fraction of positive samples that are found.
 
-    It is 0 without positive samples. The counts are outputs too: numbers, or one per class with `"macro"` and
-    `"weighted"`. `n_classes` is the number of classes that occur.
+    The result is 0 without positive samples. The counts are outputs too: one number each, or with `"macro"` and
+    `"weighted"` one per class. The output `n_classes` is the number of classes that occur.
 
     Args:
-        average: `"micro"` weights all samples equally, `"macro"` is the mean over the classes that occur in predictions
-            or labels, `"weighted"` weights classes by their number of true samples.
+        average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
+            predictions or labels. `"weighted"` weights each class by its number of labels.
         n_classes: Number of classes; required unless the average is `"micro"`.
-        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
-        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 counts.
-        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
-        is_label_one_hot: The same for `label`.
+        threshold: With `is_binary`, a score above the threshold is positive. The default of 0.5 is for probabilities;
+            use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 is counted.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it contains class indices.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> Recall("macro", n_classes=3).options["average"]
@@ -233,17 +234,18 @@ class Recall(_Counted):
 class F1(_Counted):
     """Harmonic mean of precision and recall (van Rijsbergen, 1979).
 
-    It is 0 without positive samples and predictions. The counts are outputs too: numbers, or one per class with
-    `"macro"` and `"weighted"`. `n_classes` is the number of classes that occur.
+    The result is 0 without positive samples and predictions. The counts are outputs too: one number each, or with
+    `"macro"` and `"weighted"` one per class. The output `n_classes` is the number of classes that occur.
 
     Args:
-        average: `"micro"` weights all samples equally, `"macro"` is the mean over the classes that occur in predictions
-            or labels, `"weighted"` weights classes by their number of true samples.
+        average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
+            predictions or labels. `"weighted"` weights each class by its number of labels.
         n_classes: Number of classes; required unless the average is `"micro"`.
-        threshold: Binary scores above it are positive; by default 0.5, for probabilities; use 0 for logits.
-        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 counts.
-        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
-        is_label_one_hot: The same for `label`.
+        threshold: With `is_binary`, a score above the threshold is positive. The default of 0.5 is for probabilities;
+            use 0 for logits.
+        is_binary: If true, `pred` is one score per sample, labels are 1 and 0, and only class 1 is counted.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it contains class indices.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> F1("macro", n_classes=3).options["average"]
@@ -260,12 +262,12 @@ class F1(_Counted):
 class AUC(Composite):
     """Area under the ROC curve: the probability that a sample of a class scores higher than one of another class.
 
-    Ties count half. It returns one value per class against all others, of which `Mean` makes the macro average (Hand
-    and Till, 2001, discuss others); NaN for a class that all samples have, or none.
+    A tie counts half. The result has one value for each class against all others. `Mean` of it is the macro average;
+    Hand and Till (2001) discuss other averages. The value is NaN for a class that all samples have, or none.
 
     Args:
         n_classes: Number of classes. With 1, `pred` is one score per sample, and labels are 1 and 0.
-        is_label_one_hot: If true, `label` is one-hot on its last axis, else a class index.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> [port.name for port in AUC(3).outputs]
@@ -292,11 +294,11 @@ class AUC(Composite):
 
 
 class TopKAccuracy(Composite):
-    """Fraction of samples whose true class is among the k highest scores.
+    """Fraction of samples whose true class has one of the k highest scores.
 
     Args:
         k: Number of highest scores to accept.
-        is_label_one_hot: If true, `label` is one-hot on its last axis, else a class index.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> sorted(port.name for port in TopKAccuracy(5).inputs)
@@ -315,12 +317,12 @@ class TopKAccuracy(Composite):
 
 
 class ConfusionMatrix(Composite):
-    """Confusion matrix: counts of each true class (row) predicted as each class (column).
+    """Confusion matrix: the number of samples of each true class (row) and predicted class (column).
 
     Args:
         n_classes: Number of classes.
-        is_pred_one_hot: If true, `pred` has a score per class on its last axis, else class indices.
-        is_label_one_hot: The same for `label`.
+        is_pred_one_hot: If true, `pred` has a score per class on its last axis; otherwise it contains class indices.
+        is_label_one_hot: If true, `label` is one-hot on its last axis; otherwise it contains class indices.
 
     Examples:
         >>> sorted(port.name for port in ConfusionMatrix(3).inputs)
@@ -344,7 +346,7 @@ class ConfusionMatrix(Composite):
 
 
 class MeanSquaredError(Composite):
-    """Mean of the squared differences of items and targets.
+    """Mean of the squared differences between `input` and `target`.
 
     Examples:
         >>> [node.name for node in MeanSquaredError().graph.nodes]
@@ -363,7 +365,8 @@ class MeanSquaredError(Composite):
 class R2(Composite):
     """Coefficient of determination: 1 for a perfect prediction, 0 for the mean of the targets.
 
-    Samples are on the first axis; several columns are averaged. If all targets are equal, it is -∞ or NaN.
+    The first axis contains the samples. The result is the mean over all columns. It is -∞ or NaN if all targets of a
+    column are equal.
 
     Examples:
         >>> [port.name for port in R2().inputs]
@@ -383,5 +386,5 @@ class R2(Composite):
 
 
 def _number(is_one_hot: bool) -> Operator:
-    """Return the block that computes a class index: from scores on the last axis, or from a number of any dtype."""
+    """Return the block that computes class indices: `ArgMax` of scores on the last axis, or a cast of numbers."""
     return ArgMax(axis=-1) if is_one_hot else Cast("int32")

@@ -58,7 +58,7 @@ class Relu(_Elementwise):
 class Gelu(_Elementwise):
     """Gaussian error linear unit: x times the normal distribution function of x (Hendrycks and Gimpel, 2016).
 
-    At -∞ it is NaN, as in JAX and PyTorch.
+    The value at -∞ is NaN, as in JAX and PyTorch.
 
     Args:
         approximate: If true, use the tanh approximation instead of the exact formula.
@@ -143,7 +143,7 @@ class Softplus(_Elementwise):
 
 
 class SiLU(_Elementwise):
-    """Sigmoid linear unit, x sigmoid(x); also called Swish (Elfwing et al., 2017). At -∞ it is NaN, as in PyTorch.
+    """Sigmoid linear unit: x times sigmoid(x), also called Swish (Elfwing et al., 2017). At -∞ the value is NaN.
 
     Examples:
         >>> SiLU()
@@ -155,7 +155,7 @@ class SiLU(_Elementwise):
 
 
 class Mish(_Elementwise):
-    """Mish: x times the tanh of its softplus (Misra, 2019). At -∞ it is NaN, as in PyTorch.
+    """Mish: x times tanh(softplus(x)) (Misra, 2019). The value at -∞ is NaN, as in PyTorch.
 
     Examples:
         >>> Mish()
@@ -170,7 +170,7 @@ class Elu(_Elementwise):
     """Exponential linear unit (Clevert et al., 2015). The gradient at 0 is alpha.
 
     Args:
-        alpha: Absolute value of the limit at -∞.
+        alpha: The value approaches -alpha towards -∞.
 
     Examples:
         >>> Elu()
@@ -187,7 +187,7 @@ class Elu(_Elementwise):
 class Selu(_Elementwise):
     """Scaled Elu that preserves mean 0 and variance 1 from block to block (Klambauer et al., 2017).
 
-    The gradient at 0 is the gradient of the exponential, 1.7581.
+    The gradient at 0 is 1.7581, the slope of the exponential part.
 
     Examples:
         >>> Selu()
@@ -202,7 +202,7 @@ class Celu(_Elementwise):
     """Continuously differentiable Elu, without a kink at 0 (Barron, 2017).
 
     Args:
-        alpha: Absolute value of the limit at -∞.
+        alpha: The value approaches -alpha towards -∞.
 
     Examples:
         >>> Celu()
@@ -241,7 +241,7 @@ class HardTanh(_Elementwise):
 
 
 class HardSwish(_Elementwise):
-    """Hard swish: x times its `HardSigmoid` (Howard et al., 2019). At -∞ it is NaN, as in JAX.
+    """Hard swish: x times `HardSigmoid` of x (Howard et al., 2019). The value at -∞ is NaN, as in JAX.
 
     Examples:
         >>> HardSwish()
@@ -265,7 +265,7 @@ class LogSigmoid(_Elementwise):
 
 
 class Softsign(_Elementwise):
-    """Softsign: maps items to the range from -1 to 1, more slowly than tanh. At -∞ and ∞ it is NaN, as in PyTorch.
+    """Softsign: maps items to the range from -1 to 1, more slowly than tanh. At -∞ and ∞ the value is NaN.
 
     Examples:
         >>> Softsign()
@@ -277,7 +277,7 @@ class Softsign(_Elementwise):
 
 
 class _AlongAxis(_Elementwise):
-    is_activation = False  # its outputs sum to 1, for inputs of any scale
+    is_activation = False  # the scale of the output does not depend on the scale of the input
 
     def __init__(self, axis: Axis = -1, name: str | None = None):
         super().__init__(name, axis=axis)
@@ -292,7 +292,7 @@ class _AlongAxis(_Elementwise):
 class Softmax(_AlongAxis):
     """Converts scores along an axis to positive weights that sum to 1.
 
-    A row is NaN if one of its items is ∞, or all are -∞, as in JAX and PyTorch.
+    All weights along the axis are NaN if one score is ∞ or all scores are -∞, as in JAX and PyTorch.
 
     Args:
         axis: The axis; -1 is the last one.
@@ -307,7 +307,7 @@ class Softmax(_AlongAxis):
 
 
 class LogSoftmax(_AlongAxis):
-    """Logarithm of `Softmax`, accurate also where `Softmax` is near 0. It is NaN where `Softmax` is.
+    """Logarithm of `Softmax`, accurate also where `Softmax` is near 0; NaN where `Softmax` is NaN.
 
     Args:
         axis: The axis; -1 is the last one.
@@ -356,7 +356,7 @@ class Glu(_Elementwise):
         size = shape[place]
         if isinstance(size, int) and size % 2:
             raise MismatchError(
-                "input", f"an even size on axis {place}", f"{size + 1} there, for two halves.", f"axis {place}: {size}"
+                "input", f"an even size on axis {place}", f"size {size + 1}, for two halves.", f"axis {place}: {size}"
             )
         halved = list(shape)
         halved[place] = size // 2 if isinstance(size, int) else f"({size})//2"
@@ -364,7 +364,7 @@ class Glu(_Elementwise):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return twice the output's size for the axis."""
+        """Return the output's shape with twice the size on the axis, for the input."""
         output = outputs["output"].shape
         at = places("Glu", output, axes_of(options["axis"]))
         half = None if at is None else output[at[0]]
@@ -376,11 +376,11 @@ class Glu(_Elementwise):
 
 
 class Dropout(_Elementwise):
-    """In training, sets random items to zero and scales up the rest; otherwise it is the identity.
+    """In training, sets random items to zero and divides the other items by 1 - p. Otherwise the identity.
 
     Args:
-        p: Probability of dropping an item.
-        training: If true, drop; `None` follows the program: yes in `fit`, no in `evaluate`.
+        p: Probability that an item is set to zero.
+        training: True for training, false for the identity. `None` follows the program: true in `fit`.
 
     Examples:
         >>> Dropout(0.5)

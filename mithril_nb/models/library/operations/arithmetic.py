@@ -47,7 +47,7 @@ class Add(Broadcasting):
 
 
 class Subtract(Broadcasting):
-    """Left array minus right array, with NumPy broadcasting.
+    """Difference of two arrays, left minus right, with NumPy broadcasting.
 
     Examples:
         >>> Subtract().inputs
@@ -73,7 +73,7 @@ class Multiply(Broadcasting):
 
 
 class Divide(Broadcasting):
-    """Elementwise quotient of two arrays, with NumPy broadcasting; integers give floats.
+    """Elementwise quotient of two arrays, with NumPy broadcasting. The quotient of integers is a float.
 
     Examples:
         >>> [port.name for port in Divide().inputs]
@@ -140,16 +140,18 @@ class Maximum(Broadcasting):
 
 
 class Power(Broadcasting):
-    """Raises the items of one array to the items of another.
+    """Raises the items of `base` to the powers in `exponent`, with NumPy broadcasting.
 
-    At a base of 0, the gradient of the base is 0 for an exponent of 0 and infinite for an exponent below 1, as in
-    PyTorch. With `robust`, values and gradients are finite for every finite base, including zero and negative ones.
-    With the threshold t, the result is `sign(b) |b|ᵉ` for `|b| >= t`. Closer to zero it is the line `b tᵉ⁻¹` for
-    `e > 0`, and `sign(b) tᵉ` otherwise. For an even integer e, b is replaced by `|b|`; `sign(0) = 1`. So `b ** 2` and
-    `b ** 3` are unchanged, and no power of a negative base is NaN.
+    At a base of 0, the gradient of the base is 0 for an exponent of 0 and infinite for any other exponent below 1, as
+    in PyTorch.
+
+    With `robust`, values and gradients are finite for every finite base b, including zero and negative ones. For an
+    exponent e and a threshold t, the result is `sign(b) |b|ᵉ` if `|b| >= t`. Closer to zero it is the line `b tᵉ⁻¹` for
+    `e > 0`, and `sign(b) tᵉ` otherwise. Here `sign(0) = 1`, and an even integer e uses `|b|` instead of b. So `b ** 2`
+    and `b ** 3` are unchanged for `|b| >= t`, and no power of a negative base is NaN.
 
     Args:
-        robust: If true, use the form above.
+        robust: If true, use the second form above.
         threshold: The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise
             `t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
 
@@ -169,12 +171,12 @@ class Power(Broadcasting):
 class Sqrt(Elementwise):
     """Elementwise square root.
 
-    With `robust`, values and gradients are finite for every finite x, including zero and negative ones. With t, the
-    dtype's smallest normal number, the result is `sign(x) √|x|` for `|x| >= t`, and the line `x / √t` in between.
-    Otherwise the gradient at 0 is infinite, and the root of a negative item is NaN.
+    By default, the gradient at 0 is infinite, and the root of a negative item is NaN. With `robust`, values and
+    gradients are finite for every finite item x: for a threshold t, the result is `sign(x) √|x|` if `|x| >= t`, and the
+    line `x / √t` closer to zero.
 
     Args:
-        robust: If true, use the form above.
+        robust: If true, use the second form above.
         threshold: The t above; by default, and at least, the dtype's smallest normal number.
 
     Examples:
@@ -193,13 +195,13 @@ class Sqrt(Elementwise):
 class Log(Elementwise):
     """Elementwise natural logarithm.
 
-    With `robust`, values and gradients are finite for every finite x, including zero and negative ones. With t, the
-    dtype's smallest normal number, the result for `x < t` is `2 log t - log(2t - x)`: the curve rotated by 180° around
-    its point at t. Its slope is continuous and stays positive, so training can recover. Otherwise the result is -∞ at
-    0, with an infinite gradient, and NaN below.
+    By default, the result is -∞ at 0, with an infinite gradient, and NaN for negative items. With `robust`, values and
+    gradients are finite for every finite item x: below a threshold t, the result is `2 log t - log(2t - x)`. This
+    continues the curve by its own upper part, rotated by 180° around the point at t. The slope is continuous and
+    positive, so training can move x back above t.
 
     Args:
-        robust: If true, use the form above.
+        robust: If true, use the second form above.
         threshold: The t above; by default, and at least, the dtype's smallest normal number.
 
     Examples:
@@ -218,11 +220,11 @@ class Log(Elementwise):
 class StableReciprocal(Elementwise):
     """Elementwise reciprocal, with finite values and gradients at zero too.
 
-    For `|x|` below the threshold, the result is that at the threshold, with the item's sign, and the gradient is zero.
+    For `|x|` below a threshold t, the result is 1/t with the sign of x, and the gradient is 0.
 
     Args:
-        threshold: By default the dtype's epsilon. It is at least `2 / √max`, where max is the dtype's largest number;
-            below that, the derivative overflows.
+        threshold: The t above; by default the dtype's epsilon. A smaller number than `2 / √max`, where max is the
+            dtype's largest number, is replaced by it: with less, the derivative overflows.
 
     Examples:
         >>> StableReciprocal()
@@ -239,11 +241,10 @@ class StableReciprocal(Elementwise):
 
 
 class Clamp(Elementwise):
-    """Clips items to bounds. NaN stays NaN.
+    """Clips items to a lower and an upper bound. NaN stays NaN.
 
-    At a bound the gradient is ½, as in `jnp.clip`.
-
-    Integers stay integers: fractional bounds then move inwards to integers.
+    The gradient of an item that equals a bound is ½, as in `jnp.clip`. Integers stay integers: for integer items, a
+    fractional lower bound is rounded up and a fractional upper bound down.
 
     Args:
         min_val: The lower bound; `None` for no bound.
@@ -266,9 +267,9 @@ class NanToNum(Elementwise):
     """Replaces NaN and infinities by numbers.
 
     Args:
-        nan: Replacement of NaN.
-        posinf: Replacement of +∞; by default the dtype's largest number.
-        neginf: Replacement of -∞; by default the dtype's lowest number.
+        nan: Replacement for NaN.
+        posinf: Replacement for +∞; by default the dtype's largest number.
+        neginf: Replacement for -∞; by default the dtype's lowest number.
 
     Examples:
         >>> NanToNum()
@@ -290,10 +291,10 @@ class NanToNum(Elementwise):
 
 
 class MatrixMultiply(Operator):
-    """Matrix product over the last axis of the left array and the last but one of the right array.
+    """Matrix product, as NumPy's `@`: sums over the last axis of `left` and the last but one of `right`.
 
-    The leading axes are batch axes, and broadcast. A vector on the left is a row, a vector on the right a column; the
-    result omits the axis that is added to make it a matrix.
+    The axes before the last two are batch axes, which broadcast. A vector on the left is used as a matrix with one row,
+    a vector on the right as a matrix with one column. The result omits that axis.
 
     Examples:
         >>> MatrixMultiply().inputs
@@ -308,7 +309,7 @@ class MatrixMultiply(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(*batch, n, k)` and `(*batch, k, m)` to `(*batch, n, m)`."""
+        """Map `(*batch, n, k)` and `(*batch, k, m)` to `(*batch, n, m)`; for vectors, see the class."""
         left, right = inputs["left"].shape, inputs["right"].shape
         for port, spec in inputs.items():
             if not spec.shape:
@@ -327,7 +328,7 @@ class MatrixMultiply(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one inner size for both, and the output's rows and columns."""
+        """Return the known size of the summed axis for both inputs, and the rows and columns of the output."""
         left, right, output = inputs["left"].shape, inputs["right"].shape, outputs["output"].shape
         found: dict[str, tuple[Dim, ...]] = {}
         inner = _inner(right, "right")
@@ -345,16 +346,16 @@ class MatrixMultiply(Operator):
 
 
 MatMul = MatrixMultiply
-"""Today's habit."""
+"""PyTorch's and NumPy's name of `MatrixMultiply`."""
 
 
 def _is_matrix(shape: tuple[Dim, ...]) -> bool:
-    """Return whether an array has at least two axes, and the last two have a known name or size."""
+    """Return whether a shape certainly has two axes, each with a number or a name at the end of the shape."""
     return len(shape) >= 2 and shape[-2] != LEADING
 
 
 def _inner(shape: tuple[Dim, ...], side: str) -> Dim | None:
-    """Return the dim that is summed over; `None` if it is unknown."""
+    """Return the dim of an operand that the product sums over; `None` if it is unknown."""
     if shape == (LEADING,):
         return None
     if side == "left" or len(shape) == 1:
@@ -371,7 +372,7 @@ def _product_shape(left: tuple[Dim, ...], right: tuple[Dim, ...]) -> tuple[Dim, 
         return (LEADING,)  # right may be a vector
     if not _is_matrix(left):
         return (LEADING, right[-1])  # left may be a vector
-    try:  # with 1 for the last two axes, so that messages count axes correctly
+    try:  # The last two axes are replaced by 1, so that an error counts axes as in the inputs.
         batch = broadcast(TensorSpec((*left[:-2], 1, 1)), TensorSpec((*right[:-2], 1, 1)))[:-2]
     except MismatchError as found:
         need = f"batch axes that broadcast with those of left {left}"

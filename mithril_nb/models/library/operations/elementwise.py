@@ -1,4 +1,4 @@
-"""Elementwise blocks, and the common part of blocks that broadcast several arrays."""
+"""Elementwise blocks, and the base class of blocks that broadcast several arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORDS = {"truth": "truth values", "whole": "whole", "floating": "floating", "co
 
 ANY: tuple[Kind, ...] = ("floating", "whole", "complex", "truth")
 NUMBERS: tuple[Kind, ...] = ("floating", "whole", "complex")
-"""Kinds of ops that also accept complex numbers."""
+"""The kinds of values that an op on real and complex numbers accepts."""
 
 
 def kind_of(dtype: str) -> Kind:
@@ -56,7 +56,7 @@ def kind_of(dtype: str) -> Kind:
 
 
 def floating(dtype: str) -> str:
-    """Return the dtype of a result that cannot be an integer, as in JAX.
+    """Return the dtype of a floating-point result for inputs of a dtype, as in JAX.
 
     Examples:
         >>> floating("bool"), floating("int64"), floating("bfloat16")
@@ -68,12 +68,22 @@ def floating(dtype: str) -> str:
 
 
 def given_dtype(gives: str, dtype: str) -> str:
-    """Return the dtype of a result, from an op's `gives` and the dtype of its inputs."""
+    """Return the dtype of an op's output.
+
+    Args:
+        gives: The attribute `gives` of the op, see `Broadcasting`.
+        dtype: The promoted dtype of the inputs.
+    """
     return {"same": dtype, "floating": floating(dtype), "truth": "bool"}[gives]
 
 
 def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
-    """Raise if an input has values of a kind that the rule does not accept.
+    """Raise if an input has values of a kind that the op does not accept.
+
+    Args:
+        port: The input.
+        spec: Its spec.
+        taken: The kinds that the op accepts.
 
     Raises:
         MismatchError: The kind is not accepted.
@@ -89,11 +99,12 @@ def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
 
 
 class Broadcasting(Operator):
-    """An elementwise op on several arrays, with NumPy broadcasting.
+    """Base of the elementwise ops on several arrays, with NumPy broadcasting.
 
     Attributes:
-        takes: Accepted kinds of values of the inputs.
-        gives: Dtype of the output: the promoted dtype of the inputs, a floating-point dtype, or bool.
+        takes: The kinds of values that the inputs may have.
+        gives: The dtype of the output: `"same"` for the promoted dtype of the inputs, `"floating"` for the
+            floating-point dtype of that, or `"truth"` for booleans.
     """
 
     input_ports = ("left", "right")
@@ -112,18 +123,18 @@ class Broadcasting(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's sizes for an input where the others have size 1; a connected attribute is one number."""
+        """Return the input shapes that follow from the output's, see `broadcast_back`; `()` for attributes."""
         return {**broadcast_back(inputs, outputs["output"].shape), **dict.fromkeys(cls.option_ports, ())}
 
 
 class Elementwise(Broadcasting):
-    """An elementwise op on one array: it keeps the shape."""
+    """Base of the elementwise ops on one array."""
 
     input_ports = ("input",)
 
 
 class Buffer(Elementwise):
-    """Identity: a named place in the model.
+    """Identity. Use it to give a connection a name.
 
     Examples:
         >>> Buffer()
@@ -138,7 +149,7 @@ class Buffer(Elementwise):
 
 
 class StopGradient(Elementwise):
-    """Identity that stops gradients.
+    """Identity whose gradient is 0, so that nothing before it is trained through it.
 
     Examples:
         >>> StopGradient()
@@ -166,7 +177,7 @@ class Absolute(Elementwise):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape; moduli of complex numbers are floats."""
+        """Keep the shape. The modulus of a complex number is a float."""
         spec = inputs["input"]
         lengths = {"complex64": "float32", "complex128": "float64"}
         if spec.dtype not in lengths:
@@ -237,7 +248,7 @@ class Ceil(Elementwise):
 
 
 class Round(Elementwise):
-    """Rounds each item to the nearest integer, and halves to the even one. The gradient is 0 everywhere.
+    """Rounds each item to the nearest integer, and a half to the nearest even integer. The gradient is 0 everywhere.
 
     Examples:
         >>> Round()
@@ -276,7 +287,7 @@ class Expm1(Elementwise):
 
 
 class Log1p(Elementwise):
-    """log(1 + x), accurate also where x is near 0; -∞ at -1, where the gradient is infinite, and NaN below.
+    """log(1 + x), accurate also where x is near 0. At -1 it is -∞ with an infinite gradient; below -1 it is NaN.
 
     Examples:
         >>> Log1p()
@@ -289,7 +300,7 @@ class Log1p(Elementwise):
 
 
 class Rsqrt(Elementwise):
-    """One over the square root of each item: ∞ at 0, where the gradient is -∞, and NaN below.
+    """One over the square root of each item. At 0 it is ∞ with a gradient of -∞; for negative items it is NaN.
 
     Examples:
         >>> Rsqrt()
@@ -302,7 +313,7 @@ class Rsqrt(Elementwise):
 
 
 class Sine(Elementwise):
-    """Sine of each item, in radians.
+    """Sine of each item, an angle in radians.
 
     Examples:
         >>> Sine()
@@ -315,7 +326,7 @@ class Sine(Elementwise):
 
 
 class Cosine(Elementwise):
-    """Cosine of each item, in radians.
+    """Cosine of each item, an angle in radians.
 
     Examples:
         >>> Cosine()
@@ -328,7 +339,7 @@ class Cosine(Elementwise):
 
 
 class Tan(Elementwise):
-    """Tangent of each item, in radians.
+    """Tangent of each item, an angle in radians.
 
     Examples:
         >>> Tan()

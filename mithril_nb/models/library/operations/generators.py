@@ -42,7 +42,7 @@ class Ones(_Generator):
     """Array of ones.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
 
     Examples:
@@ -62,7 +62,7 @@ class Zeros(Ones):
     """Array of zeros.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
 
     Examples:
@@ -78,7 +78,7 @@ class Full(_Generator):
     """Array of one repeated value.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         value: The value.
         dtype: The dtype; by default the model's.
 
@@ -144,7 +144,7 @@ class Eye(_Generator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(N, M)`."""
+        """Return `(N, M)`."""
         rows, columns = options["N"], options["M"]
         columns = rows if columns is None else columns
         if UNKNOWN in (rows, columns):
@@ -170,11 +170,11 @@ class EyeComplement(Eye):
 
 
 class Arange(_Generator):
-    """Evenly spaced numbers.
+    """Evenly spaced numbers, from `start` up to but not including `stop`.
 
     Args:
-        start: The first number; if it is the only argument, it is the stop, and the first number is 0.
-        stop: The end, which is excluded.
+        start: The first number.
+        stop: The end, which is excluded; required unless connected.
         step: The difference between consecutive numbers.
         dtype: The dtype; by default `"int32"` if all three are integers, else the model's.
 
@@ -194,7 +194,7 @@ class Arange(_Generator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the number of steps to the stop."""
+        """Return the number of items and the dtype."""
         start, stop, step = (options[port] for port in ("start", "stop", "step"))
         if UNKNOWN in (start, stop, step):
             return _inferred((LEADING,), options["dtype"])
@@ -211,9 +211,10 @@ class Randn(_Generator):
     """Normally distributed random numbers.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
+        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+            numbers.
 
     Examples:
         >>> Randn((2, 3))
@@ -233,9 +234,10 @@ class PrimitiveRandn(Randn):
     """Normally distributed random numbers, like `Randn`.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
+        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+            numbers.
 
     Examples:
         >>> PrimitiveRandn((2, 3), key=0)
@@ -250,11 +252,12 @@ class RandInt(_Generator):
     """Uniformly distributed random integers.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         low: The minimum.
         high: One more than the maximum.
         dtype: The dtype; by default `"int32"`.
-        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
+        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+            numbers.
 
     Examples:
         >>> RandInt((2, 3), 0, 10)
@@ -292,11 +295,12 @@ class PrimitiveRandInt(RandInt):
     """Uniformly distributed random integers, like `RandInt`.
 
     Args:
-        shape: The shape; it may be connected, for example to `x.shape()`.
+        shape: The shape. It may be connected, for example to `x.shape()`.
         low: The minimum.
         high: One more than the maximum.
         dtype: The dtype; by default `"int32"`.
-        key: An integer seed; if connected, a random key. By default, each call draws new numbers.
+        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+            numbers.
 
     Examples:
         >>> PrimitiveRandInt((2, 3), 0, 10, key=0)
@@ -308,10 +312,10 @@ class PrimitiveRandInt(RandInt):
 
 
 def wanted_shape(value: Value) -> tuple[Dim, ...]:
-    """Return a requested shape as a tuple.
+    """Return the attribute `shape` as a tuple; `("...",)` if it is known only at run time.
 
     Raises:
-        MismatchError: It is not a shape.
+        MismatchError: The value is not a shape, or a size is negative.
 
     Examples:
         >>> wanted_shape((2, "batch")), wanted_shape(3)
@@ -326,7 +330,7 @@ def wanted_shape(value: Value) -> tuple[Dim, ...]:
 
 
 def steps(start: int | float | str, stop: int | float | str, step: int | float | str) -> Dim:
-    """Return the number of steps from a start to a stop.
+    """Return the length of `range(start, stop, step)`; `"..."` if names or fractions leave it unknown.
 
     Examples:
         >>> steps(0, 10, 3), steps(0, "n", 1), steps(1, "n", 2)

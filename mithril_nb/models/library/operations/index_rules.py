@@ -11,20 +11,20 @@ from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, sli
 
 
 class Rows(NamedTuple):
-    """An array in an index: its shape, and its known numbers."""
+    """An array of integers in an index: its shape, and its numbers as nested tuples; `None` if they are unknown."""
 
     shape: tuple[Dim, ...]
     numbers: Value = None
 
 
 def index_items(index: Value) -> tuple[Any, ...]:
-    """Return an index as a tuple of numbers, `slice`s, `None`, `...`, and `Rows`.
+    """Return an index as a tuple of numbers, names, `slice`s, `None`, `...`, and `Rows`.
 
     Args:
-        index: In the form of `connection.py`, or a connected value.
+        index: The attribute `index` of an `Indexer`, see there, or a connected value of the same form.
 
     Raises:
-        MismatchError: It is not an index.
+        MismatchError: `index` is not an index.
 
     Examples:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
@@ -43,7 +43,7 @@ def index_items(index: Value) -> tuple[Any, ...]:
         elif isinstance(item, tuple):
             found += _rows(item)
         elif item is None or (isinstance(item, int | str) and not isinstance(item, bool)):
-            found.append(item)  # a string is an unknown number with a name: "batch-1"
+            found.append(item)  # a string is the name of an unknown number, such as "batch-1"
         else:
             raise MismatchError(
                 "input",
@@ -63,7 +63,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         items: The index, see `index_items`.
 
     Raises:
-        MismatchError: A number is out of range, or there are too many.
+        MismatchError: A number is out of range, the index has too many items, or its arrays do not broadcast.
 
     Examples:
         >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
@@ -79,7 +79,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         )
     whole = (slice(None),) * (len(shape) - taken)
     place = items.index(...) if ... in items else len(items)
-    # NumPy: if there is an array, numbers count as arrays too; arrays that are not adjacent move to the front.
+    # As in NumPy: beside an array, a number counts as an array. The axes of arrays that are not adjacent come first.
     is_by_array = any(isinstance(item, Rows) for item in items)
     sizes: list[Dim] = []
     arrays: list[Rows] = []
@@ -121,10 +121,12 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
 
 
 def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
-    """Return the items that an index selects from a tuple.
+    """Return the items that an index selects from a static value, such as a shape.
+
+    The items of the index apply one after another: each selects from the result of the one before.
 
     Raises:
-        MismatchError: The index is out of range, or has more than one item.
+        MismatchError: A number is out of range, an item is neither a number nor a slice, or the value is not a tuple.
 
     Examples:
         >>> picked_value(StaticSpec(("batch", 3)), (0,)), picked_value(StaticSpec((2, 3, 4)), (slice(1, None),))
@@ -149,7 +151,7 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
                 return StaticSpec(is_known=False)
         elif isinstance(item, int) and not -len(found) <= item < len(found):
             places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a non-empty tuple."
-            raise MismatchError("input", f"an item {item}", places, f"{len(found)} items")
+            raise MismatchError("input", f"an item with index {item}", places, f"{len(found)} items")
         found = found[item]
     return StaticSpec(found)
 
@@ -160,7 +162,8 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
             _check_range(one, size, axis)
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
         places = f"a number from {-size} to {size - 1}." if size else "a non-empty input."
-        raise MismatchError("input", f"an item {number} on axis {axis}", places, f"axis {axis}: {number} of {size}")
+        need = f"an item with index {number} on axis {axis}"
+        raise MismatchError("input", need, places, f"axis {axis}: {size} items")
 
 
 def _is_bound(bound: Value) -> bool:
@@ -172,7 +175,10 @@ def _is_slice(item: Value) -> bool:
 
 
 def _rows(item: tuple[Value, ...]) -> list[Rows]:
-    """Return an array in an index; booleans are converted to the positions of true items."""
+    """Return an array of integers in an index as one `Rows`, and an array of booleans as one `Rows` per axis.
+
+    As in NumPy, booleans select the positions of their true items.
+    """
     kinds = {type(one) for one in _leaves(item)}
     if kinds == {bool}:
         places = list(_true_places(item))

@@ -19,15 +19,15 @@ __all__ = ["Gather", "Indexer", "OneHot", "Take", "TransposedDiagonal", "Tril", 
 
 
 class Indexer(Rearranging):
-    """Indexes an array like `x[...]` in NumPy, or a tuple like in Python.
+    """Indexes an array like `x[...]` in NumPy, or a tuple as in Python.
 
     Args:
-        index: Per axis an integer, `("slice", start, stop, step)`, `None` for a new axis, `"..."` for all remaining
-            axes, or nested tuples of integers. It can also be connected: to an integer, an integer array or a Slice
-            block.
+        index: A tuple with one item per axis: an integer, `("slice", start, stop, step)`, or nested tuples of integers.
+            `None` adds an axis, and `"..."` is for all remaining axes. The index can also be connected: to an integer,
+            an array of integers or a `Slice` block.
 
     Raises:
-        UnknownOptionError: It is not an index.
+        UnknownOptionError: `index` has another form.
 
     Examples:
         >>> Indexer((0, ("slice", 1, None, None)))
@@ -46,13 +46,13 @@ class Indexer(Rearranging):
             items = index_items(given)
         except MismatchError as mismatch:
             raise _index_error(given, mismatch.need) from None
-        # A named size can be connected, but not written as a literal.
+        # A string is the name of an unknown size. It can only come from a connection.
         if any(isinstance(bound, str) for item in items for bound in _bounds(item)):
             raise _index_error(given, "whole numbers, slices, None, '...' and lists of numbers")
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
-        """NumPy's rule."""
+        """Return the result's shape by NumPy's rule, or the selected items of a static value."""
         spec, index = inputs["input"], inputs.get("index")
         if isinstance(index, TensorSpec):
             if "int" not in index.dtype:
@@ -80,9 +80,10 @@ def _index_error(given: Value, need: str) -> UnknownOptionError:
 
 
 class Take(Rearranging):
-    """Selects items along an axis by an array of integers.
+    """Selects items along an axis by an array of integers, the same for all other axes.
 
-    An index out of range gives NaN, or the minimum of a dtype without NaN.
+    An index out of range gives NaN. In a dtype without NaN, it gives the minimum of a signed integer, the maximum of an
+    unsigned integer, and true.
 
     Args:
         axis: The axis; `None` indexes the flattened array.
@@ -103,7 +104,7 @@ class Take(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Replace the axis by the shape of the indices."""
+        """Replace the size of the axis by the shape of the indices."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if axis is None:
             return Inferred({"output": some})
@@ -114,7 +115,7 @@ class Take(Rearranging):
 
 
 class Gather(Rearranging):
-    """Selects items along an axis by an array of indices: `y[i, j] = x[i, indices[i, j]]` along the last one.
+    """Selects items along an axis by an array of integers, with separate indices for each position on the other axes.
 
     Args:
         axis: The axis.
@@ -160,7 +161,7 @@ class Gather(Rearranging):
 
 
 class OneHot(Rearranging):
-    """Converts each integer to a row of zeros with a 1 at its index; an index out of range gives zeros.
+    """Converts each integer to a row of zeros with a 1 at that index. An integer out of range gives only zeros.
 
     Args:
         num_classes: Length of a row.
@@ -216,7 +217,7 @@ class Triu(_Triangle):
     """Upper triangle: sets items below a diagonal of the last two axes to zero.
 
     Args:
-        k: The diagonal: 0 is the main diagonal, positive numbers are above it.
+        k: The diagonal: 0 for the main diagonal, a positive number for one above it, a negative one for one below.
 
     Examples:
         >>> Triu()
@@ -231,7 +232,7 @@ class Tril(_Triangle):
     """Lower triangle: sets items above a diagonal of the last two axes to zero.
 
     Args:
-        k: The diagonal: 0 is the main diagonal, positive numbers are above it.
+        k: The diagonal: 0 for the main diagonal, a positive number for one above it, a negative one for one below.
 
     Examples:
         >>> Tril()

@@ -23,7 +23,7 @@ class _Several(Rearranging):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """`input1`, `input2`, ..."""
+        """Return `input1`, `input2`, ... up to `n`."""
         return numbered_ports(options["n"])
 
 
@@ -47,7 +47,7 @@ class Concat(_Several):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Add the sizes along the axis; the other sizes must match."""
+        """Add the sizes along the axis. All other sizes must match."""
         shapes, axis = [spec.shape for spec in inputs.values()], options["axis"]
         if axis is None:
             if any(LEADING in shape[:1] for shape in shapes):
@@ -92,7 +92,7 @@ class Stack(_Several):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the same shape for all inputs."""
+        """Return the output's shape without the new axis, for all inputs."""
         shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
         if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             return {}
@@ -101,11 +101,11 @@ class Stack(_Several):
 
 
 class RepeatItems(Rearranging):
-    """Repeats each item several times in succession.
+    """Repeats each item of an axis several times in succession.
 
     Args:
-        repeats: Number of repetitions.
-        axis: The axis; `None` for all items, flattened.
+        repeats: Number of times that each item occurs in the result.
+        axis: The axis; `None` repeats the items of the flattened array.
 
     Examples:
         >>> RepeatItems(2, axis=0)
@@ -121,7 +121,7 @@ class RepeatItems(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Multiply one size."""
+        """Multiply the size of the axis by `repeats`."""
         shape, axis, repeats = inputs["input"].shape, options["axis"], options["repeats"]
         assert isinstance(repeats, int)
         if axis is None:
@@ -136,7 +136,8 @@ class Tile(Rearranging):
     """Repeats the whole array along each axis.
 
     Args:
-        reps: Number of repetitions per axis, aligned with the last axes; a single number is for the last axis.
+        reps: Number of copies along each axis. Fewer numbers than axes are for the last axes; more numbers than axes
+            add axes at the front.
 
     Examples:
         >>> Tile((2, 1))
@@ -152,7 +153,7 @@ class Tile(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Multiply each size; missing axes have size 1."""
+        """Multiply each size by its number of copies."""
         shape, reps = inputs["input"].shape, options["reps"]
         if reps == UNKNOWN:
             return NOTHING_KNOWN
@@ -171,9 +172,9 @@ class Pad(Rearranging):
     """Pads an array with a constant value.
 
     Args:
-        pad_width: Number of items before and after, per axis: `((1, 1), (0, 2))`. A single pair or number applies to
-            all axes.
-        value: The value.
+        pad_width: Number of items to add before and after each axis: `((1, 1), (0, 2))`. One pair is for all axes; one
+            number is for both ends of all axes.
+        value: The value of the added items.
 
     Examples:
         >>> Pad(((0, 0), (1, 1)))
@@ -201,10 +202,10 @@ class Pad(Rearranging):
 
 
 class Split(Rearranging):
-    """Splits an array into equal parts, stacked along a new first axis: `x.split(3)[0]` is the first third.
+    """Splits an axis into equal parts, and stacks the parts along a new first axis: `x.split(3)[0]` is the first third.
 
     Args:
-        split_size: Number of parts, which divides the size of the axis.
+        split_size: Number of parts. It must divide the size of the axis.
         axis: The axis to split.
 
     Examples:
@@ -238,10 +239,10 @@ class Split(Rearranging):
 
 
 class Flip(KeepsShape, Rearranging):
-    """Reverses the order of items.
+    """Reverses the order of items along one or several axes.
 
     Args:
-        axis: The axis, or several; by default all.
+        axis: One axis or several; by default all.
 
     Examples:
         >>> Flip(0)
@@ -262,11 +263,11 @@ class Flip(KeepsShape, Rearranging):
 
 
 class Roll(KeepsShape, Rearranging):
-    """Shifts items along an axis; items that leave at one end enter at the other.
+    """Shifts items along an axis. Items that leave at one end enter at the other.
 
     Args:
-        shift: Number of positions; for several axes, one number per axis.
-        axis: The axis, or several; by default the flattened array is shifted.
+        shift: Number of positions. For several axes: one number for all of them, or one number for each.
+        axis: One axis or several. By default, the items of the flattened array are shifted.
 
     Examples:
         >>> Roll(1, axis=-1)
@@ -292,7 +293,7 @@ class Roll(KeepsShape, Rearranging):
 
 
 class CartesianDifference(Rearranging):
-    """Differences of all pairs of rows of two arrays.
+    """Differences of all pairs of a row of `left` and a row of `right`.
 
     Examples:
         >>> [port.name for port in CartesianDifference().inputs]
@@ -306,7 +307,7 @@ class CartesianDifference(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, d)` and `(m, d)` to `(n, m, d)`."""
+        """Map `(n, d)` and `(m, d)` to `(n, m, d)`; one of the d may be 1."""
         for port in cls.input_ports:
             shape = inputs[port].shape
             if LEADING not in shape[:1] and len(shape) != 2:
@@ -324,14 +325,14 @@ class CartesianDifference(Rearranging):
 
 
 def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the padding before and after each axis.
+    """Return the padding before and after each axis, as a pair for each.
 
     Args:
         width: A number, a pair, or a pair for each axis.
-        rank: The number of axes; `None` if it is unknown.
+        rank: The number of axes. With `None`, the function only checks `width`, and the result may have no pairs.
 
     Raises:
-        MismatchError: `width` is none of these.
+        MismatchError: `width` is none of these, or has another number of pairs than axes.
 
     Examples:
         >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)

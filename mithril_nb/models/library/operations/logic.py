@@ -124,7 +124,7 @@ class IsNan(Elementwise):
 
 
 class LogicalNot(Elementwise):
-    """Logical not of booleans.
+    """True where an item is false, and false where it is true.
 
     Examples:
         >>> LogicalNot()
@@ -188,7 +188,7 @@ class _Shift(Broadcasting):
 
 
 class ShiftLeft(_Shift):
-    """Shifts the bits of integers to the left; overflowing bits are lost.
+    """Shifts the bits of integers to the left. Bits beyond the width of the dtype are lost.
 
     Examples:
         >>> [port.name for port in ShiftLeft().inputs]
@@ -200,7 +200,7 @@ class ShiftLeft(_Shift):
 
 
 class ShiftRight(_Shift):
-    """Shifts the bits of integers to the right; the sign is kept.
+    """Shifts the bits of integers to the right. A negative number stays negative.
 
     Examples:
         >>> ShiftRight()
@@ -212,9 +212,10 @@ class ShiftRight(_Shift):
 
 
 class Where(Broadcasting):
-    """Selects items of one array where a condition is true, and of another elsewhere.
+    """Selects items of `input1` where `cond` is true, and of `input2` elsewhere.
 
-    Gradients flow to the selected array only. Unselected items must still be finite, or gradients are NaN.
+    An item that is not selected has a gradient of 0. If that item was computed with an infinite or NaN derivative,
+    such as the square root of 0, the gradient of the computation's input is NaN.
 
     Examples:
         >>> [port.name for port in Where().inputs]

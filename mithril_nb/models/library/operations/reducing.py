@@ -1,4 +1,4 @@
-"""What reductions have in common: axes, shapes of results, and the base class."""
+"""The base class of reductions, and functions for their axes and the shapes of their results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Axes = Annotated[int | Sequence[int], Range(-32, 31)]
 
 
 def summed(dtype: str) -> str:
-    """Return the dtype of a sum: integers get at least 32 bits, booleans are counted.
+    """Return the dtype of a sum. The sum of integers or booleans is an integer of at least 32 bits.
 
     Examples:
         >>> summed("bool"), summed("uint8"), summed("float16")
@@ -29,7 +29,7 @@ def summed(dtype: str) -> str:
 
 
 def axes_of(axis: Value) -> tuple[int, ...] | None:
-    """Return an attribute `axis` as a tuple of axes; `None` for all axes."""
+    """Return the attribute `axis` as a tuple of axes; `None` if it is `None`, which means all axes."""
     if axis is None:
         return None
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -38,7 +38,10 @@ def axes_of(axis: Value) -> tuple[int, ...] | None:
 
 
 def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return the positions of axes, counted from the end, without duplicates; `None` if they are unknown.
+    """Return axes as negative numbers, which count from the end: -1 for the last axis.
+
+    For an open shape, which starts with `"..."`, the result is `None` unless all axes are negative, different, and
+    among the known dims.
 
     Args:
         kind: The block's kind, for the error message.
@@ -46,7 +49,7 @@ def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> t
         axes: The axes; `None` for all.
 
     Raises:
-        MismatchError: The array does not have an axis, or an axis is repeated.
+        MismatchError: The shape is not open, and does not have an axis, or an axis is repeated.
 
     Examples:
         >>> places("Sum", (2, 3, 4), (0, -1)), places("Sum", ("...", 3), (-1,)), places("Sum", ("...", 3), (0,))
@@ -70,7 +73,14 @@ def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> t
 
 
 def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
-    """Return a shape without some of its axes, or with size 1 on them."""
+    """Return the shape after a reduction.
+
+    Args:
+        shape: The input's shape.
+        at: The reduced axes, from `places`; `None` if they are unknown.
+        axis: The attribute `axis`.
+        keepdim: True if the reduced axes stay, with size 1.
+    """
     if at is None:
         return () if axis is None and not keepdim else (LEADING,)
     kept = [1 if place in at else shape[place] for place in range(-len(shape), 0)]
@@ -78,7 +88,12 @@ def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, kee
 
 
 def refined_to(options: Options, output: tuple[Dim, ...]) -> Shapes:
-    """Return the last axes of the input that follow from the output's."""
+    """Return the sizes after the last reduced axis for the input: they are those of the output.
+
+    Args:
+        options: The attributes of the reduction.
+        output: The shape of the output.
+    """
     axes = axes_of(options["axis"])
     if not axes:
         return {} if axes is None else {"input": output}
@@ -91,12 +106,13 @@ def refined_to(options: Options, output: tuple[Dim, ...]) -> Shapes:
 
 
 class Reduction(Operator):
-    """An op that reduces some axes to one item.
+    """Base of the ops that reduce some axes to one item.
 
     Attributes:
-        takes: Accepted kinds of values.
-        gives: Dtype of the output.
-        needs_items: True if an empty array has no result.
+        takes: The kinds of values that the input may have.
+        gives: The dtype of the output: `"same"` as the input, `"floating"`, `"summed"` (see `summed`), or `"place"`,
+            the int32 index of an item.
+        needs_items: True if the op is not defined for an empty axis.
     """
 
     category = "Reductions"
@@ -132,5 +148,5 @@ class Reduction(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's axes after the last reduced axis; a connected attribute is one number."""
+        """Return the sizes after the last reduced axis for the input, and `()` for a connected attribute."""
         return {**dict.fromkeys(cls.option_ports, ()), **refined_to(options, outputs["output"].shape)}

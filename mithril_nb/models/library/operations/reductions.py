@@ -31,11 +31,11 @@ __all__ = [
 
 
 class Mean(Reduction):
-    """Mean of all items, or along axes. An empty array gives NaN.
+    """Mean of all items, or along axes. The mean of an empty array is NaN.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> Mean(axis=-1)
@@ -48,11 +48,11 @@ class Mean(Reduction):
 
 
 class Sum(Reduction):
-    """Sum of all items, or along axes. An empty array gives 0. Booleans are counted.
+    """Sum of all items, or along axes. The sum of an empty array is 0; `True` counts as 1.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> Sum([0, 1], keepdim=True)
@@ -66,11 +66,11 @@ class Sum(Reduction):
 
 
 class Prod(Reduction):
-    """Product of all items, or along axes. An empty array gives 1.
+    """Product of all items, or along axes. The product of an empty array is 1.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> Prod()
@@ -84,11 +84,11 @@ class Prod(Reduction):
 
 
 class Max(Reduction):
-    """Maximum of all items, or along axes; NaN if an item is NaN. Equal items share the gradient.
+    """Maximum of all items, or along axes; NaN if an item is NaN. Equal maxima share the gradient.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> Max(axis=0)
@@ -102,11 +102,11 @@ class Max(Reduction):
 
 
 class Min(Reduction):
-    """Minimum of all items, or along axes; NaN if an item is NaN. Equal items share the gradient.
+    """Minimum of all items, or along axes; NaN if an item is NaN. Equal minima share the gradient.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> Min(axis=0)
@@ -123,9 +123,10 @@ class Variance(Reduction):
     """Variance of all items, or along axes.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
-        correction: Subtracted from the number of items: 1 for an unbiased estimate from a sample.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
+        correction: The sum of squares is divided by the number of items minus this. 1 gives the unbiased estimate of
+            the variance of a distribution from a sample.
 
     Examples:
         >>> Variance(axis=-1, correction=1)
@@ -147,11 +148,11 @@ class Variance(Reduction):
 
 
 class LogSumExp(Reduction):
-    """Logarithm of the sum of exponentials, without overflow. An empty array gives -∞.
+    """Logarithm of the sum of exponentials, without overflow. The result for an empty array is -∞.
 
     Args:
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> LogSumExp(axis=-1)
@@ -163,12 +164,12 @@ class LogSumExp(Reduction):
 
 
 class Norm(Reduction):
-    """Norm of vectors: along an axis, or of all items. The gradient at the zero vector is zero.
+    """Norm of all items, or of the vectors along axes. The gradient at the zero vector is zero.
 
     Args:
-        p: Order of the norm: 2 is Euclidean, 1 the sum of absolute items, `inf` their maximum.
-        axis: The axis, or several; `None` for all.
-        keepdim: If true, keep the axes with size 1.
+        p: Order of the norm: 2 for the Euclidean norm, 1 for the sum of absolute values, `inf` for their maximum.
+        axis: One axis or several; `None` for all.
+        keepdim: If true, the reduced axes stay, with size 1.
 
     Examples:
         >>> Norm(axis=-1)
@@ -198,11 +199,11 @@ class _ArgReduction(Reduction):
 
 
 class ArgMax(_ArgReduction):
-    """Index of the maximum, along an axis or of the flattened array. Among equal items, the first one.
+    """Index of the maximum along an axis, or in the flattened array. Of equal maxima, the first.
 
     Args:
-        axis: The axis; `None` for all items, flattened.
-        keepdim: If true, keep the axis with size 1.
+        axis: The axis; `None` for the flattened array.
+        keepdim: If true, the reduced axis stays, with size 1.
 
     Examples:
         >>> ArgMax(axis=-1)
@@ -214,11 +215,11 @@ class ArgMax(_ArgReduction):
 
 
 class ArgMin(_ArgReduction):
-    """Index of the minimum, along an axis or of the flattened array. Among equal items, the first one.
+    """Index of the minimum along an axis, or in the flattened array. Of equal minima, the first.
 
     Args:
-        axis: The axis; `None` for all items, flattened.
-        keepdim: If true, keep the axis with size 1.
+        axis: The axis; `None` for the flattened array.
+        keepdim: If true, the reduced axis stays, with size 1.
 
     Examples:
         >>> ArgMin(axis=-1)
@@ -257,9 +258,10 @@ class Cumsum(KeepsShape, Operator):
 
 
 class Trapezoid(Operator):
-    """Integral along the last axis, by the trapezoidal rule.
+    """Integral of `y` along the last axis, by the trapezoidal rule.
 
-    `x` are the positions of the points, either one row for all or in the shape of `y`.
+    `x` contains the position of each value. It has the shape of `y`, or broadcasts to it: one row of positions is
+    enough for all rows of `y`.
 
     Examples:
         >>> [port.name for port in Trapezoid().inputs]
@@ -274,7 +276,7 @@ class Trapezoid(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(*lead, n)` to `lead`."""
+        """Map two of `(*lead, n)` to `lead`. The leading axes broadcast."""
         for port, spec in inputs.items():
             check_kind(port, spec, NUMBERS)
             if not spec.shape:
@@ -293,7 +295,7 @@ class Trapezoid(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return one number of points for both."""
+        """Return the known size of the last axis for both inputs."""
         sizes = [spec.shape[-1] for spec in inputs.values() if spec.shape and isinstance(spec.shape[-1], int)]
         return {port: (LEADING, sizes[0]) for port in inputs} if sizes else {}
 
@@ -303,13 +305,15 @@ def _lead(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 
 
 class Unique(Operator):
-    """Distinct items, sorted, in a row of fixed length.
+    """Distinct items of an array, sorted, in a row of fixed length.
 
-    A compiled program needs static shapes, but the number of distinct items is known only at run time.
+    The length is an argument because a compiled program needs static shapes, and the number of distinct items is known
+    only at run time.
 
     Args:
-        size: Length of the row. With more items, the smallest are kept; with fewer, `fill_value` is appended.
-        fill_value: The padding; by default the smallest item.
+        size: Length of the row; required. If there are more distinct items, the smallest are kept. If there are fewer,
+            `fill_value` is appended.
+        fill_value: The value of the appended items; by default the smallest item.
 
     Examples:
         >>> Unique(size=10)

@@ -34,7 +34,7 @@ NOTHING_KNOWN: Inferred = Inferred({"output": (LEADING,)})
 
 
 class Rearranging(Operator):
-    """Base of these blocks: accepts arrays of any dtype, and keeps it."""
+    """Base of the ops that accept arrays of any dtype and return the same dtype."""
 
     category = "Shape"
     keeps_scale = True
@@ -42,7 +42,7 @@ class Rearranging(Operator):
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return `"int32"` for connected attributes, such as shapes and axes."""
+        """Return `"int32"` for a connected attribute, such as a shape or an axis; for an input as `OpRules`."""
         return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
 
 
@@ -50,8 +50,8 @@ class Reshape(Rearranging):
     """Reshapes the array, keeping the order of items.
 
     Args:
-        shape: Sizes. One may be -1, which is inferred. A name is a size too: inferred if it is the only open one, else
-            the input's size on the same axis, as in `("batch", -1)`.
+        shape: The sizes. One may be -1, which is inferred. A size may be a name: the only name is inferred if there is
+            no -1. Otherwise a name is the input's size on the same axis, as in `("batch", -1)`.
 
     Examples:
         >>> Reshape((2, -1))
@@ -77,10 +77,10 @@ class Reshape(Rearranging):
 
 
 class Flatten(Rearranging):
-    """Merges axes into one: by default all but the first, `(batch, a, b)` becomes `(batch, a b)`.
+    """Merges axes into one. By default all except the first: `(batch, a, b)` becomes `(batch, a * b)`.
 
     Args:
-        start_dim: The first axis to merge; 0 for all.
+        start_dim: The first axis to merge.
         end_dim: The last axis to merge.
 
     Examples:
@@ -97,7 +97,7 @@ class Flatten(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(batch, *rest)` to `(batch, product of rest)`."""
+        """Replace the sizes of the merged axes by their product."""
         shape, start, end = inputs["input"].shape, options["start_dim"], options["end_dim"]
         if not isinstance(start, int) or not isinstance(end, int):
             return NOTHING_KNOWN
@@ -112,7 +112,7 @@ class Squeeze(Rearranging):
     """Removes axes of size 1.
 
     Args:
-        axis: The axis, or several; by default all.
+        axis: One axis or several; by default all axes of size 1.
 
     Examples:
         >>> Squeeze()
@@ -128,7 +128,7 @@ class Squeeze(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Remove the axes of size 1; unknown if a size is unknown."""
+        """Remove axes of size 1. Without `axis`, the result is unknown up to the last size that is a name."""
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
             return NOTHING_KNOWN
@@ -154,7 +154,7 @@ class ExpandDims(Rearranging):
     """Adds axes of size 1.
 
     Args:
-        axis: Position in the output, one or several.
+        axis: Position of the new axis in the output, or several positions.
 
     Examples:
         >>> ExpandDims(-1)
@@ -201,10 +201,10 @@ class AtLeast1D(Rearranging):
 
 
 class BroadcastTo(Rearranging):
-    """Broadcasts an array to a shape, by repeating axes of size 1 and new leading axes.
+    """Broadcasts an array to a shape: repeats it along axes of size 1, and along new leading axes.
 
     Args:
-        shape: Sizes. A name is the input's size on that axis, counted from the last.
+        shape: The sizes. A name is the input's size on that axis, counted from the last.
 
     Examples:
         >>> BroadcastTo((3, 4))
@@ -233,7 +233,7 @@ class Transpose(Rearranging):
     """Permutes the axes.
 
     Args:
-        axes: The input axis of each output axis; by default the order is reversed.
+        axes: For each axis of the output, the axis of the input. By default the order is reversed.
 
     Examples:
         >>> Transpose((0, 2, 1))
@@ -268,7 +268,7 @@ class Transpose(Rearranging):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Permute the output's sizes back."""
+        """Return the output's sizes in the order of the input's axes."""
         shape, axes = outputs["output"].shape if "output" in outputs else (LEADING,), options["axes"]
         if LEADING in shape[:1]:
             return {}
@@ -285,7 +285,7 @@ class SwapAxes(Rearranging):
 
     Args:
         axis1: One axis.
-        axis2: The other.
+        axis2: The other axis.
 
     Examples:
         >>> SwapAxes(-1, -2)
@@ -337,7 +337,7 @@ class PermuteTensor(Rearranging):
 
 
 class Identity(KeepsShape, Rearranging):
-    """Identity: a named place in the model.
+    """Identity of an array or a static value. Use it to give a connection a name.
 
     Examples:
         >>> Identity()
@@ -350,5 +350,5 @@ class Identity(KeepsShape, Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
-        """The same."""
+        """Return the spec of the input."""
         return Inferred({"output": inputs["input"]})

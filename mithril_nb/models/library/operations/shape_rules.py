@@ -1,4 +1,4 @@
-"""Shape arithmetic of reshaping, broadcasting and axes; the rule of ops that keep the shape."""
+"""Shape rules that several ops share: for axes, reshaping, broadcasting, and ops that keep the shape."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ class KeepsShape(OpRules):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the input."""
+        """Return the shape of the output as the shape of the input."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
-    """Return a shape from an attribute or a connection; it may contain -1.
+    """Return an attribute as a tuple of sizes. A size may be negative, such as -1.
+
+    Args:
+        port: The attribute, for the error message.
+        value: One size or a tuple of sizes; a size is a number or a name.
 
     Raises:
-        MismatchError: It is not a shape.
+        MismatchError: `value` is none of these.
     """
     sizes = value if isinstance(value, tuple) else (value,)
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
@@ -39,11 +43,12 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
 
     Args:
         shape: The shape of the array.
-        target: Sizes, one of them perhaps -1.
-        connected: True if `target` is connected: names in it are then ordinary sizes.
+        target: The new sizes. One may be -1, which is inferred. A name is inferred too if it is the only open size;
+            otherwise it is the size of the array on the same axis.
+        connected: True if `target` comes from a connection. A name in it is then a size that is not inferred.
 
     Raises:
-        MismatchError: The number of items differs.
+        MismatchError: The number of items differs, or `target` is invalid.
 
     Examples:
         >>> reshaped(("batch", 4, 6), (-1, 24)), reshaped(("batch", 4, 6), ("batch", -1)), reshaped((0, 3), (0, -1))
@@ -92,7 +97,16 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
 
 
 def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
-    """Return the size of a name in the target: the input's size on the same axis."""
+    """Return the size of a name in the target of a reshape: the input's size on the same axis.
+
+    Args:
+        shape: The shape of the input.
+        target: The target.
+        place: Position of the name in the target.
+
+    Raises:
+        MismatchError: The input does not have the axis, or has the name on another axis.
+    """
     name = target[place]
     if LEADING in shape[:1]:
         return name
@@ -122,8 +136,13 @@ def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
 def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
     """Return the shape of an array after broadcasting it to `target`.
 
+    Args:
+        shape: The shape of the array.
+        target: The new sizes. A name is the size of the array on that axis, counted from the last.
+        connected: True if `target` comes from a connection. A name in it is then the size itself.
+
     Raises:
-        MismatchError: The array does not broadcast to it.
+        MismatchError: The array does not broadcast to `target`, or a size is negative.
 
     Examples:
         >>> stretched((1, 3), (2, 3)), stretched(("batch", 1), ("batch", 4))
@@ -161,10 +180,17 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
 
 
 def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] | None:
-    """Return the start and end of the axes that Flatten merges; `None` if the rank is unknown.
+    """Return the first axis that `Flatten` merges, and the one after the last; `None` if they are unknown.
+
+    If both are equal, there is nothing to merge, and `Flatten` inserts an axis of size 1.
+
+    Args:
+        shape: The shape of the input.
+        start: The attribute `start_dim`.
+        end: The attribute `end_dim`.
 
     Raises:
-        MismatchError: The array does not have these axes.
+        MismatchError: The array does not have these axes, or `end` is before `start`.
 
     Examples:
         >>> flat_span((2, 3, 4), 1, -1), flat_span((2,), 1, -1)
@@ -175,7 +201,7 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
         if rank == 0 and start > 0:
             raise MismatchError("input", "at least one axis", "give the input a batch axis.", "rank 0")
         if (start, end) == (rank, -1) or (rank == 0 and start in (0, -1) and end in (0, -1)):
-            return rank, rank  # nothing to merge: an axis of size 1
+            return rank, rank
     first, last = place_of("input", start, shape), place_of("input", end, shape)
     if first is None or last is None:
         return None
@@ -190,16 +216,16 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
 
 
 def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False) -> list[int] | None:
-    """Return the positions of axes in a shape; `None` if leading dims are unknown.
+    """Return the indices of axes in the tuple `shape`; `None` if an index is unknown, as in `place_of`.
 
     Args:
         port: The attribute with the axes, for the error message.
-        axes: One, or several.
+        axes: One axis, or a tuple of axes. A negative axis counts from the end.
         shape: The shape.
-        adds: True if the axes will be added to the shape.
+        adds: True if the axes will be added to the shape. The result is then indices in the longer shape.
 
     Raises:
-        MismatchError: The array does not have an axis, or an axis is repeated.
+        MismatchError: The shape does not have an axis, an axis is repeated, or an axis is not an integer.
 
     Examples:
         >>> places_of("axis", (0, -1), (2, 3, 4)), places_of("axis", -1, (2, 3), adds=True)
@@ -219,15 +245,15 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
 
 
 def is_count(value: object, least: int = 0) -> bool:
-    """Return whether a value is an integer of at least `least`, and not a boolean."""
+    """Return whether a value is an integer of at least `least`. A boolean is not."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
-    """Return the shape that several inputs broadcast to. A mismatch names the first input that does not fit.
+    """Return the shape that several inputs broadcast to.
 
     Raises:
-        MismatchError: Two sizes differ and neither is 1.
+        MismatchError: Two sizes differ and neither is 1. The error has the port of the first input that does not fit.
 
     Examples:
         >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
@@ -243,7 +269,14 @@ def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
 
 
 def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
-    """Return the input shapes that follow from their broadcast shape: where the other inputs have size 1, its sizes.
+    """Return what the shape of a broadcast result implies for the shapes of its inputs, by port.
+
+    On an axis where all other inputs have size 1, an input has the size of the result. Inputs about which nothing
+    follows are omitted.
+
+    Args:
+        inputs: Specs of the inputs, by port.
+        output: The shape of the result.
 
     Examples:
         >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
@@ -266,14 +299,14 @@ def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
 
 
 def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
-    """Return the common shape of all inputs, with numbers instead of names where an input has them.
+    """Return the common shape of all inputs, with a number instead of a name where one of them has a number.
 
     Args:
         inputs: Specs by port.
-        but: An axis on which the sizes may differ.
+        but: An axis on which the sizes may differ; the result has the size of the first input.
 
     Raises:
-        MismatchError: The shapes differ.
+        MismatchError: The shapes differ on another axis, or in their number of axes.
     """
     (first, one), *others = inputs.items()
     sizes = list(one.shape)

@@ -38,7 +38,7 @@ class _Static(Rearranging):
 
 
 class Shape(_Static):
-    """Shape of an array as a static value; unknown sizes stay names.
+    """Shape of an array as a static value. An unknown size is a name in it.
 
     Examples:
         >>> from mithril_nb.models import Model
@@ -58,7 +58,7 @@ class Shape(_Static):
 
 
 class Length(_Static):
-    """Size of the first axis, or number of items of a tuple.
+    """Size of the first axis of an array, or number of items of a tuple, as a static value.
 
     Examples:
         >>> Length()
@@ -78,10 +78,10 @@ class Length(_Static):
 
 
 class Size(_Static):
-    """Number of items, or sizes of some axes.
+    """Number of items of an array, or sizes of some axes, as a static value.
 
     Args:
-        dim: An axis, or several; `None` for the number of all items.
+        dim: One axis, or several for a tuple of sizes; `None` for the number of items.
 
     Examples:
         >>> Size(0)
@@ -97,7 +97,7 @@ class Size(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the product of the sizes, or one of them."""
+        """Return the product of all sizes, or the sizes of the axes in `dim`."""
         shape, dim = as_array("input", inputs["input"], "float32").shape, options["dim"]
         if dim is None:
             return Inferred({"output": _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))})
@@ -114,7 +114,7 @@ class Size(_Static):
 
 
 class Item(_Static):
-    """The only item, as a scalar.
+    """The only item of an array or a tuple, as a scalar.
 
     Examples:
         >>> Item()
@@ -126,7 +126,7 @@ class Item(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return an array without axes, or the only item of a tuple."""
+        """Return the spec of a scalar array, or the only item of a tuple as a static value."""
         spec = inputs["input"]
         if isinstance(spec, StaticSpec):
             value = spec.value
@@ -148,7 +148,7 @@ class Cast(_Static):
     """Casts the items to another dtype.
 
     Args:
-        dtype: The dtype: `"float32"`, `ml.int32`, ...
+        dtype: The dtype, such as `"float32"` or `ml.int32`; required unless connected.
 
     Examples:
         >>> Cast("float16")
@@ -170,7 +170,7 @@ class Cast(_Static):
 
 
 class Dtype(_Static):
-    """Name of the dtype, as a static value.
+    """Name of the dtype of an array or a number, as a static value.
 
     Examples:
         >>> Dtype()
@@ -193,7 +193,8 @@ class ToTensor(_Static):
     """Converts a number, or nested tuples of numbers, to an array.
 
     Args:
-        dtype: Its dtype; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for booleans.
+        dtype: Dtype of the array; by default the model's dtype for floats, `"int32"` for integers, `"bool"` for
+            booleans.
 
     Examples:
         >>> ToTensor("float32")
@@ -210,10 +211,12 @@ class ToTensor(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of the nesting."""
+        """Return the shape of the nested tuples."""
         spec, dtype = inputs["input"], options["dtype"]
         if isinstance(spec, StaticSpec) and spec.is_known and not _is_even(spec.value):
-            raise MismatchError("input", "tuples of one length at each depth", "tuples of one length.", "ragged")
+            raise MismatchError(
+                "input", "tuples of one length at each depth", "tuples of one length.", "lengths differ"
+            )
         array = as_array("input", spec, "")
         name = array.dtype if dtype is None else dtype_option("dtype", dtype)
         # Without a dtype, floats have the model's dtype.
@@ -221,7 +224,7 @@ class ToTensor(_Static):
 
 
 class TensorToList(_Static):
-    """Converts the items to nested tuples of numbers, which are known only at run time.
+    """Converts an array to nested tuples of numbers. The numbers are known only at run time.
 
     Examples:
         >>> TensorToList()
@@ -240,10 +243,10 @@ class TensorToList(_Static):
 
 
 class ToTuple(_Static):
-    """Collects values in a tuple, such as the shape of a reshape.
+    """Collects values in a tuple, such as the sizes of a shape.
 
     Args:
-        n: Number of inputs, named `input1`, `input2`, ... By default one `input`, whose items are used.
+        n: Number of inputs, named `input1`, `input2`, ... By default there is one, `input`, which is a tuple already.
 
     Examples:
         >>> [port.name for port in ToTuple(2).inputs], [port.name for port in ToTuple().inputs]
@@ -259,12 +262,12 @@ class ToTuple(_Static):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """`input1`, `input2`, ..."""
+        """Return `input1`, `input2`, ... up to `n`; `input` without `n`."""
         return numbered_ports(options["n"]) or ("input",)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the tuple of values, as far as each is known."""
+        """Return the tuple of values as a static value. It is unknown if one of them is."""
         if "input" in inputs:
             spec = inputs["input"]
             return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
@@ -274,10 +277,10 @@ class ToTuple(_Static):
 
 
 class ToList(ToTuple):
-    """Collects values like ToTuple: a list is a tuple here, because values between blocks are immutable.
+    """Collects values in a tuple, like `ToTuple`. Values between blocks are immutable, so there are no lists.
 
     Args:
-        n: Number of inputs, named `input1`, `input2`, ... By default one `input`, whose items are used.
+        n: Number of inputs, named `input1`, `input2`, ... By default there is one, `input`, which is a tuple already.
 
     Examples:
         >>> [port.name for port in ToList(2).inputs]
@@ -339,12 +342,12 @@ class Value(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """The value."""
+        """Return the value as a static value."""
         return Inferred({"output": StaticSpec(options["value"])})
 
 
 def numbered_ports(n: Plain) -> tuple[str, ...]:
-    """Return the names of numbered inputs.
+    """Return `input1`, `input2`, ... up to a number; no names if `n` is not an integer.
 
     Examples:
         >>> numbered_ports(2)
@@ -359,10 +362,15 @@ def dtype_name(dtype: Any) -> str | None:
 
 
 def dtype_option(port: str, dtype: Plain) -> str:
-    """Return a dtype from an attribute or a connection.
+    """Return the name of the dtype in an attribute.
+
+    Args:
+        port: The attribute, for the error message.
+        dtype: Its value.
 
     Raises:
-        MismatchError: It is not a dtype, or is known only at run time.
+        MismatchError: The value is not a string, or is known only at run time.
+        UnknownDtypeError: No dtype has this name.
     """
     if dtype is None or dtype == UNKNOWN or not isinstance(dtype, str):
         raise MismatchError(port, "a dtype that is known before the program runs", 'dtype="float32"')
@@ -374,7 +382,7 @@ def _count(shape: tuple[Dim, ...]) -> Dim | None:
 
 
 def _is_even(value: Plain) -> bool:
-    """Return whether nested tuples have equal lengths at each depth."""
+    """Return whether nested tuples at the same depth have the same length."""
     if not isinstance(value, tuple):
         return True
     return len({shape_of(one) for one in value}) <= 1 and all(_is_even(one) for one in value)
