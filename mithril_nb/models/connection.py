@@ -173,7 +173,7 @@ class Tensorlike:
         return _unary("Cast", self, dtype=dtype)
 
     def shape(self) -> Expression:
-        """Return the shape as a static value."""
+        """Return the shape as a static value, which is known before the program runs."""
         return _unary("Shape", self)
 
     def size(self, dim: int | None = None) -> Expression:

@@ -199,7 +199,7 @@ class Negate(Elementwise):
 
 
 class Sign(Elementwise):
-    """Sign of each item: -1, 0 or 1. The gradient is 0 everywhere.
+    """Sign of each item: -1, 0 or 1; NaN for NaN. The gradient is 0 everywhere.
 
     Examples:
         >>> Sign()

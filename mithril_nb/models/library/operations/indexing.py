@@ -189,7 +189,7 @@ class OneHot(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `shape` to `(*shape, num_classes)`."""
+        """Insert `num_classes` at the position of the new axis."""
         shape, count, axis, dtype = inputs["input"].shape, options["num_classes"], options["axis"], options["dtype"]
         assert isinstance(axis, int)
         place = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)

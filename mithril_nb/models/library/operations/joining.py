@@ -222,7 +222,7 @@ class Split(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(a, n)` to `(parts, a, n / parts)`."""
+        """Divide the size of the axis by the number of parts, and insert that number in front."""
         shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
         place = place_of("input", axis, shape) if isinstance(axis, int) else None
         if place is None or not isinstance(parts, int) or LEADING in shape[:1]:

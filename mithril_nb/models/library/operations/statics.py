@@ -294,9 +294,9 @@ class Slice(_Static):
     """A slice to index with: `Indexer()(input="x", index=slice_block.output)`.
 
     Args:
-        start: Index of the first item.
-        stop: Index after the last item.
-        step: Distance between items.
+        start: Index of the first item; `None` as in Python.
+        stop: Index after the last item; `None` as in Python.
+        step: Difference between the indices of two items; `None` for 1.
 
     Examples:
         >>> Slice(1, 3)
