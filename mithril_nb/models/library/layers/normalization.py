@@ -104,7 +104,7 @@ class RMSNorm(_LastAxis):
         super().__init__(name, use_scale=use_scale, eps=eps)
 
 
-class ElementWiseAffine(_Norm):
+class ElementWiseAffine(_LastAxis):
     """Multiplies each item of the last axis by a parameter, and adds another parameter.
 
     Examples:
@@ -119,11 +119,6 @@ class ElementWiseAffine(_Norm):
     def param_ports(cls, options: Options) -> tuple[str, ...]:
         """Return `weight` and `bias`."""
         return "weight", "bias"
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Keep the shape. The parameters have the size of the last axis."""
-        return _LastAxis.infer.__func__(cls, options, inputs)  # pyright: ignore
 
 
 class _Channels(_Norm):
