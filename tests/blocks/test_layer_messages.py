@@ -12,13 +12,13 @@ UnknownOptionError: Conv2d cannot take groups=3.
 >>> Conv3d(4, padding=(1, 2))
 UnknownOptionError: Conv3d cannot take padding=(1, 2).
     needs  'same', 'valid', a number, 3 numbers, or 3 pairs (before, after)
-    means  `"same"`, `"valid"`, a number, one for each axis, or a pair (before, after) for each.
+    means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Numbers add zeros before and after.
     Try: Conv3d(out_channels=4, padding='same')
 
 >>> MaxPool2d(2, padding=-1)
 UnknownOptionError: MaxPool2d cannot take padding=-1.
     needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-    means  `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each axis, or a pair (before, after) for each.
+    means  `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a number, one for each axis, or a pair (before, after) for each axis.
     Try: MaxPool2d(padding='same')
 
 >>> compiled(Conv2d(4, groups=2), input=[1, 3, 8, 8])
@@ -108,7 +108,7 @@ UnknownOptionError: cannot add 'relu' to a model.
 >>> ResNet((0, 1))
 UnknownOptionError: ResNet cannot take layers=(0, 1).
     needs  whole numbers from 1 to 64
-    means  Number of residual blocks per stage; each stage halves the image and doubles the channels.
+    means  Number of residual blocks in each stage. Each stage after the first halves the image and doubles the channels.
     Try: ResNet(layers=(2, 2, 2, 2))
 
 >>> ResNet(50)
@@ -181,8 +181,7 @@ ShapeError: the input 'target' does not fit 'info_nce.target'.
 
 >>> Accuracy(threshold=0.3)
 UnknownOptionError: Accuracy cannot take threshold=0.3.
-    because  the class with the highest score is chosen, whatever the score
-    else     a binary metric has one score for each sample
+    because  only a binary metric has one: else the class with the highest score is chosen
     Try: Accuracy(is_binary=True, threshold=0.3)
 
 >>> Precision("macro")
@@ -260,7 +259,7 @@ UnknownOptionError: Bidirectional cannot reverse Linear(dimension=3, use_bias=Tr
 >>> compiled(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
 ShapeError: the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.
     given        (2, 1, 4) float32
-    prev_hidden  needs at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)
+    prev_hidden  needs at least the rows of the input, (5, 1), then features      got (2, 1), then features
     Try: one state per row of the input.
 
 >>> compiled(LSTM(4, use_initial_state=True), input=[2, 5, 3], initial_cell=[2, 3])

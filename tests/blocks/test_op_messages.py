@@ -174,7 +174,7 @@ ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
 >>> compiled(of_x(lambda x: x.reshape(x.shape()[2], -1)), input=["batch", 4])
 ShapeError: cannot connect 'shape_0.output' to 'indexer_0.input'.
     output  static ('batch', 4)
-    input   needs an item 2      2 items
+    input   needs an item with index 2      2 items
     Try: a number from -2 to 1.
 
 >>> compiled(Concat(2, axis=-1), input1=[2, 3], input2=[4, 3])

@@ -177,7 +177,7 @@ CASES = {
         """
         UnknownOptionError: Dropout cannot take p=1.5.
             needs  a number from 0 to 0.99
-            means  Probability of dropping an item.
+            means  Probability that an item is set to zero.
             Try: Dropout(p=0.5)
         """,
     ),
@@ -186,7 +186,7 @@ CASES = {
         """
         UnknownOptionError: Dropout cannot take p=nan.
             needs  a number from 0 to 0.99
-            means  Probability of dropping an item.
+            means  Probability that an item is set to zero.
             Try: Dropout(p=0.5)
         """,
     ),
@@ -222,7 +222,7 @@ CASES = {
         """
         UnknownOptionError: Conv2d cannot take kernel_size=(1, 2, 3).
             needs  2 whole numbers from 1 to 64, or one for all
-            means  Height and width of the window.
+            means  Height and width of a window.
             Try: Conv2d(out_channels=3, kernel_size=3)
         """,
     ),
@@ -240,7 +240,7 @@ CASES = {
         """
         UnknownOptionError: Conv2d cannot take padding='full'.
             needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add rows and columns.
+            means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Numbers add zeros before and after.
             Try: Conv2d(out_channels=3, padding='same')
         """,
     ),

@@ -73,7 +73,7 @@ CASES = {
         ModelFileError: this is not a model.
             needs  "format": "mithril_nb.model"
             found  [1, 2]
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """,
     ),
     "another object": (
@@ -82,7 +82,7 @@ CASES = {
         ModelFileError: this is not a model.
             needs  "format": "mithril_nb.model"
             found  {'format': 'notebook', 'cells': [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """,
     ),
     "a later version": (
@@ -324,7 +324,7 @@ def test_message(case):
 def test_message_of_a_broken_file(case):
     call, summary, *because = BROKEN[case]
     reason = "\n                 ".join(because)
-    advice = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"
+    advice = "ml.save(model, path)  # writes the file again; or restore an earlier copy of the file"
     assert message_of(call) == f"ModelFileError: {summary}\n    because  {reason}\n    Try: {advice}"
 
 

@@ -219,7 +219,7 @@ def test_a_connection_given_many_times_is_named_once():
             because  the port 'r1.input' has 2,001 connections into it.
                          from  'r0.output' 2,000 times, 'r2.output'
                          Try: keep one of them.
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """).strip()
     )
 
@@ -296,7 +296,7 @@ def test_a_kind_that_raises_is_rejected(monkeypatch):
         == textwrap.dedent("""
         block 'f' of this model cannot be built.
             because  ZeroDivisionError(3)
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """).strip()
     )
 

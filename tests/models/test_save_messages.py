@@ -47,7 +47,7 @@ CASES = {
         ModelFileError: this model is broken.
             file     broken.json
             because  expected an object with 'nodes', found None
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """,
     ),
     "a file with a zero byte in its path": (
@@ -63,7 +63,7 @@ CASES = {
         """
         ModelFileError: this model is broken.
             because  expected 'version' to be a whole number of at least 1, found True
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """,
     ),
     "a version with a point": (
@@ -71,7 +71,7 @@ CASES = {
         """
         ModelFileError: this model is broken.
             because  expected 'version' to be a whole number of at least 1, found 1.0
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """,
     ),
     "values nested too deep": (
@@ -80,8 +80,8 @@ CASES = {
         ModelFileError: block 'constant_0' of this model cannot be built.
             because  Constant cannot take value=<list nested too deeply to show>.
                          needs  one value, or lists nested at most 64 levels deep
-                         means  A number, or nested lists of numbers, of equal length at each depth.
-            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
+                         means  A number, or nested lists of numbers. Lists at the same depth have the same length.
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """,
     ),
     "a path with a zero byte": (
