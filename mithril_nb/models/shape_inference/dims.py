@@ -344,9 +344,7 @@ def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 
 def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
-    """Return one shape that fits two shapes, with numbers in place of names where either has a number.
-
-    The result is `None` if the shapes differ, or if one name would have two sizes.
+    """Return a shape that fits two shapes; `None` if they differ, or if one name would have two sizes.
 
     Args:
         one: A shape.
