@@ -20,10 +20,10 @@ _FEWEST_HUES = 3
 
 
 def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
-    """Return the hue of each top-level block. Blocks below the returned ones have the hue of their outer block.
+    """Return the hue of each top-level block, 0 to 7. Blocks inside it have the same hue; see `hue_of`.
 
-    If there are fewer than three such blocks, the largest is replaced by the blocks inside it, until there are three:
-    a program under a single function would otherwise have one colour. The loss and the optimizer have no hue.
+    While there are fewer than three such blocks, the largest is replaced by the blocks inside it: a program under a
+    single function would otherwise have one colour. The loss and the optimizer have no hue.
 
     Args:
         paths: Paths of blocks, in the order of the program.
@@ -70,7 +70,7 @@ class Theme:
     Attributes:
         ground: Page background.
         surface: Background of a node, a table head or a chip.
-        line: Borders and quiet rules.
+        line: Borders and thin lines.
         wire: Edges of a diagram.
         ink: Text.
         muted: Secondary text.
@@ -79,7 +79,7 @@ class Theme:
         cost: Bars of cost.
         track: The empty part of a bar.
         hues: Colour of each hue.
-        code: Colours of code: keyword, name, type, number, string, comment.
+        code: Colours of code: keyword, operation, type, number, string, comment.
     """
 
     ground: str

@@ -26,7 +26,7 @@ class Rect:
 
     @property
     def area(self) -> float:
-        """Its area in px²."""
+        """Area in px²."""
         return self.w * self.h
 
     def overlaps(self, other: Rect) -> bool:

@@ -55,7 +55,7 @@ def nbytes(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Format a duration.
+    """Format a duration, given in seconds.
 
     Examples:
         >>> seconds(0.31), seconds(0.0000021), seconds(75), seconds(7325)

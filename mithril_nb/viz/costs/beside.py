@@ -75,10 +75,10 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
 
     Args:
         pair: The two costs.
-        width: Width in px, at least 320.
+        width: Width in px; values below 320 become 320.
 
     Raises:
-        UnknownOptionError: The field does not exist, or the width is not valid.
+        UnknownOptionError: The field does not exist, or the width is not a number above 0 and at most 10,000.
 
     Examples:
         >>> blocks = [{"block": "a", "before": 4000, "after": 1000}, {"block": "b", "before": 0, "after": 500}]
@@ -328,7 +328,7 @@ def change(changed: Changed) -> Drawing:
 
 
 def _unchanged(changed: Changed) -> tuple[str, ...]:
-    """Return a note if no cost changes, with the reason if it is known; no note if a cost is unknown: it may change."""
+    """Return a note if all costs are known and none of them changes, with the reason if it is known; else nothing."""
     figures = (changed["total"], changed["unattributed"], *changed["by_block"].values())
     peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
     is_same = all(one["before"] == one["after"] for one in (*figures, peaks))
@@ -365,7 +365,7 @@ def _of_peak(changed: Changed) -> tuple[str, ...]:
 
 
 def _has_row(changed: Changed, name: str) -> bool:
-    """Return whether a field gets a row: a side has a value, or the field is counted by operation but unknown."""
+    """Return whether a field gets a row: if a side is known, or if the data have the field although it is unknown."""
     is_counted = name in _COUNTED and name in changed["total"]["before"]
     return is_counted or any(value is not None for value in _pair(changed, name))
 

@@ -105,7 +105,7 @@ class Numbers:
 
     @property
     def text(self) -> str:
-        """The rows as text in columns, aligned to the right except the names of rows; names that are numbers, too."""
+        """The rows as text in columns. All are aligned to the right, except names of rows that are not numbers."""
         _, *rows = self.rows
         names = 0 if all(row[0].isdecimal() for row in rows) else 1
         return columns([*self.rows], right=range(names, len(self.rows[0])))

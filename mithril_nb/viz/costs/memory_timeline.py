@@ -26,7 +26,7 @@ def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) 
 
     Args:
         data: Memory use, as returned by `MemoryUse.to_dict()`.
-        width: Width in px, at least 320.
+        width: Width in px; values below 320 become 320.
         opened: Paths of opened blocks, as for `assign_layers`: each block inside them has its own layer.
 
     Examples:

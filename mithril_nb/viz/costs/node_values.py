@@ -49,7 +49,7 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
 
 
 def _figure(figures: Mapping[str, Any], field: str) -> float | None:
-    """Return a cost, or `None` if it is unknown or cannot be drawn. Data leave out a communication of 0 bytes."""
+    """Return a cost, or `None` if it is unknown or cannot be drawn. Missing bytes of communication are 0."""
     return known_number(figures.get(field, 0 if field in ("payload_bytes", "wire_bytes") else None))
 
 
@@ -147,7 +147,7 @@ class _Rows:
         return cls(values, blocks, graph.stage == "jaxpr", field == "time_s")
 
     def sum_in(self, graph: StageGraph, node: Node, *, own: bool) -> _Sum:
-        """Return the sum over the instructions in a node; `own` leaves out those that belong to other blocks, too."""
+        """Return the sum over the instructions in a node; `own` leaves out those that also belong to other blocks."""
         ids: Iterable[str] = graph.instructions_of(node.key)
         if self.by_equation:
             ids = dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))
@@ -212,12 +212,12 @@ def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
 
 
 def dtypes_of_stage(graph: StageGraph) -> dict[str, str]:
-    """Return the dtype of the largest result of each node of a stage's graph, where its shape is known."""
+    """Return the dtype of the largest result of each node of a stage's graph, by key; unknown ones are left out."""
     return {key: node.dtype for key, node in graph.nodes.items() if node.dtype}
 
 
 def dtypes_of_model(specs: Mapping[str, BlockSpecs]) -> dict[str, str]:
-    """Return the dtype of the first output of each block, where it is known."""
+    """Return the dtype of the first output of each block, by path; unknown ones are left out."""
     found: dict[str, str] = {}
     for path, one in specs.items():
         spec = next(iter(one.outputs.values()), None)

@@ -48,10 +48,10 @@ def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
             at the attainable one.
         peaks: Peak rates of the machine: a mapping with `flops_per_s` (a number, or a number by dtype), `bytes_per_s`
             and `source`; or a `Machine`. Default: `machine` in the data. Without peaks, only FLOPs per byte are drawn.
-        width: Width in px, at least 320.
+        width: Width in px; values below 320 become 320.
 
     Raises:
-        UnknownOptionError: The peaks or the width are not valid.
+        UnknownOptionError: `validate_peaks` rejects the peaks, or the width is not a number above 0 and at most 10,000.
 
     Examples:
         >>> costs = {"flops": 4000, "bytes_accessed": 1000, "time_s": 2e-6}

@@ -54,7 +54,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
 
     Args:
         swept: The sweep, as data.
-        width: Width in px, at least 320.
+        width: Width in px; values below 320 become 320.
 
     Raises:
         UnknownOptionError: A field does not exist.

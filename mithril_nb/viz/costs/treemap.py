@@ -101,10 +101,10 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         field: Field that determines the areas, one of `BLOCK_FIELDS`.
-        width: Width in px, at least 240.
+        width: Width in px; values below 240 become 240.
 
     Raises:
-        UnknownOptionError: The field does not exist, or the width is not valid.
+        UnknownOptionError: The field does not exist, or the width is not a number above 0 and at most 10,000.
 
     Examples:
         >>> costs = {"flops": 750}

@@ -49,7 +49,7 @@ def model_layout(
         moved: Top left corners of the blocks that the user has moved, by path. They are relative to the frame of the
             group, so that blocks move along with the group.
         edge_problems: Index into the list of problems, by `(source, target)` of the edge.
-        fold: True to draw the rounds of each repeated part as one box with ×N, which can be opened. Keys, as
+        fold: True to draw the rounds of each repeated part as one box with ×N, which can be opened; or keys, as
             `repeat_keys` yields them, to draw only some repeated parts in this way.
 
     Returns:

@@ -358,7 +358,7 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Divide the columns into rows: as few as fit on a screen, or else so that all have the proportions of a screen."""
+    """Divide the columns into rows as wide as a screen; if these are too high for it, into rows of its proportions."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 

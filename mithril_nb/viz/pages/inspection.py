@@ -97,7 +97,7 @@ def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> s
 
 
 def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
-    """Return the number of lines and the number of instructions of a stage; if they are missing, the reason third."""
+    """Return the number of lines, the number of instructions, and a note: the reason if the numbers are missing."""
     if not inspection.has_stage(name):
         return "", "", "not computed yet"
     stage = inspection.stage(name)

@@ -147,7 +147,7 @@ def listing_text(stage: Stage, most_lines: int | None = None) -> str:
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
     """Return hues of the blocks in stages, as `hues_of_blocks` does. Blocks are in the order of their first equation.
 
-    All stages share the ids of equations, so the hues are the same for each stage of a program.
+    All stages of a program have the same ids of equations, so this order does not depend on the stage.
     """
     first: dict[str, tuple[int, ...]] = {}
     for stage in stages:
@@ -378,7 +378,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
 
 
 def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
-    """Return the distinct values, preceded by the index of each value among them."""
+    """Return the index of each value in the list of distinct values, and this list."""
     kept = values if isinstance(values, list) else list(values)
     ids = list(map(id, kept))
     distinct = dict(zip(ids, kept, strict=True))

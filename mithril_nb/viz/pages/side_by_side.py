@@ -22,7 +22,7 @@ _SIGNS = {"same": ("", ""), "added": ("", "+"), "removed": ("−", ""), "changed
 
 
 class Links:
-    """The links of a comparison. Corresponding blocks of both sides have the same link, and so have equations.
+    """The links of a comparison: corresponding blocks and equations of both sides have the same link.
 
     Args:
         found: The comparison.
@@ -30,8 +30,7 @@ class Links:
 
     def __init__(self, found: Comparison):
         self._paths = found.paths
-        self._right = set(found.paths.values())
-        self._taken = {one.after for one in found.blocks if one.after is not None} | self._right
+        self._taken = {one.after for one in found.blocks if one.after is not None} | set(found.paths.values())
         self._equations = found.stage("jaxpr").matches if "jaxpr" in found.stages else {}
 
     def block(self, one: BlockChange) -> str:
@@ -39,7 +38,10 @@ class Links:
         return block_key(self.path(one.path, is_left=one.after is None))
 
     def path(self, path: str, is_left: bool) -> str:
-        """Return the path that links a block: the path of the corresponding block on the right, if there is one."""
+        """Return the path that links a block: the path of the corresponding block on the right, if there is one.
+
+        A path on the left that is the path of another block on the right gets the ending ` (removed)`.
+        """
         if not is_left:
             return path
         return self._paths.get(path) or (f"{path} (removed)" if path in self._taken else path)

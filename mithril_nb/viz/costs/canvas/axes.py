@@ -131,9 +131,9 @@ MARKS = (
 
 
 def mark(sheet: SvgCanvas, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
-    """Draw the mark of a point: `shape` is an index into `MARKS`, `r` its size in px, and `hollow` draws its edge only.
+    """Draw the mark of a point, about `2 * r` px wide. `shape` is an index into `MARKS`, which repeat from the start.
 
-    Hollow marks show values that are not measured.
+    `hollow` draws the edge of the mark only, for a value that is not measured.
     """
     d = MARKS[shape % len(MARKS)](x, y, r)
     sheet.path(d, fill="ground" if hollow else tone, stroke=tone if hollow else "ground", width=1.8 if hollow else 1)

@@ -40,7 +40,7 @@ class Names:
             self._by_last.setdefault(path[-1], set()).add(path)
 
     def ways(self, path: Path) -> list[str]:
-        """Return the ways to write the name of a block, longest first; no way is also a name of another block.
+        """Return the ways to write the name of a block, longest first; none of them could mean another block.
 
         Args:
             path: Path of the block.
@@ -92,9 +92,9 @@ class Names:
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
-    """Return the first index of an outer block whose name differs from the outer blocks of `others` at this index.
+    """Return the first index at which the outer block of `path` has another name than those of all `others`.
 
-    `None` if no index has this property.
+    `None` if there is no such index.
     """
     for place, name in enumerate(path[:-1]):
         if not any(place < len(other) - 1 and other[place] == name for other in others):

@@ -28,7 +28,7 @@ _NO_SIZE = "size unknown"
 
 
 def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
-    """Yield, for each primitive or opcode that is not counted, three texts: the reason, its name, and its count.
+    """Yield, for each primitive or opcode that is not counted, three texts: the reason, the name, and the count.
 
     Args:
         sources: The costs.
@@ -181,7 +181,12 @@ _PARAMS = Column("params", "params", si)
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs from one or several sources, as columns and rows."""
+    """Costs from one or several sources, as columns and rows.
+
+    Attributes:
+        data: The costs, as for `cost_html`.
+        is_exact: Whether numbers have all digits, not only three.
+    """
 
     data: Cost
     is_exact: bool = False
@@ -290,7 +295,7 @@ def share_text(share: float | None, bound: str) -> str:
 
 
 def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield the totals of the program, each as name, texts and values of the first three `QUANTITIES`.
+    """Yield totals of the program, each as a name, and texts and values of FLOPs, transcendentals and bytes.
 
     Each source has its sums; if the data have them, also the sums with loops counted once, and XLA's sums.
     """

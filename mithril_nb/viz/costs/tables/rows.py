@@ -209,7 +209,8 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
 def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | None, str]:
     """Return the share of some blocks in the FLOPs of a program, and its bound, as `Cost.share_of` does.
 
-    The bound is `"≥"` or `"≤"` if unknown costs make the share one, else `""`. The share is `None` if it is unknown.
+    The bound is `"≥"` or `"≤"` if the share is a lower or an upper bound, because costs are unknown; else `""`. The
+    share is `None` if it is unknown.
 
     Args:
         part: Total cost of these blocks.
@@ -254,7 +255,7 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
 
 
 def _has_cost(figures: Data) -> bool:
-    """Return whether own costs are not all 0. An unknown cost counts, except for parameters and time."""
+    """Return whether some own cost is not 0. An unknown cost counts as not 0, except for parameters and time."""
     counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
     return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
 

@@ -218,7 +218,7 @@ def _memory(table: CostTable) -> str:
 
 
 def _formulas(table: CostTable) -> Iterator[str]:
-    """Yield, for each source, a table of the formulas by which operations are counted: thousands of rows have few."""
+    """Yield, for each source, a table of the formulas by which operations are counted; many operations share one."""
     for name, cost in table.sources.items():
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in cost.get("rows", ()):
