@@ -1,4 +1,7 @@
-"""The command line: `show`, `find`, `report`, `compare` and `export` print or write programs; `launch` trains."""
+"""The command line: `show`, `find`, `report`, `compare` and `export` print or write programs.
+
+`lab` opens JupyterLab, and `launch` runs a training script in several processes.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: The arguments after `mithril-nb`; default: those of this process.
 
     Returns:
-        The exit code: 0, or 2 with a message on stderr.
+        The exit code: 0, 2 after an error with a message on stderr, or 130 after Ctrl+C. `lab` and `launch` also return
+        the exit codes of the processes that they start.
 
     Examples:
         >>> main(["show", "no-such-file.json"])
@@ -160,7 +164,7 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     add(
         "--stage",
         metavar="STAGE",
-        help=f"what to print (default: graph; cost with --by): {', '.join((*STAGE_KINDS, *OTHERS))}, or of a plugin",
+        help=f"what to print (default: graph; cost with --by): {', '.join((*STAGE_KINDS, *OTHERS))}, or a plugin's",
     )
     add("--block", metavar="PATH", help="print only lines of this block and blocks inside it, with line numbers")
     add(
@@ -190,24 +194,24 @@ def _add_find(parser: argparse.ArgumentParser) -> None:
 def _add_report(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _add_target(parser, "train-step")
-    add("-o", "--output", required=True, metavar="FILE", help="where to")
+    add("-o", "--output", required=True, metavar="FILE", help="file to write")
     parser.set_defaults(command=write_report)
 
 
 def _add_compare(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("before", metavar="BEFORE", help="an inspection saved as JSON, or a TARGET, see below")
-    add("after", metavar="AFTER", help="the same; it may come from another version of JAX")
+    add("after", metavar="AFTER", help="like BEFORE; a saved inspection may come from another version of JAX")
     _add_arguments(parser, "forward")
     add(
         "--stage",
         action="append",
         default=[],
         metavar="STAGE",
-        help=f"compare the lines of this stage: {', '.join(STAGE_KINDS)}, or of a plugin; may be repeated",
+        help=f"compare the lines of this stage: {', '.join(STAGE_KINDS)}, or a plugin's; may be repeated",
     )
     add("--format", choices=FORMATS, default="text", help="form of the output (default: text)")
-    add("-o", "--output", metavar="FILE", help="where to (default: the terminal)")
+    add("-o", "--output", metavar="FILE", help="file to write (default: print)")
     parser.set_defaults(command=compare_targets)
 
 
@@ -301,7 +305,7 @@ def launch_script(options: argparse.Namespace) -> int:
 
 
 def _as_option(advice: str) -> str:
-    """Return a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`; other text unchanged."""
+    """Rewrite a Python argument, `start_timeout_s=60`, as an option, `--start-timeout 60`. Keep any other text."""
     name, equals, value = advice.partition("=")
     return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice
 
@@ -310,7 +314,7 @@ NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
 
 
 def open_lab(options: argparse.Namespace) -> int:
-    """Open JupyterLab, or the page of one model, and wait until it exits."""
+    """Open JupyterLab, or with `--app` the page of one model, and wait until the server exits."""
     if options.app is not None:
         return open_app(options)
     if importlib.util.find_spec("jupyterlab") is None:
@@ -331,7 +335,7 @@ def open_lab(options: argparse.Namespace) -> int:
 
 
 def _notebook(given: str | None) -> Path:
-    """Return the notebook to open: the given one, the checkout's, or a new one in the working directory."""
+    """Return the notebook to open: `given`, the first notebook of a checkout, or a new `mithril_nb.ipynb`."""
     if given is not None:
         if not Path(given).exists():
             raise ModelFileError(f"notebook {given!r} does not exist.", (), "mithril-nb lab")

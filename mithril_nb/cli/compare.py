@@ -43,7 +43,7 @@ def compare_targets(options: argparse.Namespace) -> int:
 
 
 def _side(text: str, options: argparse.Namespace) -> Any:
-    """Return one side: a saved inspection, a model without shapes, or a program."""
+    """Return one side of the comparison: the path of a saved inspection or model, a model, or an inspection."""
     from mithril_nb.inspection.saved import is_saved_inspection, read_json
 
     path = Path(text)

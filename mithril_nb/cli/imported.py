@@ -28,8 +28,8 @@ def imported(text: str) -> Any:
         text: `module:name`, where the module may be in the working directory, or `path/to/file.py:name`.
 
     Raises:
-        ModelFileError: The module or file does not exist.
-        UnknownOptionError: The module does not have this name.
+        ModelFileError: The module or file does not exist, or the file exits when it is run.
+        UnknownOptionError: The module or file does not define the name.
     """
     where, _, path = text.rpartition(":")
     value: Any = _of_file(Path(where), path) if where.endswith(".py") else _of_module(where, path)
@@ -75,8 +75,8 @@ def no_target(text: str, near: str) -> ModelFileError:
     return ModelFileError(
         f"{text!r} is not a file, and not of the form module:name.",
         (
-            ("a file", "model.json, step.mlir"),
-            ("a name", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
+            ("file", "model.json, step.mlir"),
+            ("name", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
         ),
         _show(file, names[-1]) if names else f"mithril-nb show {near}" if near else _EXAMPLE,
     )
@@ -107,7 +107,7 @@ def _python_files(folder: Path) -> list[str]:
 
 
 def _of_file(path: Path, name: str) -> ModuleType:
-    """Run a file as a module, with its folder on `sys.path`, as `python file.py` has it.
+    """Run a file as a module, with its folder on `sys.path`, as `python file.py` does.
 
     A file of a package is imported as part of the package, so that relative imports work.
     """

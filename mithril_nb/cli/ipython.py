@@ -25,7 +25,7 @@ class StringCallRewriter(ast.NodeTransformer):
     """
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Rewrite one call, and those inside it."""
+        """Rewrite a call, and the calls inside it."""
         self.generic_visit(node)
         name = node.func
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
@@ -55,7 +55,7 @@ class CellWatch:
 
         Args:
             line: The rest of the magic's line, which must be empty.
-            cell: The lines below it.
+            cell: The lines below that line.
 
         Raises:
             UnknownOptionError: The line is not empty.

@@ -39,7 +39,7 @@ OTHERS = ("cost", "source")
 
 
 def show_target(options: argparse.Namespace) -> int:
-    """Print the requested view of the target."""
+    """Print the requested view of the target, and return the exit code."""
     from mithril_nb.stages.program_stages import first_stage
 
     options.stage = options.stage or ("cost" if options.by else "graph")
@@ -254,7 +254,7 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
 
 
 def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
-    """Return the instructions of the chosen block and part of a step; a fusion may belong to several blocks."""
+    """Return the instructions that `--block` and `--role` select. A fusion may belong to several blocks."""
     from mithril_nb.stages.program_stages import known_equations
 
     if not (options.block or options.role):
@@ -366,7 +366,7 @@ def cannot_write(path: str, why: str, advice: str = "-o report.html") -> ModelFi
 
 
 def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
-    """Return the page: stages and costs, and for a model its graph and the Python that builds it.
+    """Return the page of a model: its graph, stages, costs, and the Python that builds the model.
 
     LLVM IR and machine code are omitted: they have thousands of lines even for a small model, and would make the page
     large and slow to open. `show --stage llvm` prints them.

@@ -39,9 +39,9 @@ class Target:
     """The target of a command.
 
     Attributes:
-        title: Its name in messages and titles.
-        value: A model, a function, or a module of Flax, Equinox or Haiku.
-        graph: The graph if it is a Mithril model, else `None`.
+        title: Name of the target in messages and titles.
+        value: A model, a function, a module of Flax, Equinox or Haiku, or the `Path` of a program file.
+        graph: The graph of a Mithril model; `None` for other targets.
         args: Example arguments that the file or module provides.
         text: The target on the command line.
     """
@@ -57,13 +57,15 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return the target that is named on the command line.
 
     Args:
-        text: Path of a model file or a program file, a link to a model, or `module:name` or `file.py:name`, which run
-            the module.
-        has_args: Whether `--arg` is given; if so, the function is never called for example arguments.
+        text: Path of a model file or a program file, or a link to a model. Or `module:name` or `file.py:name`: then
+            the module or file is run.
+        has_args: True if `--arg` is given. Then a function without parameters is a target, and not called to return
+            one.
 
     Raises:
-        ModelFileError: The file or module does not exist, or the file contains no model or program.
-        UnknownOptionError: The module does not have this name.
+        ModelFileError: A model file or module does not exist, a file contains no model, or the name after a Python file
+            is missing. Program files, such as `step.mlir`, are not read here.
+        UnknownOptionError: The module or file does not define the name.
     """
     load_plugins()
     if is_link(text):
@@ -87,7 +89,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
 
 def load_model(path: str) -> Model:
-    """Return the model in a file or link. Advice to load another file becomes a shell command."""
+    """Return the model in a file or link. If an error advises to load another file, the advice is its path."""
     from mithril_nb.models import load
 
     try:
@@ -145,7 +147,8 @@ def _check_options_of_file(target: Target, options: argparse.Namespace) -> None:
     refused = [option for option, value in given.items() if value]
     if refused:
         raise UnknownOptionError(
-            f"{refused[0]} is for models and functions, but the program in {target.text!r} contains its arguments.",
+            f"{refused[0]} is for models and functions, but the program in {target.text!r} "
+            "is already lowered for its arguments.",
             (),
             f"mithril-nb show {shlex.quote(target.text)}",
         )
@@ -218,9 +221,10 @@ def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
-    """Call a function without arguments, and return the target with its arguments: the result, or the function itself.
+    """Call a function without parameters, and return the target and its arguments.
 
-    The function itself is the target if it returns only arrays.
+    The target is the result, the first item of a result (target, arguments), or the function itself if it returns
+    neither a model nor a function.
     """
     made = value()
     if isinstance(made, tuple) and len(made) == 2 and (callable(made[0]) or _is_value(made[0])):
@@ -247,7 +251,7 @@ def _graph_of(value: Any) -> LogicalGraph | None:
 
 
 def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:
-    """Return the required parameters of a function; `None` if it has no signature."""
+    """Return the required parameters of a function; `None` if Python cannot read its signature."""
     try:
         signature = inspect.signature(value)
     except (TypeError, ValueError):

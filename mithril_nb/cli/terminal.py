@@ -26,7 +26,7 @@ _COMMANDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     (re.compile(r"ml\.compare\(ml\.inspect\(model, shapes=.*"), lambda found: "--shape input=32,784"),
     (re.compile(r"ml\.inspect\(('.*')\)"), lambda found: f"mithril-nb show {shlex.quote(ast.literal_eval(found[1]))}"),
 )
-"""Patterns of advice in Python, and the equivalent option or command."""
+"""Patterns of advice in Python, each with a function that returns the equivalent option or command."""
 
 
 def complain(diagnostics: Sequence[Diagnostic]) -> None:

@@ -26,7 +26,7 @@ _EXPORTERS: dict[str, Exporter] = {}
 
 
 def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
-    """Return an inspection as plain data."""
+    """Return the stages `stages` of an inspection as plain data; with `passes`, also the passes of XLA."""
     if passes or needs_compile(stages):
         inspection.want(machine_code=has_machine_code(stages), passes=passes)
     made = _passes_data(inspection) if passes else {}
@@ -62,7 +62,7 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
 
 
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
-    """Return the passes, or the reason why there are none."""
+    """Return the passes, or the reason why they are unavailable."""
     try:
         names = ("number", "name", "pipeline", "before", "after")
         return {"passes": [{name: getattr(one, name) for name in names} for one in inspection.passes]}

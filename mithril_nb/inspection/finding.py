@@ -16,7 +16,7 @@ from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.records import Instruction
 
 _SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
-"""The source of costs whose rows have the ids of a stage."""
+"""For each stage with costs, the source of costs whose rows have the ids of its instructions."""
 
 
 def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Found:
@@ -36,9 +36,9 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
 
 
 def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
-    """Return the error of a query that compares numbers which no instruction of a stage has."""
+    """Return the error for a query that compares FLOPs or bytes of a stage without costs."""
     counted = [one for one in program.stages if one in _SOURCES and one != stage]
-    reason = "it cannot be traced or compiled" if stage in _SOURCES else f"they are counted in {', '.join(_SOURCES)}"
+    reason = "the program does not compile" if stage in _SOURCES else f"they are counted in {', '.join(_SOURCES)}"
     plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
     advice = f"inspection.find({str(query)!r}, {counted[0]!r})" if counted else f"inspection.find({plain!r}, {stage!r})"
     return UnknownOptionError(
@@ -55,11 +55,11 @@ def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
 
 
 def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
-    """Return what a query can match of an instruction.
+    """Return the values of an instruction that a query is compared with.
 
     Args:
         one: The instruction.
-        row: Its cost, if known.
+        row: The cost of the instruction; `None` if unknown.
         kinds: Kinds of the blocks, by path.
     """
     blocks = tuple(path for path, _ in one.shares if path)
@@ -68,14 +68,14 @@ def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> 
 
 
 def numbers_of(one: Instruction, row: CostRow | None) -> dict[str, int | None]:
-    """Return the numbers of an instruction that a query can compare, by key."""
+    """Return the numbers of an instruction that a query can compare, by key of the query."""
     flops, moved = (None, None) if row is None else (row.flops, row.bytes_accessed)
     return {"flops": flops, "bytes": moved, "memory": memory_of(one.shapes)}
 
 
 @lru_cache(maxsize=1 << 12)  # a program has few distinct specs
 def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
-    """Return the bytes of arrays; `None` if a size or dtype is unknown, or if there are none."""
+    """Return the bytes of arrays; `None` if a size or dtype is unknown, or `specs` is empty."""
     sizes = [None if one.size is None or one.dtype not in ITEM_BYTES else one.nbytes for one in specs]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None

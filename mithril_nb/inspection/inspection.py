@@ -25,18 +25,18 @@ from mithril_nb.stages.trace.tracing import checked_params
 
 
 class Inspection(ProgramStages):
-    """A program at every stage between Python and the machine, with its costs. Nothing of it is executed.
+    """A program at every stage between Python and the machine, with its costs. The program is not executed.
 
     Stages and costs are computed on first use and cached. They may be read from several threads.
 
     Attributes:
         name: Name of the program.
-        stages: Names of its stages, in order.
-        every_stage: The same, and those that are only computed on request, such as `"numpy"`.
-        arguments: Its arguments, arrays as shapes.
+        stages: Names of the stages, in order.
+        every_stage: Names of all stages, including stages that are only computed on request, such as `"numpy"`.
+        arguments: The arguments, with a shape instead of each array.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: Raises for numbers that its named sizes cannot have; `None` if every number is valid.
-        given: The object that it was created from, if it begins at a later stage than Python; else `None`.
+        check_sizes: A function that raises for numbers that named sizes cannot have; `None` if every number is valid.
+        given: The lowered, compiled or exported program that the inspection was created from; `None` for a function.
     """
 
     @property
@@ -118,9 +118,9 @@ class Inspection(ProgramStages):
                 `"payload_bytes"`, `"wire_bytes"`), `"memory"` (compiles the program), `"role"`, `"dtype"` or
                 `"sharding"`; measured times, as `ml.profile` returns them; or your own values: a dict of numbers or
                 of texts by path of the block.
-            graph: Name of a stage, by default the first one; or the model of the program.
+            graph: Name of a stage, by default the first stage; or the model of the program.
             expanded: Paths of the groups to open; `()` for none; default: as many as fit.
-            own: Whether the number of a block leaves out the blocks inside it.
+            own: True if the number of a block excludes the blocks inside it.
             title: Title of your own values, with their unit.
 
         Returns:
@@ -189,7 +189,7 @@ class Inspection(ProgramStages):
 
         Args:
             *stages: Names of the stages; by default all.
-            passes: Whether to include the passes of XLA, which may be large.
+            passes: True to include the passes of XLA, which may be large.
 
         Examples:
             >>> import json
@@ -213,8 +213,8 @@ class Inspection(ProgramStages):
         Args:
             path: Where to write the file; by default it is only returned.
             stages: Names of the stages to include; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
-            overlay: Values that the graph shows at first, by a name of `overlay` that needs no compiler; or your own
-                values, by title: `{"sparsity": {"net/hidden": 0.25}}`. The page has a menu of all of them.
+            overlay: Values that the graph shows at first: a value of `of` in `overlay` that needs no compiler, or
+                your own values by title: `{"sparsity": {"net/hidden": 0.25}}`. The page has a menu of all overlays.
 
         Raises:
             StageUnavailableError: Unknown stage.
@@ -276,10 +276,10 @@ def inspect(
 
     Args:
         fn: Any function that JAX can trace.
-        *args: Its arguments: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        *args: Arguments of `fn`: pytrees of arrays or `jax.ShapeDtypeStruct`s.
         name: Name of the program; by default the name of the function.
         params: Name of the argument that holds the parameters, or of a part of one (`"state.params"`), or several;
-            `()` if it has none. If no argument has this name, the number of parameters is unknown.
+            `()` if it has none. Default: the argument `params`; without it, the number of parameters is unknown.
         device: The `jax.Device` to compile for; by default JAX's default.
         compiler_options: Further options of XLA, as in `jax.jit`.
         source: Python that builds the model, and the block of each line; by default the traced functions.
@@ -291,7 +291,7 @@ def inspect(
         The inspection. Its stages are computed on first use.
 
     Raises:
-        UnknownOptionError: The function has no such argument with parameters.
+        UnknownOptionError: `params` names an argument that does not exist.
 
     Examples:
         >>> import jax
@@ -321,7 +321,7 @@ def inspect_given(
     device: Any | None = None,
     compiler_options: Mapping[str, Any] | None = None,
 ) -> Inspection:
-    """Look at a program that starts at a later stage than Python.
+    """Inspect a program that starts at a later stage than Python.
 
     Args:
         given: The program.

@@ -31,10 +31,10 @@ class SavedInspection:
 
     Attributes:
         name: Name of the program.
-        jax: Version of JAX that made it.
-        stages: Its stages by name.
-        equations: Its equations; empty if it has no jaxpr.
-        inputs: The arrays that it takes.
+        jax: Version of JAX that computed the stages; `"unknown"` for an old page.
+        stages: The stages by name.
+        equations: The equations; empty if the program has no jaxpr, or was saved by a page.
+        inputs: The input arrays; empty if the program was saved by a page.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Equinox: convert modules of known structure, and read the arrays of any module."""
+"""Equinox: convert modules of known structure, and read the arrays of known layers in any module."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def from_equinox(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Convert an Equinox module to a model with its parameters. The first axis is a batch, as in `jax.vmap(module)`.
+    """Convert an Equinox module to a model, with its parameters.
+
+    The first axis of the model's input is a batch, as in `jax.vmap(module)`.
 
     Supported are Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embedding, Dropout, pools, MLP, Sequential and
     the common activation functions. The `__call__` of another module cannot be converted. Compose the same model with
@@ -36,12 +38,14 @@ def from_equinox(
 
     Args:
         module: The module.
-        state: Its `eqx.nn.State`, if it has a BatchNorm.
+        state: The `eqx.nn.State` of the module, required for a BatchNorm.
         into: A compiled model to fill. Layers are matched to blocks by kind, in order.
-        names: With `into`, paths of blocks by path of a layer in the module, to match layers by name.
+        names: With `into`, a dict from the path of a layer in the module to the path of its block. The other layers are
+            matched in order.
 
     Raises:
-        UnknownOptionError: A part cannot be converted. The message names it and gives the reason.
+        UnknownOptionError: `module` is not an Equinox module, `into` is not a compiled model, or a part of the module
+            cannot be converted. The message names the part and gives the reason.
         UnexpectedInputError, ShapeError: The layers or their shapes do not match `into`.
 
     Examples:
@@ -108,18 +112,19 @@ def _function(chain: Chain, path: str, function: Any) -> None:
 
 
 def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
-    """Add the block of a layer with arrays."""
+    """Add the block of a layer to the chain, with the arrays of the layer."""
     import equinox.nn as nn
 
     match module:
         case nn.Linear():
             if "scalar" in (module.in_features, module.out_features):
-                raise conversion_error("Equinox", path, module, "a scalar has no feature axis")
+                raise conversion_error("Equinox", path, module, "a Linear from or to a scalar has no feature axis")
             chain.add(blocks.Linear(module.out_features, module.use_bias, module.in_features), layer)
         case nn.Conv():
             axes, padding = module.num_spatial_dims, padding_of(module.padding, module.num_spatial_dims)
             if padding is None or module.padding_mode.upper() != "ZEROS":
-                raise conversion_error("Equinox", path, module, f"padding {module.padding!r}, {module.padding_mode}")
+                because = f"no block pads with {module.padding!r}, {module.padding_mode}"
+                raise conversion_error("Equinox", path, module, because)
             options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
             options |= {"dilation": pairs(module.dilation, axes), "groups": module.groups, "padding": padding}
             options |= {"in_channels": module.in_channels, "use_bias": module.use_bias}
@@ -152,7 +157,7 @@ def _known() -> tuple[type, ...]:
 
 
 def _arrays(module: Any, state: Any, path: str) -> Layer:
-    """Return the arrays of a layer in our layout. Equinox stores a Linear weight as `(out, in)`, a Conv like we do."""
+    """Return the arrays of a layer in the layout of our blocks. Equinox stores a Linear weight as `(out, in)`."""
     import equinox.nn as nn
 
     bias = getattr(module, "bias", None)
@@ -178,7 +183,7 @@ def _statistics(module: Any, state: Any) -> tuple[Any, Any]:
     if module.mode == "ema":
         return state.get(module.ema_state_index)
     counter = state.get(module.batch_counter)
-    scale = jnp.where(counter == 0, 1, 1 - module.momentum**counter)  # corrects the bias of an average of few steps
+    scale = jnp.where(counter == 0, 1, 1 - module.momentum**counter)  # the averages start at 0
     mean, var = state.get(module.batch_state_index)
     return mean / scale, var / scale
 
@@ -191,13 +196,14 @@ def _pool(module: Any, path: str) -> Any:
     kind = {**known, nn.AvgPool3d: "Avg"}.get(type(module))
     sides = padding_of(module.padding, axes)
     if kind is None or module.use_ceil or (any(map(any, sides or ())) and kind == "Avg"):
-        raise conversion_error("Equinox", path, module, "only plain max and average pools are supported")
+        because = "supported are max pools, and average pools without padding, both without use_ceil"
+        raise conversion_error("Equinox", path, module, because)
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
     return getattr(blocks, f"{kind}Pool{axes}d")(**options, padding=sides if any(map(any, sides or ())) else "valid")
 
 
 def _windows(module: Any) -> int:
-    """Return the number of spatial axes of the first convolution; 0 if another layer with arrays comes first."""
+    """Return the number of spatial axes of the first convolution; 0 if none exists or another layer comes first."""
     import equinox.nn as nn
 
     for one in _leaves(module, ""):
@@ -211,7 +217,7 @@ def _windows(module: Any) -> int:
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the path and module of every layer, including subclasses, and of other objects with arrays.
 
-    The caller rejects those other objects. Subclasses are fine here, because `into` defines their behaviour.
+    `_all` rejects the other objects. A subclass may compute something else than its layer: `into` defines what.
     """
     if isinstance(module, _known()):
         yield path, module
@@ -243,7 +249,7 @@ def _own_arrays(module: Any) -> list[str]:
 
 
 def _is_array(one: Any) -> bool:
-    """Return whether a value is a trainable array. Integers, such as indices and keys, are not."""
+    """Return whether a value is a trainable array. Arrays of integers, such as indices and keys, are not."""
     return isinstance(one, jax.Array | np.ndarray) and jnp.issubdtype(one.dtype, jnp.inexact)
 
 

@@ -35,7 +35,7 @@ def from_flax(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Convert a Flax module to a model with its parameters. Images are `(batch, channels, ...)` in the model.
+    """Convert a Flax module to a model, with its parameters. Images are `(batch, channels, ...)` in the model.
 
     Supported are Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools, Sequential and
     the common activation functions. The `__call__` of another module cannot be converted. Compose the same model with
@@ -47,11 +47,12 @@ def from_flax(
         into: A compiled model to fill. Layers are matched to blocks by kind, in the order in which Flax created them,
             or by the numbers in their names. `jax.tree.map` and `jit` sort variables by name. If two layers then have
             equal shapes and names without numbers, pass `names`.
-        names: With `into`, paths of blocks by path of a layer in the variables.
+        names: With `into`, a dict from the path of a layer in the variables to the path of its block. The other layers
+            are matched in order.
 
     Raises:
-        UnknownOptionError: A part cannot be converted, or the order of the layers is lost. The message gives the
-            reason.
+        UnknownOptionError: `module` is not a Flax module, variables or the structure are missing, `into` is not a
+            compiled model, a part cannot be converted, or the order of the layers is lost.
         UnexpectedInputError, ShapeError: The layers or their shapes do not match `into`.
 
     Examples:
@@ -93,7 +94,7 @@ def from_flax(
 
 
 class _Tree:
-    """Variables as arrays by name, by path of the layer."""
+    """The variables of a module: a dict from the path of a layer to its arrays by name."""
 
     def __init__(self, arrays: dict[str, dict[str, Any]]):
         self.arrays = arrays
@@ -114,7 +115,7 @@ class _Tree:
         """Return the arrays of a layer. Their names identify its kind."""
         arrays = self.arrays.get(path)
         if arrays is None:
-            raise conversion_error("Flax", path or "the module", module, "the variables have no entry of its name")
+            raise conversion_error("Flax", path or "the module", module, "the variables have no entry for its path")
         return identify_layer("Flax", path, arrays, _NAMES, module)
 
 
@@ -184,7 +185,7 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     padding = padding_of(module.padding, axes)
     if padding is None or module.mask is not None or any(one != 1 for one in pairs(module.input_dilation, axes)):
         raise conversion_error(
-            "Flax", path, module, "only same, valid or numeric padding, without mask and input_dilation"
+            "Flax", path, module, "only same, valid or numeric padding is supported, without mask and input_dilation"
         )
     layer, groups = arrays(), module.feature_group_count
     out, size = layer.params["weight"].shape[:2]
@@ -198,9 +199,10 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
 
 def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     kind = type(module).__name__
-    axes = (getattr(module, "reduction_axes", -1), getattr(module, "feature_axes", -1), getattr(module, "axis", -1))
-    if kind != "GroupNorm" and any(axis not in (-1, (-1,), [-1]) for axis in axes):
-        raise conversion_error("Flax", path, module, f"only the last axis is supported, not {axes}")
+    axes = {name: getattr(module, name, -1) for name in ("reduction_axes", "feature_axes", "axis")}
+    others = [f"{name}={axis}" for name, axis in axes.items() if axis not in (-1, (-1,), [-1])]
+    if kind != "GroupNorm" and others:
+        raise conversion_error("Flax", path, module, f"only the last axis is supported, not {', '.join(others)}")
     if kind in ("LayerNorm", "RMSNorm"):
         chain.last_axis(path, module)
     layer = arrays()
@@ -249,12 +251,14 @@ def _pool(chain: Chain, given: Any, path: str) -> Any:
         or padding is None
         or (kind == "Avg" and padding != "valid")
     ):
-        raise conversion_error("Flax", path, given, "only plain max and average pools are supported")
+        raise conversion_error(
+            "Flax", path, given, "supported are max_pool, and avg_pool without padding, on 1 to 3 axes"
+        )
     return getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding)
 
 
 def _windows(module: Any) -> int:
-    """Return the number of spatial axes of the first convolution; -1 if a Dense or Embed layer comes first, or 0."""
+    """Return the number of spatial axes of the first convolution; -1 if a Dense or Embed comes first; 0 for neither."""
     from flax import linen, nnx
 
     if type(module) in (nnx.Sequential, linen.Sequential):

@@ -21,21 +21,21 @@ def from_haiku(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Convert the parameters of a Haiku function for a compiled model, whose images are `(batch, channels, ...)`.
+    """Convert the parameters of a Haiku function to those of a compiled model. Its images are `(batch, channels, ...)`.
 
     Supported are Linear, Conv, LayerNorm, GroupNorm, BatchNorm and Embed at any depth, so also MLP and Sequential.
 
     Args:
         params: Result of `init`, a dict of dicts: module name -> parameter name -> array.
-        state: State from `init` of a function with state, required for a BatchNorm.
+        state: State that `init` of a function with state returns; required for a BatchNorm.
         into: The compiled model to fill. Modules are matched to blocks by kind, in the order in which Haiku created
             them, or by the numbers in their names. `jax.tree.map` and `jit` sort parameters by name. If two modules
             then have equal shapes and names without numbers, pass `names`.
-        names: Paths of blocks by name of a module. The other modules are matched in order.
+        names: A dict from the name of a module to the path of its block. The other modules are matched in order.
 
     Raises:
-        UnknownOptionError: The parameters or the model are missing, a module cannot be converted, or the order of the
-            modules is lost. The message gives the reason.
+        UnknownOptionError: `params` is not a dict of dicts, `into` is missing or not a compiled model, a module cannot
+            be converted, or the order of the modules is lost.
         UnexpectedInputError, ShapeError: The layers or their shapes do not match the model.
 
     Examples:
@@ -57,8 +57,8 @@ def from_haiku(
         )
     if into is None:
         raise UnknownOptionError(
-            "cannot convert a Haiku function without a model.",
-            (("because", "its parameters do not contain its code"),),
+            "cannot convert Haiku parameters: the argument into= is missing.",
+            (("because", "parameters do not contain the code of the function"),),
             "into=ml.compile(model, shapes=shapes)  # with a model of the same layers",
         )
     state = state or {}

@@ -51,20 +51,21 @@ def fill_model(
     channels_last: bool,
     is_sorted: bool = False,
 ) -> Imported:
-    """Return params and state of a physical model. Match layers to blocks by kind, in order.
+    """Match layers to the blocks of a physical model by kind, in order, and return its params and state.
 
     Args:
         library: The library's name.
-        layers: Its layers with arrays.
+        layers: The library's layers with arrays.
         pm: The physical model.
-        names: Path of a block by path of a layer. The other layers are matched in order.
+        names: A dict from the path of a layer to the path of its block. The other layers are matched in order.
         channels_last: True if the library has channels on the last axis.
         is_sorted: True if the layers may be sorted by name, so that their order is reliable only for numbered names.
 
     Raises:
         UnknownOptionError: `pm` is not a physical model, a block cannot be filled, or the order of layers is unknown.
-        UnexpectedInputError: The numbers of layers and blocks of a kind differ, or `names` contains unknown names.
-        ShapeError: Arrays do not match in shape.
+        UnexpectedInputError: The numbers of layers and blocks of a kind differ, `names` contains an unknown path, or a
+            layer has more arrays than its block.
+        ShapeError: Arrays are missing or do not match in shape, or the order of their elements is unknown.
     """
     if not isinstance(pm, PhysicalModel):
         raise UnknownOptionError(
@@ -113,13 +114,14 @@ def _match_layers(
     names: Mapping[str, str],
     is_sorted: bool,
 ) -> dict[str, Layer]:
-    """Return the layer of each block, by path of the block."""
+    """Return a dict from the path of each block to its layer."""
     by_path = {layer.path: layer for layer in layers}
     for here, there in names.items():
         if here not in by_path or there not in targets:
             missing, known = (here, by_path) if here not in by_path else (there, targets)
             raise UnexpectedInputError(
-                f"names={{...}} contains {missing!r}, which has no parameters.",
+                f"names={{...}} contains {missing!r}, but no {'block' if here in by_path else 'layer'} with parameters "
+                "has this path.",
                 (("known", ", ".join(map(repr, known)) or "none"),),
                 f"names={{{(here if here in by_path else next(iter(by_path), here))!r}: "
                 f"{(there if there in targets else next(iter(targets), there))!r}}}",
@@ -146,7 +148,7 @@ def _match_layers(
         mine, theirs = waiting.get(kind, []), there.get(kind, [])
         if len(mine) != len(theirs):
             raise UnexpectedInputError(
-                f"{library} has {len(theirs)} layers of kind {kind!r}, the model {len(mine)}.",
+                f"{library} has {len(theirs)} layers of kind {kind!r}, but the model has {len(mine)}.",
                 ((library, ", ".join(one.path for one in theirs) or "none"), ("model", ", ".join(mine) or "none")),
                 "a model with the same layers.",
             )
@@ -157,7 +159,7 @@ def _match_layers(
 
 
 def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
-    """Raise if two layers could be swapped: their shapes are equal, and their names are not numbered."""
+    """Raise if two layers could be swapped: they have equal shapes and names that do not differ only in a number."""
     for (here, one), (there, other) in combinations(matched.items(), 2):
         if _shapes(one) == _shapes(other) and not _is_numbered(one.path, other.path):
             raise UnknownOptionError(
@@ -173,7 +175,7 @@ def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
 
 
 def _is_numbered(one: str, other: str) -> bool:
-    """Return whether the first different names of two paths differ only in their number."""
+    """Return whether the first names in which two paths differ are equal except for a number."""
     pairs = zip(_STEPS.split(one), _STEPS.split(other), strict=False)
     a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
     return _numbered(a)[0] == _numbered(b)[0]
@@ -187,17 +189,19 @@ def _kind(op: FlatOp | None) -> str | None:
 
 
 def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
-    """Return the arrays of a layer in the order in which its block reads an image, or features from an image."""
+    """Return a layer with its arrays in the order in which its block reads an image, or features from an image.
+
+    Raises:
+        ShapeError: The order of the elements of the image is unknown.
+    """
     order, name = orders.get(op.sources.get("input", Endpoint("", ""))), op.block.op
     is_conv, is_per_channel = _kind(op) in ("conv", "conv_transpose"), name in PER_CHANNEL
     if isinstance(order, Split) and (is_conv or is_per_channel):
         raise ShapeError(
             f"the order of the channels of {layer.path!r} is unknown.",
             (
-                (
-                    "because",
-                    f"{op.path!r} expects them on axis 1 of the output of {order.by!r}, the library on the last axis",
-                ),
+                ("in the model", f"{op.path!r} reads channels on axis 1 of the output of {order.by!r}"),
+                ("in the library", f"{layer.path!r} reads channels on the last axis"),
             ),
             f"put the channels last in {order.by!r}, and add a Transpose after it that moves them to axis 1.",
             block=op.path,
@@ -220,7 +224,7 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
     elif isinstance(order, Rows):
         because, rank = f"{op.path!r} works on groups of features from an image", len(order.sizes) + 1
     else:
-        because = f"{op.path!r} reads an image with channels on axis 1, the library has them on the last axis"
+        because = f"{op.path!r} reads an image with channels on axis 1, but the library has channels on the last axis"
         rank = order.rank
     axes = (0, *range(2, rank), 1)
     raise ShapeError(
@@ -243,11 +247,15 @@ def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """Return the paths in their order, but sort siblings of one stem by number: `Dense_2` before `Dense_10`.
+    """Return the paths in their order, but sort names that differ only in a number: `Dense_2` before `Dense_10`.
+
+    Paths that start with the same name are moved next to the first of them.
 
     Examples:
         >>> in_order(["encoder", "Dense_10", "decoder", "Dense_2"])
         ['encoder', 'Dense_2', 'decoder', 'Dense_10']
+        >>> in_order(["encoder/w", "decoder/w", "encoder/b"])
+        ['encoder/w', 'encoder/b', 'decoder/w']
     """
     tree: dict[str, Any] = {}
     for path in paths:
@@ -268,7 +276,7 @@ def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """Return the stem and the number of a name; -1 without a number. In Haiku, the first of several has none."""
+    """Return a name without its number, and the number or -1. In Haiku, the first of several modules has no number."""
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     return stem, int(number or -1)
 

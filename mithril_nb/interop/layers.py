@@ -1,4 +1,4 @@
-"""Layers of other libraries in our layout, and their conversion to a chain of blocks."""
+"""Layers of other libraries in the layout of our blocks, and their conversion to a chain of blocks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Imported(NamedTuple):
 
     Attributes:
         model: The model; `None` if only parameters were imported.
-        params: Its parameters, by name.
-        state: Its running statistics, by name.
+        params: Parameters by name.
+        state: Running statistics by name.
     """
 
     model: Model | None
@@ -54,19 +54,19 @@ def linear(path: str, weight: Any, bias: Any = None) -> Layer:
 
 
 def conv(path: str, weight: Any, bias: Any = None, *, channels_last: bool) -> Layer:
-    """Return a convolution. Its weight is `(..., in, out)` if `channels_last`, otherwise `(out, in, ...)` like ours."""
+    """Return a convolution. `weight` is `(..., in, out)` if `channels_last` is true, otherwise `(out, in, ...)`."""
     weight = jnp.moveaxis(weight, (-1, -2), (0, 1)) if channels_last else weight
     return Layer(path, "conv", _given(weight=weight, bias=None if bias is None else jnp.reshape(bias, -1)))
 
 
 def norm(path: str, weight: Any, bias: Any = None) -> Layer:
-    """Return a norm without state."""
+    """Return a normalization layer without running statistics."""
     flat = {port: None if array is None else jnp.reshape(array, -1) for port, array in (("w", weight), ("b", bias))}
     return Layer(path, "norm", _given(weight=flat["w"], bias=flat["b"]))
 
 
 def batch_norm(path: str, weight: Any, bias: Any, mean: Any, var: Any) -> Layer:
-    """Return a norm with running statistics."""
+    """Return a normalization layer with running statistics."""
     found = norm(path, weight, bias)
     return Layer(
         path, "batch_norm", found.params, {"running_mean": jnp.reshape(mean, -1), "running_var": jnp.reshape(var, -1)}
@@ -89,10 +89,12 @@ class ArrayNames(NamedTuple):
 
 
 def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, what: Any) -> Layer:
-    """Return the layer that has arrays of these names, with channels last. A batch norm has `mean` and `var` as well.
+    """Return the layer whose arrays have these names. Weights of convolutions have channels last.
+
+    A batch norm also has arrays named `mean` and `var`.
 
     Raises:
-        UnknownOptionError: No layer has such arrays.
+        UnknownOptionError: No kind of layer has arrays of these names.
     """
     given, weight, scales = set(arrays), arrays.get(names.weight), {names.scale, names.offset}
     rank = getattr(weight, "ndim", 0)
@@ -128,7 +130,7 @@ class Chain:
     """A chain of blocks converted from another library's layers.
 
     Args:
-        library: Its name, for messages.
+        library: Name of the library, for messages.
         spatial: Number of spatial axes of the first convolution; 0 if the last axis holds the features.
         channels_last: True if the library has channels after height and width; our blocks have them before.
     """
@@ -140,7 +142,7 @@ class Chain:
         self.state: dict[str, jax.Array] = {}
 
     def add(self, block: Model, layer: Layer | None = None) -> None:
-        """Add a block, with its arrays."""
+        """Add a block, and the arrays of its layer."""
         self.model += block
         name = component(self.model.graph.nodes[-1].name)
         if layer is not None:
@@ -166,10 +168,10 @@ class Chain:
             self.model.set_shapes({f"{component(self.model.graph.nodes[-1].name)}.output": ["batch", count]})
 
     def function(self, path: str, given: Any) -> None:
-        """Add the block that equals a function.
+        """Add the block that computes the same as a function. For the identity, add no block.
 
         Raises:
-            UnknownOptionError: No block is known to equal it.
+            UnknownOptionError: No block is known for the function or its arguments.
         """
         plain, options = given, {}
         while isinstance(plain, functools.partial) and not plain.args:
@@ -179,7 +181,9 @@ class Chain:
                 axis = options.get("axis", -1)
                 if known in _ALONG and self.spatial and self.channels_last:
                     if axis != -1:
-                        raise conversion_error(self.library, path, given, f"axis {axis} is a different axis for blocks")
+                        raise conversion_error(
+                            self.library, path, given, f"blocks have channels on axis 1, so axis {axis} differs"
+                        )
                     options = {**options, "axis": 1}
                 if kind:
                     given = {ours: options.get(theirs, default) for theirs, (ours, default) in taken.items()}
@@ -197,9 +201,10 @@ _ALONG = (jax.nn.softmax, jax.nn.log_softmax)
 
 @functools.cache
 def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
-    """Return the functions that equal a block, its kind, and their arguments: the name in the block, and the default.
+    """Return each function that equals a block, with the kind of the block and the arguments of the function.
 
-    The identity has no block.
+    The arguments are a dict from the name in the function to the name in the block and the default. The identity has
+    the kind `""`, because it needs no block.
     """
     kinds = {
         "relu": "Relu", "relu6": "Relu6", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus",
@@ -219,7 +224,7 @@ def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
 
 
 def pairs(sizes: Any, axes: int) -> tuple[int, ...]:
-    """Return one size per axis."""
+    """Return one size per axis: 1 for `None`, and one number for all axes if `sizes` is a number."""
     if sizes is None:
         return (1,) * axes
     return (int(sizes),) * axes if isinstance(sizes, int | np.integer) else tuple(int(size) for size in sizes)

@@ -1,4 +1,4 @@
-"""The order of elements in a model, compared with a library that has channels last: images, and rows made of them."""
+"""The order of elements in images and flattened images of a model, compared with a library that has channels last."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Image:
 
     Attributes:
         rank: Number of axes.
-        is_moved: True if the model itself moved the axes, which the library's model then does too.
+        is_moved: True if the model moved the channels from the last axis to axis 1, like the library's model.
     """
 
     rank: int
@@ -73,7 +73,7 @@ class Lost:
 
     Attributes:
         because: Reason, with the block that lost it.
-        rank: Number of axes of the image; 0 if that number is the reason.
+        rank: Number of axes of the image; 0 if the sizes of its axes are unknown.
     """
 
     because: str
@@ -85,11 +85,11 @@ Order = Image | Moved | Rows | Split | Lost | None
 
 
 def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
-    """Return the order of every array of a model, by its source endpoint.
+    """Return the order of the arrays of a model, by source endpoint. Inputs that are not images have no entry.
 
     Args:
         graph: The ops of the model.
-        inference: Their specs.
+        inference: The specs of the ops.
     """
     images = _read_as_images(graph, inference)
     found: dict[Endpoint, Order] = {}
@@ -118,7 +118,7 @@ def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, Tens
 
 
 def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
-    """Return the sources of images: inputs of convolutions, pools and Flatten, and arrays of that shape before them."""
+    """Return the sources of images: inputs of convolutions, pools and Flatten, and equal shapes before these ops."""
     found: set[Endpoint] = set()
     for op in reversed(graph.ops):
         specs = inference.blocks[op.path]

@@ -37,7 +37,7 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
 
     Raises:
         UnknownOptionError: `params` is not a dict of arrays, or `path` is not a path.
-        DataError: The format does not support a dtype.
+        DataError: An array has a dtype that the format does not support.
         ModelFileError: The file cannot be written.
 
     Examples:
@@ -76,8 +76,9 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
 
     Raises:
         UnknownOptionError: `path` is not a path.
-        ModelFileError: The file is missing, truncated, broken, has a later version, or another program wrote it.
-        DataError: An array has 64 bits, but the x64 mode of JAX is off.
+        ModelFileError: The file is missing, truncated or broken, has another version of the format, or another program
+            wrote it.
+        DataError: An array has items of 64 bits, but the x64 mode of JAX is off.
     """
     from safetensors import SafetensorError, deserialize
 
@@ -103,7 +104,7 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
 
 
 def _names(path: str, data: bytes) -> dict[str, str]:
-    """Check the format and version of the file, and return its table of replaced names."""
+    """Check the format and version of a file, and return the names of arrays that are stored under another key."""
     length = int.from_bytes(data[:8], "little")
     about = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
     if about.get("format") != FORMAT:
@@ -115,7 +116,7 @@ def _names(path: str, data: bytes) -> dict[str, str]:
     if about.get("version") != str(VERSION):
         raise ModelFileError(
             f"{path!r} was written in version {about.get('version')!r} of the format.",
-            (("read here", f"version {VERSION}"),),
+            (("supported", f"version {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
     try:
@@ -135,7 +136,7 @@ def _loaded(path: str, name: str, view: Mapping[str, Any]) -> jax.Array:
     if dtype.itemsize == 8 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise DataError(
             f"{name!r} in {path!r} is {dtype.name}, which JAX would convert to {dtype.name.replace('64', '32')}.",
-            (("because", "its x64 mode is off"),),
+            (("because", "the x64 mode of JAX is off"),),
             'jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         )
     return jnp.asarray(array)
@@ -162,7 +163,7 @@ _EXAMPLE = "ml.save_params(pm.randomize_params(), path)"
 
 
 def _key(place: int, name: str) -> str:
-    """Return the name, or a replacement if the header cannot encode it."""
+    """Return the key of a parameter in the file: its name, or a replacement if the header cannot store the name."""
     try:
         name.encode()
     except UnicodeEncodeError:

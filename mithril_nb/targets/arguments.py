@@ -37,8 +37,8 @@ class Arguments:
         fn: The function that is called.
         args: Its positional arguments.
         kwargs: Its keyword arguments.
-        apart: Names of arguments that are neither traced nor static: `whole` receives them.
-        static: Names or places of further arguments that are static, as `static_arguments` gives them.
+        apart: Names of arguments that are neither traced nor static; the caller passes them to `whole`.
+        static: Names and positions of further static arguments, as `static_arguments` returns them.
         are_numbers_static: True if Python numbers are static, as for modules and results of `eqx.filter_jit`.
 
     Raises:
@@ -46,13 +46,13 @@ class Arguments:
 
     Attributes:
         fn: The function.
-        all_names: Names of all arguments, no two the same; keyword arguments keep their names.
+        all_names: Unique names of all arguments. Keyword arguments keep their names.
         values: All arguments, keyword arguments last.
-        by_name: The same by their names.
+        by_name: All arguments by name.
         names: Names of the arguments that contain traced leaves.
-        traced: These arguments, without their static leaves.
+        traced: The arguments `names`, with `None` instead of each static leaf.
         static: Names of the arguments that are static as a whole.
-        has_clash: True if two arguments have one name, as a positional-only `x` and a keyword `x` have.
+        has_clash: True if a positional-only argument and a keyword argument have the same name.
 
     Examples:
         >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0}, static={"axis"})
@@ -98,7 +98,7 @@ class Arguments:
         """Return the arguments and keyword arguments, with other arrays instead of the traced ones.
 
         Args:
-            *traced: The other arrays.
+            *traced: The other arrays, with the structure of the attribute `traced`.
             apart: The arguments that are neither traced nor static, by name.
         """
         given = dict(zip(self.names, traced, strict=True))
@@ -110,7 +110,7 @@ class Arguments:
         )
 
     def call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return values in the order of `values` as arguments and keyword arguments."""
+        """Split a list in the order of the attribute `values` into positional and keyword arguments."""
         count = len(values) - len(self._keywords)
         return tuple(values[:count]), dict(zip(self._keywords, values[count:], strict=True))
 
@@ -140,7 +140,7 @@ class Arguments:
         parts = [part for part in self._parts if part is not None]
         given = dict(zip(self.names, traced, strict=True))
         args, kwargs = self.call([given.get(name) for name in self.all_names])
-        # Such arguments are marked as static, so that they are not among the arguments of the compiled program.
+        # Arguments without traced leaves are marked as static, so that the compiled program does not have them.
         static = [place for place, part in zip(self._places, parts, strict=True) if part.kept and not part.arrays]
         numbers = [place for place in static if isinstance(place, int)]
         names = [place for place in static if isinstance(place, str)]
@@ -192,10 +192,10 @@ def _inside_modules(value: Any) -> list[bool]:
 def named(
     program: Callable[..., Any], names: Sequence[str], title: str, fn: Any = None, trace: Any = None
 ) -> Callable[..., Any]:
-    """Return a function with this name and with positional parameters of these names.
+    """Return a program as a function with the name `title` and the parameters `names`.
 
     Invalid parameter names, as in `f(**{"input.ids": x, "class": y})`, become valid identifiers. Results that are
-    neither arrays nor numbers are dropped: text, or the functions in an Equinox module.
+    neither arrays nor numbers become `None`: text, or the functions in an Equinox module.
 
     Examples:
         >>> inspect.signature(named(lambda *args: args, ("a", "input.ids"), "pair"))
@@ -223,7 +223,7 @@ def names_of(program: Callable[..., Any]) -> tuple[str, ...]:
 
 
 def accepts_keyword(fn: Any, count: int, name: str) -> bool | None:
-    """Return whether a function accepts a keyword after `count` positional arguments; `None` if it accepts any."""
+    """Return whether a function accepts a keyword after `count` positional arguments; `None` if by `**kwargs`."""
     signature = signature_of(fn)
     kinds = {} if signature is None else {one.name: one.kind for one in signature.parameters.values()}
     if kinds.get(name) is inspect.Parameter.POSITIONAL_OR_KEYWORD:
@@ -250,7 +250,7 @@ def title_of(target: Any) -> str:
 
 
 def _spec(leaf: Any) -> Any:
-    """Return the spec of a NumPy array, so that it is not kept alive; the stages release JAX arrays themselves."""
+    """Replace a NumPy array by its spec, so that the array is not kept alive. The stages release JAX arrays."""
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
@@ -263,7 +263,7 @@ def _is_traced(leaf: Any) -> bool:
 
 
 def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return the function of a jitted method, and its arguments with `self`, from which `jax.jit` counts."""
+    """Return a jitted method as a function with `self` as first argument: `static_argnums` count from `self`."""
     is_method = isinstance(fn, MethodType) and is_jitted(fn.__func__)
     return (fn.__func__, (fn.__self__, *args)) if is_method else (fn, args)
 
@@ -276,7 +276,7 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(fn, MethodType):
         function, options = without_compiler_options(fn.__func__)
         return (MethodType(function, fn.__self__), options) if options else (fn, {})
-    # JAX has no public way to read the options, nor to jit again with the others; `functools.wraps` copies `_jit_info`.
+    # JAX has no public way to read the options, nor to jit with other options; `functools.wraps` copies `_jit_info`.
     info = getattr(fn, "_jit_info", None) if is_jitted(fn) else None
     options = dict(getattr(info, "compiler_options_kvs", ()))
     if info is None or not options or _jit is None:
@@ -285,7 +285,7 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def is_jitted(fn: Any) -> bool:
-    """Return whether a function is a result of `jax.jit`; results of `nnx.jit` trace differently and do not count."""
+    """Return whether a function is a result of `jax.jit`. A result of `nnx.jit` is not: it traces differently."""
     is_one = not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
     return is_one and not hasattr(fn, "jitted_fn")
 
@@ -299,7 +299,11 @@ def static_of_jit(fn: Any, count: int) -> set[int | str]:
 
 
 def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:
-    """Return a function's names for its positional arguments."""
+    """Return the parameter name of each positional argument.
+
+    Raises:
+        TypeError: There are too many arguments.
+    """
     signature = signature_of(fn)
     if signature is None:
         return [f"args_{place}" for place in range(len(args))]

@@ -19,7 +19,7 @@ _LARGEST = 1 << 20
 
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
-    """Raise if a size is text or a fraction: JAX rejects these without listing the sizes that it accepts.
+    """Raise if a size in a shape is text, a float or `None`. JAX's own error does not list the sizes that it accepts.
 
     Raises:
         ShapeError: A size is neither a whole number nor a symbolic dimension.
@@ -46,7 +46,7 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
 
 
 def sizes_given(value: Any) -> tuple[int, ...] | None:
-    """Return a value that may be a shape in place of an array: a tuple or list of whole numbers, the first if nested.
+    """Return the first tuple or list of positive whole numbers in a value, which may be a shape in place of an array.
 
     Examples:
         >>> sizes_given((4, 64)), sizes_given({"x": [8, 2]}), sizes_given((4, 0.5)), sizes_given(4)
@@ -66,7 +66,7 @@ def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
     """Replace errors inside the `with` block that come from a shape passed in place of an array.
 
     Raises:
-        StageUnavailableError: The block failed, and an argument contains a shape in place of an array.
+        StageUnavailableError: The block failed with an error about a tuple or list, and an argument may be a shape.
     """
     try:
         yield
@@ -94,7 +94,7 @@ def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUna
 
 
 def written_spec(value: Any) -> str:
-    """Return source code for an array whose type is written as text; `""` if the text does not name an array type.
+    """Return source code for the array that a type such as `"f32[3,4]"` describes; `""` for any other value.
 
     Examples:
         >>> written_spec("f32[3,4]"), written_spec("bf16[]"), written_spec("relu")
@@ -123,7 +123,7 @@ class _Names:
         self._taken = {word for dim in dims for word in re.findall(r"[^\W\d]\w*", str(dim))} | {"jax"}
 
     def of(self, dim: Any, axis: int) -> str:
-        """Return the replacement for a size: a number, or a variable."""
+        """Return the source code for a size: a number, or the name of a variable."""
         whole = _whole(dim) if _is_strange(dim) else dim
         if whole is not None:
             return str(whole)
@@ -143,7 +143,7 @@ class _Names:
 
 
 def _whole(dim: Any) -> int | None:
-    """Return a size such as 16.0 or "16" as a whole number; `None` if it is not one."""
+    """Return a size such as 16.0, 16.5 or "16" as an integer, rounded toward zero; `None` for other sizes."""
     try:
         return int(dim)
     except (TypeError, ValueError, OverflowError):
@@ -190,12 +190,12 @@ def results_of(out: Any) -> Any:
 
 
 def checked_result(out: Any, title: str) -> Any:
-    """Return a function's result unchanged if it contains an array, or is empty.
+    """Return a function's result unchanged if it contains an array or a number, or is empty.
 
-    Leaves that are not arrays may be anything; the caller drops them.
+    The caller drops the other leaves.
 
     Raises:
-        StageUnavailableError: The result contains no array, or an iterator, which is not computed yet.
+        StageUnavailableError: The result contains an iterator, or has leaves but none is an array or a number.
     """
     leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_lazy)
     lazy = [leaf for leaf in leaves if _is_lazy(leaf)]

@@ -41,7 +41,7 @@ def variable_of(target: Any) -> str:
 
 
 def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
-    """Return a target's names for the positional arguments of a call.
+    """Return the name of each positional argument of a call to a target.
 
     Examples:
         >>> from mithril_nb.models import Add
@@ -61,8 +61,8 @@ def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str
 
     Args:
         fn: The function.
-        kwargs: The keyword arguments of the call; numbers and text are written as their values.
-        shapes: Shapes by argument name; such an argument is written as a `jax.ShapeDtypeStruct`.
+        kwargs: The keyword arguments of the call. An array is written as its name, another value as itself.
+        shapes: Shapes by argument name. An argument with a shape is written as a `jax.ShapeDtypeStruct`.
 
     Examples:
         >>> required(lambda x, *, axis, depth=2: x, {"axis": 0}, {"x": [4]})
@@ -108,7 +108,7 @@ def check_call(
 ) -> None:
     """Raise if a function's signature does not accept these arguments.
 
-    A keyword argument may be a misspelt one of the `options` of `ml.inspect` for such a target.
+    The advice corrects a misspelt argument. `options` are the options of `ml.inspect` for this kind of target.
 
     Raises:
         UnexpectedInputError: There are too few or too many arguments, or unknown names.

@@ -1,4 +1,4 @@
-"""Arguments that are constants of the program: bound by a partial, or static; and errors that advise to make one so."""
+"""Arguments that are constants of the program: bound by a partial, or static. Errors that advise to make one static."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LONGEST = 80
 def without_partial(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a target without its `functools.partial` if that binds inputs of the program.
+    """Return a target, and its arguments with the inputs of the program that its `functools.partial` binds.
 
     For a function, the inputs are modules and `jax.ShapeDtypeStruct`s; other values stay bound and are constants of the
     program, as in `jax.jit`. A model or a module receives all bound values as arguments.
@@ -63,7 +63,7 @@ def static_arguments(
     """Return the positions and names of the static arguments, as `jax.jit` interprets these options.
 
     Raises:
-        UnknownOptionError: `jax.jit` rejects these options, or the value of a static argument, which must be hashable.
+        UnknownOptionError: `fn` is jitted already, `jax.jit` rejects the options, or a static argument is not hashable.
 
     Examples:
         >>> static = static_arguments(lambda x, axis: x, (1, 2), {}, None, "axis")
@@ -113,7 +113,7 @@ def _is_hashable(value: Any) -> bool:
 def _as_constant(
     entry: EntryPoint, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, value: str
 ) -> str:
-    """Return a call in which an argument is a constant of the program, given how its value is written."""
+    """Return source code of a call in which the argument `name` is a constant, written as `value`."""
     names = argument_names(fn, args)
     inside = [value if one == name else one for one in names]
     inside += [f"{key}={value if key == name else key}" for key in kwargs]
@@ -130,7 +130,7 @@ class NumbersNeeded:
     Args:
         call: The program; after a failure it is traced again with the numbers as constants.
         arguments: The arguments of the function.
-        specs: The program's arguments for tracing: parts of modules if there are any, then those of `arguments`.
+        specs: Arguments of `call` for tracing: the arrays of modules, if there are any, then `arguments.traced`.
         entry: The function that the user called.
     """
 
@@ -154,7 +154,7 @@ class NumbersNeeded:
         return explained
 
     def _explain(self, error: Exception) -> StageUnavailableError | None:
-        """Return the error for numbers whose values Python needs, or for text; `None` if the cause is another."""
+        """Return the error for numbers whose values Python needs, or for text; `None` for another cause."""
         given = self._arguments
         first = error.__cause__ if isinstance(error, MithrilError) and error.__cause__ is not None else error
         because = f"{type(first).__name__}: {_first_line(first)}"
@@ -240,10 +240,10 @@ def no_array_but_text(
 
     Args:
         given: The arguments.
-        because: The failure.
+        because: The error of the failed trace, as text.
         entry: The function that the user called.
-        target: The module that receives the arguments: it rejects only text that is an array's type, as `"f32[3]"`.
-            `None` for a function, which rejects any text.
+        target: The module that receives the arguments: only text that is an array's type, `"f32[3]"`, is an error.
+            `None` for a function: any text is an error.
     """
     found = {
         name: [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, str)]

@@ -19,7 +19,7 @@ class EntryPoint:
 
     Attributes:
         name: The function as the user writes it, `"ml.sweep"`.
-        own: Its additional arguments in this call, as source code.
+        own: The arguments in this call that `ml.inspect` does not have, as source code.
         before: The first target, as source code, if the inspected one is the second: `"a"` in `ml.compare(a, b)`.
         after: The second target, as source code, if the inspected one is the first.
 
@@ -54,8 +54,9 @@ def called_as(name: str, others: tuple[str, str] = ("", ""), /, **own: Any) -> I
 
     Args:
         name: The function as the user writes it.
-        others: If it takes two targets, the one before and the one after the target that is inspected, as source code.
-        **own: Its additional arguments in this call.
+        others: If the function takes two targets: the target before and the target after the inspected one, as source
+            code. One of them is `""`.
+        **own: The arguments in this call that `ml.inspect` does not have.
 
     Examples:
         >>> with called_as("ml.assert_cost", flops=500):
@@ -83,7 +84,7 @@ _ALIKE = 0.6
 
 
 def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) -> str | None:
-    """Return the known name most similar to an unknown one; `None` if none is similar. `least` is from 0 to 1.
+    """Return the known name most similar to an unknown one; `None` if no similarity (0 to 1) is at least `least`.
 
     Examples:
         >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
@@ -93,7 +94,7 @@ def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) ->
 
 
 def options_written(options: Mapping[str, Any]) -> list[str]:
-    """Return the given options as source code in a call.
+    """Return the options that are not `None` as source code in a call. The text of a value is cut after 80 characters.
 
     Examples:
         >>> options_written({"shapes": {"input": [4, 64]}, "loss": None})
@@ -106,7 +107,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise if an option has a wrong type: JAX would report it only when a stage is computed, or not at all.
 
     Raises:
-        UnknownOptionError: One of them has a wrong type.
+        UnknownOptionError: `kwargs`, `name`, `device` or `compiler_options` has a wrong type.
 
     Examples:
         >>> check_options({"name": 3})

@@ -33,10 +33,10 @@ class FunctionProgram:
     Attributes:
         function: The function.
         specs: Its arguments for tracing.
-        holders: The inputs that each argument or closed-over module became, by its name. For nnx modules and
-            closed-over modules these are only the parameters.
-        trained: Inputs that are parameters of modules, according to their library: of modules among the arguments,
-            otherwise of closed-over modules.
+        holders: A dict from the name of an argument or closed-over module to the inputs with its arrays. For nnx
+            modules and closed-over modules, only the inputs with parameters.
+        trained: Inputs that Flax or Equinox treats as parameters of modules: of nnx modules among the arguments, or
+            if there are none, of closed-over modules.
     """
 
     function: Callable[..., Any]
@@ -45,7 +45,7 @@ class FunctionProgram:
     trained: tuple[str, ...] = ()
 
     def params(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the inputs that hold the parameters."""
+        """Return the inputs that hold the parameters, from the names that the user gave as `params=`."""
         if names == (DEFAULT,) and DEFAULT not in self.holders:
             return self.trained or names
         return tuple(one for name in names for one in self.holders.get(name, (name,)))
@@ -133,13 +133,16 @@ def plain_program(given: Arguments) -> Callable[..., Any]:
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return the program's input for each argument name; no input for an argument without arrays."""
+    """Return a dict from the name of each argument to a list with its input; empty for an argument without arrays."""
     traced = dict(zip(given.names, names, strict=True))
     return {name: [traced[name]] if name in traced else [] for name in given.all_names}
 
 
 class _Nest:
-    """Arrays by dotted name, as nested dicts whose last key is block and array: `{"mu": {"layers.0.kernel": a}}`."""
+    """Conversion of arrays by dotted name to nested dicts, and back.
+
+    If `layers/0` is one of the `known` paths of modules, `mu.layers.0.kernel` is in `{"mu": {"layers.0.kernel": a}}`.
+    """
 
     def __init__(self, arrays: Arrays, known: set[tuple[str, ...]]):
         self._places = {dots: self._place(tuple(dots.split(".")), known) for dots in arrays}
@@ -170,7 +173,7 @@ class _Nest:
 def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the modules among the arguments by name.
 
-    An optimizer's state for a module has the same type but is nested deeper, so only the outermost of each type count.
+    Of each type, only the outermost modules count: an optimizer's state for a module has the same type, nested deeper.
     """
     found = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
     least: dict[type, int] = {}
@@ -182,7 +185,7 @@ def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
 def modules_of(fn: Any) -> dict[str, Any]:
     """Return the modules that a function closes over or reads from globals, by variable name.
 
-    The functions that it uses are searched as well, except those of libraries.
+    The functions that `fn` uses are searched as well, except functions of libraries.
     """
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -211,7 +214,7 @@ def modules_of(fn: Any) -> dict[str, Any]:
 
 
 def other_modules(fn: Any, module: Any) -> dict[str, Any]:
-    """Return the other modules with parameters that a function around a module closes over."""
+    """Return the modules with parameters that a function closes over, except `module` and copies of it."""
     own = {id(array) for array in part(module).params.values()}  # Equinox wrappers may contain a copy of the module
     return {
         name: one

@@ -1,4 +1,4 @@
-"""Programs that JAX has traced, lowered, compiled or exported already, and files of these."""
+"""Programs that JAX has traced, lowered, compiled or exported already, and files with such programs."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ def without_trace(
         kwargs: The keyword arguments.
 
     Returns:
-        A function that runs the traced equations, not the original Python, and the shapes of its arguments.
+        A function that runs the traced equations, not the original Python, and the shapes of its positional and keyword
+        arguments.
 
     Raises:
-        UnknownOptionError: It was traced with other arguments.
+        UnknownOptionError: The program was traced with shardings, or with other arguments than `args` and `kwargs`.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -175,7 +176,7 @@ def _identifier(text: str) -> str:
 
 
 def _shapes(tree: Any) -> Any:
-    """Return the arguments with a shape and dtype for each array and number."""
+    """Return the structure of nested arguments, and the shape and dtype of each array and number in them."""
     leaves, structure = jax.tree.flatten(tree)
     specs = [one if hasattr(one, "shape") else np.asarray(one) for one in leaves]
     return structure, [
@@ -213,7 +214,7 @@ def is_program_file(target: Any) -> bool:
 
 
 def is_given_program(target: Any) -> bool:
-    """Return whether a target is a program that has left Python, or a file of one."""
+    """Return whether a target is a lowered, compiled or exported program, its text or bytes, or a path of a file."""
     if isinstance(target, str) and not is_program_file(target):
         return bool(_kind_of_text(target))
     return is_program_file(target) or isinstance(target, (*_JAX_NAMES, bytes, bytearray, memoryview))
@@ -347,13 +348,13 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -> ModelFileError:
-    """Return the error for a file or bytes; by default it advises how to write such a file."""
+    """Return the error for a file or bytes; by default, the advice is code that writes a program to `path`."""
     what = "this data" if path is None else repr(str(path))
     return ModelFileError(f"cannot inspect {what}: {why}.", facts, advice or _advice(path))
 
 
 def _advice(path: Path | None) -> str:
-    """Return code that writes such a file, or that inspects a program without one."""
+    """Return code that writes a program to `path`; for `None`, code that inspects a program without a file."""
     if path is None:
         return entry_point().call("jax.jit(f).lower(x)")
     writer = _WRITERS.get(path.suffix.lower(), "write_text(jax.jit(f).lower(x).as_text(debug_info=True))")

@@ -1,4 +1,4 @@
-"""`inspect`: from a model, a function, a module, a traced program or a file to all its stages."""
+"""`inspect`: return all stages of a model, a function, a module, a traced program or a file."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def inspect(
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform. Equinox modules are called directly; `jax.vmap(module)` takes a batch and
-            has the programs of a module. Also the objects of JAX's own pipeline, which contain their arguments: the
-            results of `jax.make_jaxpr(f)(x)`, `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, its `compile` and
-            `jax.export`; StableHLO or HLO as text; the path of a file with such text, a serialized HLO module or an
-            exported program, or the file's bytes. Stages before such an object are unavailable, except the lines of
-            Python that JAX recorded in it.
+            Equinox, or a Haiku transform. An Equinox module is called directly; `jax.vmap(module)` takes a batch, and
+            has the same programs. Also an object of JAX's own pipeline, without arguments: `jax.make_jaxpr(f)(x)`,
+            `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.jit(f).lower(x).compile()` or a result of
+            `jax.export.export`. Also StableHLO or HLO as text, or a file with such text, with a serialized HLO module
+            or with an exported program, as path or bytes. A program that begins at a later stage has no stages before
+            it, except the lines of Python that JAX recorded.
         *args: Positional arguments of the call; for a model, its inputs in order.
         kwargs: Keyword arguments of the call whose names clash with the options below.
         shapes: Shapes of a model's inputs, instead of arguments: `{"input": [32, 784]}`. If some sizes are names,
@@ -64,7 +64,8 @@ def inspect(
         params: The argument of a function that holds its parameters, `"w"`, or a part of one, `"state.params"`, or
             several; `()` if it has none. Default: the argument called `params`, otherwise the nnx modules among the
             arguments, otherwise the modules that the function closes over; without these, the number of parameters is
-            unknown. If the function has an argument called `params` that is not given otherwise, this is its value.
+            unknown. If the function has an argument called `params` that is not given otherwise, this option is the
+            value of that argument.
         static_argnums: Positions of a function's static arguments, as in `jax.jit`: numbers that Python needs during
             tracing, such as an axis, a size, or the condition of a branch.
         static_argnames: Names of static arguments: `"axis"`, or several.
@@ -78,15 +79,16 @@ def inspect(
         **named: Keyword arguments of the call.
 
     Returns:
-        The stages, each computed on first use. A function that cannot be traced has them as well: each stage reports
-        why it is unavailable.
+        An inspection, which computes each stage on first use. If a function cannot be traced, its stages report the
+        error when they are used.
 
     Raises:
         UnknownOptionError: The target cannot be called, it has no such program or option, an option has a wrong type,
             or `params` names an argument that does not exist.
-        UnexpectedInputError: There are too few or too many arguments.
+        UnexpectedInputError: There are too few or too many arguments, or one has an unknown name.
         ShapeError: Shapes of a model's inputs are missing, or do not fit.
-        StageUnavailableError: A block of a trained model needs a number instead of a name.
+        StageUnavailableError: A block of a trained model needs a number instead of a name, or a module receives
+            sizes or text instead of arrays.
         ModelFileError: The file does not exist, or contains no program.
 
     Examples:
@@ -118,12 +120,12 @@ def inspect(
 
 
 def _unwrapped(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
-    """Return the target without `ml.watch`, `functools.partial` or JAX's trace around it, and its arguments."""
+    """Return the target without `ml.watch`, `functools.partial` and JAX's trace around it, and its arguments."""
     return without_trace(*without_partial(without_wrapper(target), args, kwargs))
 
 
 def _prepared(call: TargetCall) -> TargetCall:
-    """Return a call with `params=` as an argument if the target has one, and without options of its own `jax.jit`."""
+    """Move `params=` to the arguments if the target has that argument, and options of its `jax.jit` to the options."""
     kwargs, options = call.kwargs, dict(call.options)
     if options["params"] is not None and takes_params(call.target, call.args, kwargs, options["params"]):
         kwargs, options["params"] = {**kwargs, "params": options["params"]}, None
@@ -140,8 +142,10 @@ def as_plain_call(
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return the function that `inspect` traces for a call, and its arguments without the static ones.
 
+    A model, a module, and a function with nnx modules among its arguments are returned unchanged.
+
     Raises:
-        UnknownOptionError: `jax.jit` rejects its static arguments.
+        UnknownOptionError: `jax.jit` rejects the static arguments.
 
     Examples:
         >>> import jax.numpy as jnp

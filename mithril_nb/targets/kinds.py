@@ -44,7 +44,7 @@ class TargetCall:
     """A call of `inspect`.
 
     Attributes:
-        target: The target, without wrappers: a function with its arguments instead of a traced program or a partial.
+        target: The target, as the user gave it or without wrappers such as `functools.partial`.
         args: Positional arguments of the target.
         kwargs: Keyword arguments of the target.
         options: All options of `inspect` except `kwargs`, by name; `None` means not given.
@@ -56,7 +56,7 @@ class TargetCall:
     options: Mapping[str, Any]
 
     def of_stages(self) -> dict[str, Any]:
-        """Return the options that all targets accept: `name`, `device` and `compiler_options`."""
+        """Return the options that all traced targets accept: `name`, `device` and `compiler_options`."""
         return {name: self.options[name] for name in ("name", "device", "compiler_options")}
 
     def training(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def training_of(call: TargetCall) -> tuple[str, Any, Any]:
     """Return the requested program of a model or a module, its loss and its optimizer.
 
     Raises:
-        UnknownOptionError: The program does not exist.
+        UnknownOptionError: No program has the requested name.
     """
     program, loss, optimizer = (call.options[name] for name in TRAINING)
     if program is not None and program not in PROGRAMS:
@@ -141,7 +141,7 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
     arguments = Arguments(takes, args, given, are_numbers_static=True)
-    # A module may convert sizes to an array: its costs would then silently be those of a few numbers.
+    # Without this check, a module could convert a shape to an array, and its costs would be those of a few numbers.
     because = "a module computes with arrays"
     if not arguments.traced:
         refused = no_array(arguments.by_name, title, because) or no_array_but_text(
@@ -207,7 +207,7 @@ _KINDS = [
     TargetKind("modules of Flax, Equinox and Haiku", _is_of_module, _inspect_module_target),
     TargetKind("functions", _is_function, _inspect_function_target),
 ]
-"""In the order in which they are tried: functions last, because modules are callable, too."""
+"""The kinds in the order in which they are tried: functions last, because modules are callable, too."""
 
 
 def register_kind(kind: TargetKind) -> None:

@@ -1,4 +1,4 @@
-"""Modules of Flax, Equinox and Haiku as arrays by dotted name and a pure function, and the programs of them.
+"""Modules of Flax, Equinox and Haiku as arrays by dotted name and a pure function, and their programs.
 
 `blocks.0.attention.query.kernel` belongs to the block `blocks/0/attention/query`, as for Mithril models. No library is
 imported here: if the target is a module, the user has imported its library already.
@@ -105,7 +105,7 @@ def dotted(path: tuple[Any, ...]) -> str:
 
 
 def part(module: Any) -> SplitModule:
-    """Split a module of nnx or Equinox."""
+    """Split an nnx module by the types of its variables, any other pytree by the dtypes of its arrays."""
     return _part_nnx(module) if is_nnx(module) else _part_equinox(module)
 
 
@@ -149,12 +149,12 @@ def is_array(leaf: Any) -> bool:
 
 
 def is_foreign(value: Any) -> bool:
-    """Return whether a value is a module that `foreign` accepts."""
+    """Return whether a value is a module of Flax or Equinox, or a transform of Haiku."""
     return is_module(value) or is_haiku(value)
 
 
 def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
-    """Return the function whose signature a module has, and keyword arguments that its library adds."""
+    """Return a function with the signature of a module, and the keyword arguments that its library adds."""
     if is_linen(target):
         return target.__call__, frozenset(("rngs", "mutable", "method", "capture_intermediates"))
     if is_haiku(target):
@@ -175,7 +175,7 @@ def foreign(
     method: Callable[..., Any] | None = None,
     around: Callable[..., Any] | None = None,
 ) -> PureModule:
-    """Return a module of any of the libraries as a pure function.
+    """Return a module of Flax, Equinox or Haiku as a pure function.
 
     Args:
         target: The module.
@@ -218,7 +218,7 @@ def _check_called(name: str, scopes: Scopes) -> None:
     if not scopes.has_substituted:
         raise StageUnavailableError(
             f"the function around the module {name!r} calls a copy of it, so its parameters cannot be trained.",
-            (("as", "eqx.filter_jit does"),),
+            (("example", "eqx.filter_jit(module)"),),
             "jax.vmap(module)  # or the module itself: a program is jitted in any case",
         )
 
@@ -301,7 +301,7 @@ def _key() -> jax.ShapeDtypeStruct:
 
 
 def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
-    """Return a program of a module."""
+    """Return the forward pass of a module, or a program that trains it with `loss` and `optimizer`."""
     if name != "forward":
         return _training(module, given, name, loss, optimizer)
     own = {"params": module.params, **({"state": module.state} if module.state else {})}

@@ -29,7 +29,7 @@ def is_mithril_model(target: Any) -> bool:
 
 
 def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mapping[str, str]) -> PhysicalModel:
-    """Return the model, compiled for the given inputs.
+    """Return a model, compiled for inputs of these sizes and dtypes.
 
     Raises:
         ShapeError: Shapes do not fit, or are unknown.
@@ -156,7 +156,7 @@ def inspect_model(
 
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:
-    """Return the model unchanged if the shapes of its inputs are known, except for the batch dimension.
+    """Return the model unchanged if the shapes of its inputs are known. The batch dimension may be unknown.
 
     Raises:
         ShapeError: A shape is unknown.
@@ -173,7 +173,7 @@ def _concrete(model: PhysicalModel) -> PhysicalModel:
 
 
 def example_shapes(model: Model) -> str:
-    """Return input shapes for a model as source code; the model compiles with them.
+    """Return input shapes with which a model compiles, as source code; `...` as shapes if no example compiles.
 
     Examples:
         >>> from mithril_nb.models import Conv2d

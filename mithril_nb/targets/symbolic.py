@@ -108,7 +108,7 @@ def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str =
         target: A block, or a model.
         shapes: The shape of each input, with numbers and names.
         field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
-        path: A block inside it; default: the whole target.
+        path: Path of a block inside the target; default: the whole target.
 
     Raises:
         ShapeError: Shapes do not fit, or do not determine the shape of a parameter.
@@ -148,7 +148,7 @@ class _Named:
         self._toolkit = around_blocks(backend.toolkit, _explaining_failure)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise if the model does not accept these numbers for its names; same errors as for shapes of numbers."""
+        """Raise if the model does not accept these numbers for its names. The errors are those of `ml.compile`."""
         specs = {
             name: TensorSpec(tuple(parse(dim).evaluate(**sizes) for dim in map(str, spec.shape)), spec.dtype)
             for name, spec in self._inferred.items()

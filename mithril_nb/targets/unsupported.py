@@ -88,7 +88,7 @@ _MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
 
 
 def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOptionError:
-    """Return the error for a target of no known kind: a class, the result of an inspection, or something else."""
+    """Return the error for a target of no known kind, such as a class or the result of an inspection."""
     needs = (
         "needs",
         "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file",
@@ -120,7 +120,7 @@ def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, A
 
 
 def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """Return the arguments of a call that inspects an object of a class."""
+    """Return source code of the arguments for a call that inspects an object of a class."""
     xs = [f"x_{place}" for place in range(len(args))] if len(args) > 1 else ["x"]
     if not issubclass(cls, Model):
         # Some libraries' classes have no useful signature; `__init__` has the arguments.
@@ -135,10 +135,10 @@ def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> lis
 
 
 def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given: Mapping[str, Any]) -> None:
-    """Raise if an option was given that does not apply to the target.
+    """Raise if one of the options `names` is given, which do not apply to the target.
 
     Raises:
-        UnknownOptionError: One of the options was given.
+        UnknownOptionError: One of the options is given.
     """
     option = next((name for name in names if options[name] is not None), None)
     if option is None:
@@ -198,7 +198,7 @@ def refuse_training(
 
 
 def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> str:
-    """Return a call that inspects the gradient of a function, if it has one."""
+    """Return a call that inspects the gradient of a function, or a whole step if it is not differentiable."""
     by_name = [f"{key}={key if hasattr(value, 'shape') else shown(value)}" for key, value in given.items()]
     name, names = variable_of(function), argument_names(function, args)
     for are_numbers_static in (False, True):
@@ -224,7 +224,7 @@ def _is_number_differentiable(arguments: Arguments) -> bool | None:
 
 
 def _refuse_around_module(option: str, value: Any, function: Any) -> None:
-    """Raise, with advice for its module, if the function closes over one, as `jax.vmap(module)` does."""
+    """Raise if the function closes over a module, as `jax.vmap(module)` does. The advice inspects the module."""
     held = list(modules_of(function).items())
     if not held:
         return
@@ -259,7 +259,7 @@ def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> No
         f"{title!r}, a function around several modules, takes no {option}=.",
         (
             ("wraps", type(module).__name__),
-            ("holds besides", besides),
+            ("also holds", besides),
             (f"{option}= is for", _MODELS),
         ),
         f"{entry_point().call('function', 'x')}  # counts all of them; or train one module that contains them",

@@ -84,7 +84,7 @@ def test_invalid_files_are_rejected(run_cli, folder: Path) -> None:
         2,
         "",
         "UnknownOptionError: --arg is for models and functions, "
-        "but the program in 'step.mlir' contains its arguments.\n"
+        "but the program in 'step.mlir' is already lowered for its arguments.\n"
         "    Try: mithril-nb show step.mlir\n",
     )
     for option in (("--shape", "x=3"), ("--static", "x"), ("--program", "forward")):

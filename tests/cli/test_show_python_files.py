@@ -102,15 +102,15 @@ def test_a_file_that_fails_is_run_again(run_cli, folder):
         (
             "mlp",
             "ModelFileError: 'mlp' is not a file, and not of the form module:name.\n"
-            "    a file  model.json, step.mlir\n"
-            "    a name  mlp:step, mlp.py:step\n"
+            "    file  model.json, step.mlir\n"
+            "    name  mlp:step, mlp.py:step\n"
             "    Try: mithril-nb show mlp.py:forward\n",
         ),
         (
             "nope",
             "ModelFileError: 'nope' is not a file, and not of the form module:name.\n"
-            "    a file  model.json, step.mlir\n"
-            "    a name  nope:step, nope.py:step\n"
+            "    file  model.json, step.mlir\n"
+            "    name  nope:step, nope.py:step\n"
             '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
         ),
         (
@@ -180,7 +180,7 @@ def test_advice_for_names(folder: Path, run_cli) -> None:
     (folder / "my net.py").write_text("import jax.numpy as jnp\ndef step(x): return x\nmodel: object = 3\n")
     assert "Try: mithril-nb show 'my net.py:step'\n" in run_cli("show", "my net.py:ste")[2]
     assert "    has  step\n" in run_cli("show", "my net.py:jnq")[2], "modules are no programs"
-    assert "    a name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli("show", "mlp.py:")[2]
+    assert "    name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli("show", "mlp.py:")[2]
     (folder / "values.py").write_text("model: object = 3\n", encoding="utf-8")
     assert "    has  model\n" in run_cli("show", "values.py")[2]
 

@@ -305,7 +305,7 @@ REFUSED = {
     "features of an image": (
         conv,
         lambda: chain(Conv2d(3, 3)),
-        "because  'linear_0' reads an image with channels on axis 1, the library has them on the last axis",
+        "because  'linear_0' reads an image with channels on axis 1, but the library has channels on the last axis",
     ),
 }
 
@@ -356,7 +356,8 @@ def test_images_made_of_features_are_rejected():
         differ(Decoder(), model, x_of(2, 5))
     assert str(error.value) == (
         "the order of the channels of 'Conv_0' is unknown.\n"
-        "    because  'conv2d_0' expects them on axis 1 of the output of 'reshape_0', the library on the last axis\n"
+        "    in the model    'conv2d_0' reads channels on axis 1 of the output of 'reshape_0'\n"
+        "    in the library  'Conv_0' reads channels on the last axis\n"
         "    Try: put the channels last in 'reshape_0', and add a Transpose after it that moves them to axis 1."
     )
 

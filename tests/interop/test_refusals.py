@@ -149,7 +149,7 @@ CASES = {
     ),
     "circular padding": (
         lambda: ml.from_flax(nnx.Conv(3, 4, (3, 3), padding="CIRCULAR", rngs=nnx.Rngs(0))),
-        "because  only same, valid or numeric padding, without mask and input_dilation",
+        "because  only same, valid or numeric padding is supported, without mask and input_dilation",
     ),
     "variables without a model": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}),
@@ -161,8 +161,8 @@ CASES = {
     "haiku without a model": (
         lambda: ml.from_haiku({"linear": {"w": jnp.ones((4, 8)), "b": jnp.ones(8)}}),
         """
-        UnknownOptionError: cannot convert a Haiku function without a model.
-            because  its parameters do not contain its code
+        UnknownOptionError: cannot convert Haiku parameters: the argument into= is missing.
+            because  parameters do not contain the code of the function
             Try: into=ml.compile(model, shapes=shapes)  # with a model of the same layers""",
     ),
     "no parameters of Haiku": (
@@ -183,7 +183,7 @@ CASES = {
     "another number of layers": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(MLP(4, [8], 8))),
         """
-        UnexpectedInputError: Flax has 1 layers of kind 'linear', the model 2.
+        UnexpectedInputError: Flax has 1 layers of kind 'linear', but the model has 2.
             Flax   Dense_0
             model  mlp_0/linear_0, mlp_0/linear_1
             Try: a model with the same layers.""",
@@ -252,7 +252,7 @@ CASES = {
     "names of nothing": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8)), names={"Dense_1": "linear_0"}),
         """
-        UnexpectedInputError: names={...} contains 'Dense_1', which has no parameters.
+        UnexpectedInputError: names={...} contains 'Dense_1', but no layer with parameters has this path.
             known  'Dense_0'
             Try: names={'Dense_0': 'linear_0'}""",
     ),

@@ -143,7 +143,7 @@ CASES = [
         lambda: ml.load_params(foreign({**OURS, "version": "2"})),
         lines(
             "ModelFileError: 'here.safetensors' was written in version '2' of the format.",
-            "read here  version 1",
+            "supported  version 1",
             "Try: pip install --upgrade mithril-nb",
         ),
     ),
@@ -175,7 +175,7 @@ CASES = [
         lambda: ml.load_params(foreign(OURS, np.ones(3))),
         lines(
             "DataError: 'w' in 'here.safetensors' is float64, which JAX would convert to float32.",
-            "because  its x64 mode is off",
+            "because  the x64 mode of JAX is off",
             'Try: jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         ),
     ),

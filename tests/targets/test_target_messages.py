@@ -104,7 +104,7 @@ UnknownOptionError: 'scaled' takes loss= in kwargs=, because ml.inspect has an o
 
 ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam")
 StageUnavailableError: the function around the module 'Linear' calls a copy of it, so its parameters cannot be trained.
-    as  eqx.filter_jit does
+    example  eqx.filter_jit(module)
     Try: jax.vmap(module)  # or the module itself: a program is jitted in any case
 
 ml.inspect(closing, X, loss="mean_squared_error")

@@ -1,4 +1,4 @@
-"""NumPy, PyTorch and MLX: one Python file without JAX."""
+"""The export formats `numpy`, `torch` and `mlx`: one Python file that does not import JAX."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _MLX = Loading("MLX", '"mlx[cpu]" numpy', ("import mlx.core as mx",), "mx.load(s
 
 @export_format("numpy")
 def numpy_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program in NumPy."""
+    """Return the contents of a folder with the program in NumPy."""
     return _contents(program, "numpy", _NUMPY)
 
 
 @export_format("torch")
 def torch_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program in PyTorch."""
+    """Return the contents of a folder with the program in PyTorch."""
     return _contents(program, "torch", _TORCH)
 
 
 @export_format("mlx")
 def mlx_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program in MLX."""
+    """Return the contents of a folder with the program in MLX."""
     return _contents(program, "mlx", _MLX)
 
 

@@ -1,4 +1,4 @@
-"""C: source, header, Makefile, and a `main` that checks the results; it runs without Python."""
+"""The export format `c`: source, header, Makefile, and a `main` that checks the results, all without Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.interop.exporting.formats import TESTED, Contents, export_format
 from mithril_nb.interop.exporting.stored import StoredProgram
 
 _MAGIC = b"MNBARRAY"
-_READER = """// Read one array: the length of its name, its name, its bytes, and its items.
+_READER = """// Read one array: the length of its name, its name, the number of its bytes, and its items.
 static void *read_array(FILE *file, const char *name, size_t bytes)
 {
     uint32_t length = 0;
@@ -69,7 +69,7 @@ static int differs_KIND(const char *name, const KIND *found, const KIND *expecte
 
 @export_format("c")
 def c_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program in C11: source, header, Makefile, and a `main` that checks its results."""
+    """Return the contents of a folder with the program in C11, and a `main` that checks the results."""
     file = emit(program.traced)
     is_param = [one.file == "weights" for one in program.inputs]
     named = list(zip(file.inputs, program.inputs, strict=True))
@@ -87,21 +87,21 @@ def c_folder(program: StoredProgram) -> Contents:
             "expected.bin": _packed(results),
         },
         {
-            "model.c": f"the program, one function per block, and `{file.name}`, the whole; it needs only libm",
-            "model.h": "its declaration",
+            "model.c": f"the program: one function per block, and `{file.name}`, which calls them; needs only libm",
+            "model.h": f"the declaration of `{file.name}`",
             "main.c": "reads the arrays, calls the program, compares the results",
             "weights.bin, inputs.bin, expected.bin": "the arrays in a simple format, which `main.c` reads",
         },
         (("make", "compiles model.c and main.c"), ("make test", TESTED)),
         f"""The program needs {file.arena:,} bytes of temporary memory.
 
-A `.bin` file starts with `MNBARRAY`. An array is the length of its name (uint32), its name, the number of its bytes
-(uint64) and its items.""",
+A `.bin` file starts with `MNBARRAY`. Then come the arrays. Each is stored as the length of its name (uint32), its name,
+the number of its bytes (uint64), and its items.""",
     )
 
 
 def _packed(arrays: Mapping[str, Any]) -> bytes:
-    """Return arrays in the order of a dict: a mark, then for each array its name, its bytes and its items."""
+    """Return the content of a `.bin` file with arrays in the order of the dict."""
     parts = [_MAGIC]
     for name, array in arrays.items():
         data = np.ascontiguousarray(array).tobytes()
@@ -123,7 +123,7 @@ def _header(file: CFile) -> str:
 #include <stdbool.h>
 #include <stdint.h>
 
-// Bytes of temporary memory: pass as much memory as `arena`. Calls with different memory may run at the same time.
+// Bytes of temporary memory to pass as `arena`. Calls with different arenas may run at the same time.
 enum {{ {file.name.upper()}_ARENA_BYTES = {file.arena} }};
 
 {_declaration(file)};

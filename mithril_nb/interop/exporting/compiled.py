@@ -1,4 +1,4 @@
-"""StableHLO, ONNX and IREE: a model file of another tool, and a short runner of it."""
+"""The export formats `stablehlo`, `onnx` and `iree`: a model file for another tool, and Python that runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
 
 @export_format("stablehlo")
 def stablehlo_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program as StableHLO: text, bytecode, and what `jax.export` loads."""
+    """Return the contents of a folder with StableHLO: text, bytecode, and a file for `jax.export.deserialize`."""
     _check_installed("stablehlo", "flatbuffers", "flatbuffers")  # jax.export serializes with it
     exported = _exported(program)
     files = {
@@ -40,7 +40,7 @@ def stablehlo_folder(program: StoredProgram) -> Contents:
 
 @export_format("iree")
 def iree_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program compiled by IREE for the CPU of this machine."""
+    """Return the contents of a folder with the program, compiled by IREE for the CPU of this machine."""
     _check_installed("iree", "iree.compiler", "mithril-nb[iree]")
     from iree import compiler  # pyright: ignore
 
@@ -57,7 +57,7 @@ def iree_folder(program: StoredProgram) -> Contents:
 
 @export_format("onnx")
 def onnx_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program as an ONNX model, whose initializers are the weights."""
+    """Return the contents of a folder with the program as an ONNX model, whose initializers are the weights."""
     _check_installed("onnx", "onnx", "mithril-nb[onnx]")
     weights = {place: one.array for place, one in enumerate(program.inputs) if one.file == "weights"}
     names = [one.name for one in program.inputs]
@@ -80,7 +80,7 @@ def _runner(
     run: str,
     more: str = "",
 ) -> Contents:
-    """Return a folder whose `model.py` passes the weights and inputs, in the order of the program, to a model file."""
+    """Return the contents of a folder whose `model.py` runs a model file with the weights and inputs, in order."""
     function = identifier(program.name)
     text = _RUNNER.format(
         title=title,
@@ -98,7 +98,7 @@ def _runner(
 
 
 def _exported(program: StoredProgram) -> export.Exported:
-    """Return the program as `jax.export` does, as a function of its arrays in order; keys are their numbers."""
+    """Export the program with `jax.export`, as a function of its arrays in order. Random keys are passed as uint32."""
     trace = program.traced.trace
     are_keys = [one.leaf.spec.dtype.startswith("key<") for one in program.inputs]
     run = trace.call(trace.closed)
@@ -116,14 +116,14 @@ def _exported(program: StoredProgram) -> export.Exported:
 
 
 def _check_installed(name: str, module: str, package: str) -> None:
-    """Raise if a package is missing that a format needs.
+    """Raise if the module that the format `name` needs is not installed.
 
     Raises:
-        UnavailableBackendError: It is missing.
+        UnavailableBackendError: The module cannot be found.
     """
     try:
         is_there = importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):  # a parent package is missing, or a module that a user has set to None
+    except (ImportError, ValueError):  # a parent package is missing, or sys.modules has a module without a spec
         is_there = False
     if not is_there:
         raise UnavailableBackendError(

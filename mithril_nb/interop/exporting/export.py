@@ -1,4 +1,4 @@
-"""`export`: from a model or a program to a folder that runs without mithril_nb."""
+"""`ml.export`: write a model or a program to a folder that runs without mithril_nb."""
 
 from __future__ import annotations
 
@@ -42,23 +42,24 @@ def export(
     the two commands to install or compile it, and to run the test. If an error is raised, nothing is written.
 
     Args:
-        target: What `ml.inspect` takes: a model, compiled or not, or a function; or an inspection.
-        folder: Path of the folder, in an existing folder. It must not exist, or be empty; see `overwrite`.
-        *args: Arguments of the call, as in `ml.inspect`. Arrays among them are the stored inputs.
+        target: Anything that `ml.inspect` accepts, such as a model or a function, or an `Inspection`.
+        folder: Path of the folder; its parent must exist. If it exists, it must be empty; see `overwrite`.
+        *args: Arguments of the call, as in `ml.inspect`. Arrays among them become the stored inputs.
         to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"ggml"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`,
             `"iree"`, or a format that `mithril_nb.interop.exporting.export_format` registered.
-        params: Parameters by name, dotted or nested. Default: for a model, its initial parameters for seed 0;
-            otherwise placeholders.
-        inputs: Arrays by the name of a model's input, or of a function's argument. Default: random
-            placeholders, the same at each export.
-        overwrite: If true, replace a folder that an earlier `ml.export` wrote. Others are never replaced.
-        **options: Options of `ml.inspect`: `program="forward+backward"`, `shapes={"input": [32, 784]}`.
+        params: Parameters by name, dotted or nested. Default: for a model, the initial parameters for seed 0; for a
+            module of Flax, Equinox or Haiku, its own parameters; for a function, its arguments.
+        inputs: Arrays by the name of a model's input, or of a function's argument. Default: the arguments. An array
+            of which only the shape is known becomes a random placeholder, the same at each export.
+        overwrite: If true, replace a folder that an earlier `ml.export` wrote. Other folders are never replaced.
+        **options: Options of `ml.inspect`, such as `program="forward+backward"` or `shapes={"input": [32, 784]}`.
 
     Returns:
         The path of the folder.
 
     Raises:
-        UnknownOptionError: The format or an option does not exist.
+        UnknownOptionError: `to` or an option is unknown, `folder` is not a path, or `target` is already compiled or
+            inspected, and takes no options.
         UnsupportedPrimitiveError: The format cannot express a primitive.
         ShapeError: Shapes are unknown, or arrays have other shapes.
         MissingParameterError, UnexpectedInputError: Names are missing or unknown.
@@ -86,16 +87,17 @@ def export(
 
 
 def fill_from(program: traced.Program, values: list[Any], params: Any, inputs: Any) -> None:
-    """Write the user's parameters and inputs to the values of a program; see `fill`."""
-    own = [(place, leaf) for place, leaf in enumerate(program.trace.inputs)]
+    """Replace items of `values` by the arrays in `params` and `inputs`; see `fill`.
+
+    Args:
+        program: The program.
+        values: The value of each input of the program.
+        params: Parameters by name; `None` replaces no parameter.
+        inputs: Other inputs by name; `None` replaces no other input.
+    """
+    own = list(enumerate(program.trace.inputs))
     if params is not None:
-        fill(
-            values,
-            [(place, _name(leaf)) for place, leaf in own if program.inputs[place].is_param],
-            params,
-            "params",
-            True,
-        )
+        fill(values, [(at, _name(leaf)) for at, leaf in own if program.inputs[at].is_param], params, "params", True)
     if inputs is not None:
         rest = [(place, leaf) for place, leaf in own if not program.inputs[place].is_param]
         is_model = any(leaf.argument == "inputs" and leaf.keys for _, leaf in rest)
@@ -111,7 +113,7 @@ def _name(leaf: Any) -> str:
 def _program(
     target: Any, args: tuple[Any, ...], options: dict[str, Any], has_params: bool
 ) -> tuple[traced.Program, list[Any]]:
-    """Return the traced program, and a value for each of its inputs; `None` for an unknown one."""
+    """Return the traced program, and the value of each input; `None` for an input of which only the shape is known."""
     if isinstance(target, Inspection):
         _refuse_options(args, options)
         return _valued(target, {})
@@ -136,12 +138,12 @@ def _program(
     values["params"] = {} if has_params else model.randomize_params(0)
     values["state"] = model.initial_state()
     if not rest or rest == {"program": "forward"}:
-        return _valued(model.inspect("forward"), values)  # it takes a random key if the model draws numbers
+        return _valued(model.inspect("forward"), values)  # unlike `inspect`, it adds a random key if needed
     return _valued(inspect(model, **rest), values)
 
 
 def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> tuple[traced.Program, list[Any]]:
-    """Return the traced program, with values by argument and name."""
+    """Return the traced program of an inspection, and the value of each input, from `values[argument][name]`."""
     program = _traced(inspection)
     found = [values.get(leaf.argument, {}).get(".".join(leaf.keys)) for leaf in program.trace.inputs]
     return program, list(map(_concrete, found))
@@ -150,7 +152,7 @@ def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> 
 def _values_of_module(
     program: traced.Program, module: Any, args: tuple[Any, ...], options: Mapping[str, Any], has_params: bool
 ) -> list[Any]:
-    """Return a value for each input of a module of Flax, Equinox or Haiku: its own parameters, and the arguments."""
+    """Return the value of each input of a Flax, Equinox or Haiku module: its own parameters, and the arguments."""
     variables = options.get("variables")
     own = by_name(variables.get("params", variables) if isinstance(variables, Mapping) else module)
     leaves, are_params = program.trace.inputs, [one.is_param for one in program.inputs]
@@ -179,9 +181,9 @@ def _concrete(value: Any) -> Any:
 def _traced(inspection: Inspection) -> traced.Program:
     if inspection.given is not None:
         raise StageUnavailableError(
-            f"cannot export {inspection.name!r}: it begins at a later stage than Python.",
+            f"cannot export {inspection.name!r}: it begins at a stage after the jaxpr.",
             (("needs", "a jaxpr"),),
-            "ml.export of the function that it was compiled from.",
+            "ml.export of the function that was lowered or compiled.",
         )
     program = inspection.traced_program
     check_sizes(program)
@@ -194,9 +196,9 @@ def _numpy(model: EmittedModel, params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_options(args: tuple[Any, ...], options: Mapping[str, Any]) -> None:
     if args or options:
-        first = next(iter(options), "an argument")
+        what = f"option {next(iter(options))!r}" if options else "arguments"
         raise UnknownOptionError(
-            f"ml.export takes no {first!r} for a program that is compiled or inspected already.",
+            f"ml.export takes no {what} for a program that is compiled or inspected already.",
             (("takes", "to, params, inputs, overwrite"),),
             _EXAMPLE,
         )

@@ -1,4 +1,4 @@
-"""Write an exported program: its files, its arrays and a README, all of them or none."""
+"""Write the folder of an exported program: files, arrays and a README, all of them or none."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from mithril_nb.interop.safetensors import save_params
 
 _LICENSE = "The code in this folder is yours: use it under any license."
 _MARK = "written by mithril_nb"
-_ARRAYS = {"weights": "the parameters", "inputs": "the stored inputs", "expected": "the results of JAX for them"}
+_ARRAYS = {
+    "weights": "the parameters",
+    "inputs": "the stored inputs",
+    "expected": "the results of JAX for these inputs",
+}
 
 
 def check_folder(path: str | os.PathLike[str], overwrite: bool) -> None:
-    """Raise if a folder may not be written; called before the work, which may take long.
+    """Raise if a folder may not be written. Called before the export, which may take long.
 
     Raises:
-        ModelFileError: It exists and may not be replaced, or the folder around it does not exist.
+        ModelFileError: `path` is a file, a folder that may not be replaced, or in a folder that does not exist.
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
@@ -79,7 +83,7 @@ def _readme(contents: Contents, program: StoredProgram) -> str:
     notes = f"\n{contents.notes.strip()}\n" if contents.notes else ""
     return f"""# {contents.title}
 
-This folder needs nothing of mithril_nb. It was {_MARK} from the program that JAX traced.
+The code in this folder does not need mithril_nb. It was {_MARK} from the program that JAX traced.
 
 ```sh
 {commands}

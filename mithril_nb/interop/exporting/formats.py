@@ -1,4 +1,4 @@
-"""The registry of formats: each writes a program as the files of a folder."""
+"""The registry of export formats: each is a function that returns the files of a program's folder."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from mithril_nb.interop.exporting.stored import StoredProgram
 
 @dataclass(frozen=True)
 class Contents:
-    """The files of a format; weights, stored arrays and the README are written for every format.
+    """The files that a format writes. `ml.export` adds the README, and the weights, inputs and results as safetensors.
 
     Attributes:
-        title: The program, for the README: `"forward as NumPy"`.
+        title: Title of the README: `"forward in NumPy"`.
         files: The content of each file, by name.
         about: One line about each file, for the README.
         commands: The two commands of the README, each with a comment: install or compile, then test.
         notes: A further paragraph of the README, in Markdown.
-        replaced: Names of stored arrays, `"weights"`, that are in one of the files instead of a safetensors file.
+        replaced: Arrays that `files` contains already, such as `("weights",)`. No safetensors file is written for them.
     """
 
     title: str
@@ -34,14 +34,14 @@ Format = Callable[[StoredProgram], Contents]
 FORMATS: dict[str, Format] = {}
 """The function of each format, by name."""
 TESTED = "compares its results for the stored inputs with those of JAX"
-"""The comment of the second command."""
+"""Comment on the second command of the README, which runs the test."""
 
 
 def export_format(name: str) -> Callable[[Format], Format]:
     """Register a format of `ml.export`.
 
     Args:
-        name: Its name, the value of `to=`. A second function for the same name replaces the first.
+        name: Name of the format, the value of `to=`. A second function for the same name replaces the first.
 
     Examples:
         >>> @export_format("lines")
@@ -62,7 +62,7 @@ def format_of(name: str) -> Format:
     """Return the function of a format.
 
     Raises:
-        UnknownOptionError: It does not exist.
+        UnknownOptionError: No format has this name.
     """
     if name not in FORMATS:
         near = nearest(name, FORMATS) or "numpy"

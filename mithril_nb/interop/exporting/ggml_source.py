@@ -1,4 +1,4 @@
-"""GGML: a Python file over ggml-python that builds the graph, and the weights as a `.gguf` file."""
+"""The export format `ggml`: Python that builds the graph with ggml-python, and the weights as a `.gguf` file."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ _LOADING = Loading(
     ("from gguf_reader import read_gguf", "from safetensors.numpy import load_file"),
     'read_gguf(FOLDER / "weights.gguf") if name == "weights" else load_file(path)',
 )
-_NOTES = "pip compiles ggml-python, which takes minutes and a C++ compiler. Programs of GGML also read `weights.gguf`."
+_NOTES = (
+    "pip compiles ggml-python, which takes minutes and a C++ compiler. Programs based on GGML can read `weights.gguf`."
+)
 
 
 @export_format("ggml")
 def ggml_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program as a GGML graph, and its weights as a `.gguf` file."""
+    """Return the contents of a folder with the program as a GGML graph, and the weights as a `.gguf` file."""
     arrays = program.arrays["weights"]
     shapes = {f"shape.{name}": list(map(int, array.shape)) for name, array in arrays.items() if array.shape}
     weights = gguf_bytes(arrays, {"general.name": program.name, **shapes})
     source = emit_ggml(program.traced)
     more = {
-        "weights.gguf": (weights, "the parameters, as GGML's programs read them"),
+        "weights.gguf": (weights, "the parameters, in the format of GGML"),
         "gguf_reader.py": (_READER, "reads the arrays of weights.gguf with ggml-python"),
     }
     contents = python_contents(program, source.text, source.function, _LOADING, more, _NOTES)

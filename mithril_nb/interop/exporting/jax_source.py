@@ -1,4 +1,4 @@
-"""JAX: the program in `jax.numpy`, and for a model a script that trains it with optax."""
+"""The export format `jax`: the program in `jax.numpy`, and for a model a script that trains it with optax."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
 
 @export_format("jax")
 def jax_folder(program: StoredProgram) -> Contents:
-    """Return a folder with the program in JAX, and a script that trains it if it is the forward pass of a model."""
+    """Return the contents of a folder with the program in JAX, and for a model's forward pass a training script."""
     source = emit_arrays(program.traced, "jax")
     text = source.text.replace("import jax\n", _WIDE, 1) if program.is_wide else source.text
     found = _training(program, source.function)
-    more = {} if found is None else {"train.py": (found, "trains it: edit its loss, its optimizer and its data")}
+    more = {} if found is None else {"train.py": (found, "trains the model; edit the loss, the optimizer and the data")}
     notes = "" if found is None else "`python train.py` trains the model with optax on the stored inputs."
     return python_contents(program, text, source.function, _LOADING, more, notes)
 
 
 def _training(program: StoredProgram, function: str) -> str | None:
-    """Return a script with a train step; `None` if the program is not a forward pass with one output of floats."""
+    """Return a script that trains; `None` unless the program has float parameters and one named float output."""
     outputs = program.outputs
     given = arguments(program, _LOADING.key)
     is_forward = (
@@ -59,7 +59,7 @@ def _training(program: StoredProgram, function: str) -> str | None:
 _SCRIPT = '''\
 """Train the model of model.py with optax: edit the loss, the optimizer and the data.
 
-Dropout and batch normalization compute as in evaluation.
+Dropout and batch normalization work as in evaluation.
 """
 
 from pathlib import Path

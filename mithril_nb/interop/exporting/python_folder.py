@@ -13,15 +13,15 @@ from mithril_nb.interop.exporting.stored import Stored, StoredProgram
 
 @dataclass(frozen=True)
 class Loading:
-    """How a library reads arrays.
+    """Source code that reads arrays with a library.
 
     Attributes:
         title: Name of the library.
-        package: What pip installs.
-        imports: Import lines of the test.
-        load: Expression of the arrays of `path` by name.
-        plain: Expression of the array `found` as a NumPy array.
-        key: Expression of a random key, with `{}` for its numbers.
+        package: Packages to install, separated by spaces.
+        imports: Import lines of `test.py`.
+        load: Expression for a dict of the arrays in the file `path`.
+        plain: Expression for the array `found` as a NumPy array.
+        key: Expression for a random key, with `{}` for an array of its uint32 numbers.
     """
 
     title: str
@@ -40,18 +40,18 @@ def python_contents(
     more: Mapping[str, tuple[str | bytes, str]] | None = None,
     notes: str = "",
     call: str = "",
-    about: str = "the program: one function per block, and `{function}`, the whole",
+    about: str = "the program: one function per block, and `{function}`, which calls them",
 ) -> Contents:
     """Return the files of a folder with a Python program.
 
     Args:
         program: The program.
         text: The source of `model.py`.
-        function: Its function that runs the whole program.
-        loading: How the library reads arrays.
-        more: Text and description of further files, by name.
+        function: Name of the function in `text` that runs the whole program.
+        loading: Source code that reads the arrays.
+        more: Content and description of further files, by name.
         notes: A further paragraph of the README.
-        call: Python that runs the program; by default, the function with the arguments of the program.
+        call: Expression that runs the program; by default, a call of `function` with all arguments.
         about: Description of `model.py`.
     """
     call = call or f"{function}({', '.join(arguments(program, loading.key))})"
@@ -69,11 +69,11 @@ def python_contents(
 
 
 def arguments(program: StoredProgram, key: str = "{}") -> list[str]:
-    """Return the arguments of the program's call, from the arrays `weights` and `inputs` by name.
+    """Return source code for each argument of the program, which reads arrays from the dicts `weights` and `inputs`.
 
     Args:
         program: The program.
-        key: Expression of a random key, with `{}` for its numbers.
+        key: Expression for a random key, with `{}` for an array of its uint32 numbers.
     """
     names = dict.fromkeys(one.leaf.argument for one in program.inputs)
     leaves = {name: [one for one in program.inputs if one.leaf.argument == name] for name in names}
@@ -143,7 +143,7 @@ def plain(found):
 
 
 def relative_error(found, wanted):
-    """Return max|a - b| / max|b|; infinite if one has NaN or an infinity where the other has none."""
+    """Return max|a - b| / max|b|; infinite or NaN if the shapes differ, or NaN and infinities are in other places."""
     found, wanted = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
     is_finite = np.isfinite(wanted)
     if found.shape != wanted.shape or not np.array_equal(found[~is_finite], wanted[~is_finite], equal_nan=True):

@@ -26,10 +26,10 @@ class Stored:
     """An input or a result of a program.
 
     Attributes:
-        leaf: Its place among the arguments or results.
-        array: Its value; of a random key, its numbers.
-        file: The file that contains it, without a suffix: one of `FILES`.
-        name: Its name in the file.
+        leaf: The leaf among the arguments or results.
+        array: The value; for a random key, an array of its uint32 numbers.
+        file: The file that contains the array, without a suffix: one of `FILES`.
+        name: Name of the array in the file.
     """
 
     leaf: Leaf
@@ -40,12 +40,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredProgram:
-    """What a format exports.
+    """A program with an array for each input and result.
 
     Attributes:
         traced: The program.
-        inputs: Its inputs, in the order of the program.
-        outputs: Its results, in the order of the program.
+        inputs: The inputs, in the order of the program.
+        outputs: The results, in the order of the program.
     """
 
     traced: traced.Program
@@ -59,13 +59,13 @@ class StoredProgram:
 
     @cached_property
     def arrays(self) -> Mapping[str, Mapping[str, np.ndarray]]:
-        """The arrays of each file, by file and name."""
+        """For each file, its arrays by name."""
         every = (*self.inputs, *self.outputs)
         return {file: {one.name: one.array for one in every if one.file == file} for file in FILES}
 
     @property
     def is_wide(self) -> bool:
-        """Return whether it has arrays of 64 bits, which JAX has only in its x64 mode."""
+        """Return whether an array has items of 64 bits, which JAX creates only in its x64 mode."""
         return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
 
 
@@ -74,7 +74,7 @@ def stored(program: traced.Program, values: Sequence[Any]) -> StoredProgram:
 
     Args:
         program: The program.
-        values: A value for each input; `None` for a placeholder, the same at each export.
+        values: A value for each input. `None` becomes a random placeholder, the same at each export.
     """
     trace = program.trace
     random = np.random.default_rng(0)
@@ -97,14 +97,15 @@ def stored(program: traced.Program, values: Sequence[Any]) -> StoredProgram:
 
 
 def x64_of(leaves: Sequence[Leaf]) -> AbstractContextManager[Any]:
-    """Return the context in which JAX has arrays of 64 bits, if a leaf has 64 bits."""
+    """Return a context that turns on the x64 mode of JAX if a leaf has items of 64 bits."""
     return jax.enable_x64(True) if any(leaf.spec.dtype.endswith("64") for leaf in leaves) else nullcontext()
 
 
 def _placeholder(leaf: Leaf, random: np.random.Generator) -> Any:
-    """Return normal numbers for the data of a model, else numbers from 0 to 1, which have logarithms and square roots.
+    """Return a random array for a leaf.
 
-    Integers are 0 or 1.
+    Data of a model is normally distributed. Other floats are from 0 to 1, so that they have logarithms and square
+    roots. Integers are 0 or 1.
     """
     shape: Any = leaf.spec.shape
     dtype = leaf.spec.dtype
@@ -121,7 +122,7 @@ def _typed(leaf: Leaf, value: Any) -> Any:
     """Return a value as an array of the leaf's dtype.
 
     Raises:
-        ShapeError: It has another shape, or is no array.
+        ShapeError: `value` is not an array of the leaf's shape.
     """
     shape, dtype = leaf.spec.shape, leaf.spec.dtype
     if dtype.startswith(_KEY):
@@ -150,7 +151,7 @@ def _numbers(value: Any) -> np.ndarray:
 
 
 def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
-    """Return a name for each leaf, unique in its file; with the argument if the file has leaves of several."""
+    """Return a unique name in its file for each leaf, with the argument's name if a file has leaves of several."""
     arguments: dict[str, set[str]] = {}
     for leaf, file in leaves:
         arguments.setdefault(file, set()).add(leaf.argument if leaf.keys else "")
@@ -167,7 +168,7 @@ def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
 
 
 def path_name(keys: Sequence[str]) -> str:
-    r"""Return the name of a path as UTF-8 can encode it.
+    r"""Join keys with dots, and escape the characters that UTF-8 cannot encode.
 
     Examples:
         >>> path_name(["0", "linear.weight"]), path_name(["\udc80"])
@@ -177,27 +178,27 @@ def path_name(keys: Sequence[str]) -> str:
 
 
 def by_name(tree: Any) -> dict[str, Any]:
-    """Return the leaves of a pytree by the name of their path, without functions."""
+    """Return the leaves of a pytree by dotted path. Callable leaves are left out."""
     return {
-        jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): leaf  # of variables of Flax nnx
+        jax.tree_util.keystr(path, simple=True, separator=".").removesuffix(".value"): leaf  # of an nnx variable
         for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]
         if not callable(leaf)
     }
 
 
 def fill(values: list[Any], leaves: Sequence[tuple[int, str]], given: Any, what: str, is_whole: bool) -> None:
-    """Write given arrays to the places of the leaves with their names.
+    """Write arrays into `values`, matched by name. A single input can also be named `input`.
 
     Args:
-        values: A value for each input of the program.
-        leaves: Place and name of each leaf that may be given.
-        given: The arrays, a pytree.
-        what: Name of the option, for messages.
-        is_whole: Whether every leaf must be given.
+        values: A value for each input of the program, changed in place.
+        leaves: Index in `values` and name of each input that the user may give.
+        given: The arrays, as a pytree.
+        what: Name of the option, for messages: `"params"` or `"inputs"`.
+        is_whole: True if an array is required for each of `leaves`.
 
     Raises:
-        UnexpectedInputError: A name is unknown.
-        MissingParameterError: A leaf is missing.
+        UnexpectedInputError: `given` contains an unknown name.
+        MissingParameterError: `is_whole` is true and an array is missing.
     """
     arrays, places = by_name(given), {name: place for place, name in leaves}
     if what == "inputs" and [*arrays] == ["input"] and len(places) == 1:

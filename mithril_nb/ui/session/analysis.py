@@ -75,7 +75,7 @@ class Analysis:
                 continue
             target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
             ways = [f'wb.do("set_shape", name="{name}", shape={self._example(target, spec)})']
-            if target.node and name != "input":  # suggest the last block that does not depend on it
+            if target.node and name != "input":  # suggest a connection from the block that runs just before the target
                 names = [node.name for node in run_order(graph) if node.block.outputs or node.name == target.node]
                 before = names[: names.index(target.node)]
                 source = f"{component(before[-1])}.{graph.by_name[before[-1]].block.outputs[0].name}" if before else ""
@@ -97,7 +97,7 @@ class Analysis:
         return tuple(found)
 
     def _example(self, target: Endpoint, spec: TensorSpec) -> list[Any]:
-        """Return an example shape for an input: its known dims, or the shape of another input of its block."""
+        """Return an example shape for an input: its known dims, or the shape of another input of the target block."""
         others = self.inference.blocks[target.node].inputs.values() if target.node in self.inference.blocks else ()
         shapes = [one.shape for one in others if isinstance(one, TensorSpec) and one.is_concrete and one.shape]
         if spec.shape == ("...",):
@@ -111,12 +111,12 @@ class Analysis:
 
     @property
     def why_not(self) -> str:
-        """Reason why there are no programs; `""` if there are."""
+        """Reason why the model has no programs; `""` if it has."""
         return "there is no block yet" if self.is_empty else "the model has problems" if self.problems else ""
 
     @property
     def can_run(self) -> bool:
-        """True if there are programs."""
+        """True if the model has programs."""
         return not self.why_not
 
     @cached_property
@@ -127,7 +127,7 @@ class Analysis:
 
     @cached_property
     def why_not_trained(self) -> str:
-        """Reason why there is only a forward program; `""` if there are all programs."""
+        """Reason why the model has only a forward program; `""` if it has all programs."""
         outputs = self.inference.outputs
         if not self.loss.needs_output(outputs):
             return ""
@@ -136,7 +136,7 @@ class Analysis:
 
     @property
     def program_name(self) -> str:
-        """The inspected program: the design's, or forward if the model cannot be trained."""
+        """Name of the inspected program: that of the design, or `"forward"` if the model cannot be trained."""
         return "forward" if self.why_not_trained else self.design.program
 
     @cached_property
@@ -144,7 +144,7 @@ class Analysis:
         """The physical model.
 
         Raises:
-            ShapeError: The model has problems.
+            MithrilError: The model has problems.
         """
         self.inference.raise_problems()
         return PhysicalModel(self.design.graph, self._backend, self.inference, self._backend.jit)
@@ -155,12 +155,12 @@ class Analysis:
         return has_names(spec.shape for spec in self.inference.inputs.values())
 
     def advice_for(self, stage: stages.Stage) -> str:
-        """Return advice for a stage that needs a number for each size; `""` for others."""
+        """Return advice for a stage that needs a number for each size; `""` for other stages."""
         is_missing = self.is_symbolic and stage.unavailable and STAGE_KINDS[stage.name].needs_numbers
         return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
 
     def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
-        """Return the design with the sizes of a batch of data instead of names; itself without names.
+        """Return the analysis with the sizes of a batch of data instead of names; `self` if no size is a name.
 
         Raises:
             DataError: One name has two sizes, or `fit` does not accept the form of the data.

@@ -42,7 +42,7 @@ class SavedDesign:
     Attributes:
         id: Identifies the session that wrote it.
         saved_at: Seconds since 1970.
-        edits: Number of edits since the code's design.
+        edits: Number of edits since the design that the cell's code builds.
         labels: The latest edits, oldest first.
         source: Python that builds the model, with shapes and program as comments.
         design: The design as JSON-able data; `None` if it cannot be written as data.
@@ -66,12 +66,13 @@ class Autosave:
 
     Args:
         path: The file.
-        start: The design that the code builds.
+        start: The design that the cell's code builds.
         output: Data of the version in the notebook's saved output, offered if the file is missing.
 
     Attributes:
         path: The file.
-        offer: A version that another session saved and that differs from the code's design, or `None`.
+        offer: The version to offer to the user: saved by another session, and different from `start`. `None` if there
+            is none.
         problem: Reason why the file cannot be written; `""` if it can.
         changed: Called when `problem` changes, in a thread that holds no lock.
 
@@ -105,11 +106,11 @@ class Autosave:
         _AUTOSAVES.add(self)
 
     def save(self, design: Design, edits: int, labels: tuple[str, ...]) -> None:
-        """Save a design soon; return at once. If it equals the code's design, remove this session's version.
+        """Save a design soon; return at once. If it equals `start`, remove this session's version from the file.
 
         Args:
             design: The current design.
-            edits: Number of edits since the code's design.
+            edits: Number of edits since the design that the cell's code builds.
             labels: The latest edits, oldest first.
         """
         with self._lock:
@@ -162,10 +163,10 @@ class Autosave:
     def accepted(self) -> Iterator[Design]:
         """Yield the offered design, and withdraw the offer unless the block raises.
 
-        The version stays in the file until this session has saved one that contains it.
+        The version stays in the file. It is not offered again once this session has saved a version that contains it.
 
         Raises:
-            UnknownOptionError: Nothing is offered.
+            UnknownOptionError: No version is offered, or the offered version could not be written as data.
             MithrilError: The version cannot be read, for example because it uses a custom op that is not registered.
         """
         if self.offer is None:
@@ -253,11 +254,11 @@ def _flush_all() -> None:
 
 
 def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = "") -> SavedDesign:
-    """Return the saved form of a design.
+    """Return the version of a design that `Autosave` writes to a file, with the current time.
 
     Args:
         design: The current design.
-        edits: Number of edits since the code's design.
+        edits: Number of edits since the design that the cell's code builds.
         labels: The latest edits, oldest first.
         id: Identifies the session.
     """

@@ -37,7 +37,7 @@ def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function],
 
     Args:
         example: Example arguments, as Python code; `""` for a command without arguments.
-        is_edit: True if it changes the design.
+        is_edit: True if the command changes the design.
     """
 
     def mark(function: Function) -> Function:
@@ -106,8 +106,8 @@ def check_arguments(
 
     Args:
         command: Name of the command.
-        function: Its function, with annotated parameters.
-        args: Its arguments.
+        function: Function of the command, with annotated parameters.
+        args: Arguments of the command.
         ignored: Parameters to skip, because the caller passes them itself.
 
     Raises:
@@ -181,8 +181,8 @@ class Reply:
     """A reply of a request handler, for a front end.
 
     Attributes:
-        head: Values that identify it, such as the version of the design.
-        data: Its content as JSON-serializable data; `None` if the head is the whole reply.
+        head: Values that identify the reply, such as the version of the design.
+        data: Content of the reply as JSON-serializable data; `None` if the head is the whole reply.
     """
 
     head: Mapping[str, Any]
@@ -205,12 +205,12 @@ class Client:
 
 
 class RequestHandler:
-    """Runs requests: those without the compiler in one thread, those with it in another.
+    """Runs requests in two threads, so that quick requests do not wait for requests that take long.
 
     Args:
         client: Receives the replies.
-        name: Name of the first thread, after `mithril_nb-`.
-        slow: Name of the second thread, after `mithril_nb-`.
+        name: Name of the thread for quick requests, after `mithril_nb-`.
+        slow: Name of the thread for requests that take long, such as compilations, after `mithril_nb-`.
     """
 
     def __init__(self, client: Client, name: str, slow: str):
@@ -234,7 +234,7 @@ class RequestHandler:
 
 
 def problem_of(error: BaseException) -> Diagnostic:
-    """Return the diagnostic of an error: its own, or one with its type and text."""
+    """Return the first diagnostic of a `MithrilError`; for another error, a diagnostic with its type and text."""
     if isinstance(error, MithrilError):
         return error.diagnostics[0]
     return Diagnostic(
@@ -256,7 +256,7 @@ def check_choice(what: str, value: str, known: Collection[str], example: str = "
         what: Name of the argument.
         value: The value.
         known: The accepted values.
-        example: Example value for the advice. Default: the first one.
+        example: Example value for the advice. Default: the first of `known`.
 
     Raises:
         UnknownOptionError: The value is unknown.
@@ -304,7 +304,7 @@ class Publisher(ABC):
         """Return all data that a front end shows."""
 
     def _commands(self) -> Mapping[str, Callable[..., None]]:
-        """Return all commands by name."""
+        """Return the methods of all commands by name."""
         return commands_of(self)
 
     def do(self, command: str, /, **args: Any) -> None:
@@ -323,10 +323,10 @@ class Publisher(ABC):
 
         Args:
             name: Name of a command.
-            args: Its arguments.
+            args: Arguments of the command.
 
         Returns:
-            The error, or `None`. The snapshot also shows it. A failed command changes nothing else.
+            The error, which the next snapshot also contains, or `None`. A failed command changes nothing else.
         """
         with self._lock:
             try:

@@ -1,6 +1,6 @@
-"""Costs computed on request: from the jaxpr, from XLA, measured; with tables, formulas and pictures.
+"""Costs computed on request, from the jaxpr, from XLA or measured: as tables, formulas and pictures.
 
-A separate thread compiles and runs the program, so that other tables and pictures do not wait for it.
+A separate thread compiles and runs the program, so that other tables and pictures do not wait for the compilation.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Look:
     Attributes:
         figure: Name of the cost to show, such as `"flops"`.
         width: Width in px.
-        hues: Hue of each block that has its own, by path.
-        opened: Paths of further blocks to draw as their parts.
+        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
+        opened: Paths of blocks to draw as the blocks inside them.
     """
 
     figure: str
@@ -48,7 +48,7 @@ Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
 
 
 def picture_data(drawing: Drawing | None = None, reason: str = "") -> dict[str, str]:
-    """Return a picture as data: markup, the same data as text, and the reason if there is no picture."""
+    """Return a picture as data: SVG, the same numbers as text, and the reason if there is no picture."""
     return {"svg": drawing.svg if drawing else "", "text": drawing.text if drawing else "", "reason": reason}
 
 
@@ -59,7 +59,7 @@ def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -
         before: The costs before.
         after: The costs after.
         look: Drawing options.
-        names: Labels of the two.
+        names: Labels of the costs before and after.
     """
     pair = pair_of(before.compare(after).to_dict(), look.figure)
     labels = {"program": "", "before": names[0], "after": names[1], "hues": dict(look.hues)}
@@ -118,10 +118,10 @@ class ProgramView:
     """The inspected program.
 
     Attributes:
-        version: Version of its design.
+        version: Version of the design of the program.
         inspection: Returns the program.
-        paths: Paths of its blocks, in the order of the model.
-        hues: Hue of each block that has its own, by path.
+        paths: Paths of the blocks, in the order of the model.
+        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
     """
 
     version: int
@@ -137,7 +137,7 @@ class SourceState:
     Attributes:
         state: `"empty"`, `"loading"`, `"ready"`, `"failed"` or `"unavailable"`.
         message: Reason if there are no costs.
-        version: Version of their design; 0 without costs.
+        version: Version of the design of the costs; 0 without costs.
     """
 
     state: str = "empty"
@@ -151,7 +151,8 @@ class CostRequests(RequestHandler):
     Args:
         program: Returns the inspected program.
         client: Receives `"cost"` with a table, `"cost_rows"` with the rows of a block, `"formula"`, `"cost_picture"`.
-        given: The given form of the program if it starts at a later stage than Python. Some costs are then missing.
+        given: The lowered, compiled or exported program, for a program that starts at a later stage than Python. Costs
+            from earlier stages are then unavailable.
         measured: Called after a measurement.
     """
 
@@ -224,15 +225,15 @@ class CostRequests(RequestHandler):
         """Draw costs.
 
         Args:
-            key: The client's key of the request.
+            key: A key that the client chooses; the reply contains it.
             view: `"treemap"`, `"roofline"`, `"memory"` or `"beside"`.
             sources: The source of the costs, or two sources to compare.
             figure: Name of the cost to draw, such as `"flops"`.
             width: Width in px.
-            opened: Paths of blocks to draw as their parts.
+            opened: Paths of blocks to draw as the blocks inside them.
 
         Raises:
-            UnknownOptionError: The picture, `source` or `figure` is unknown.
+            UnknownOptionError: `view`, `figure` or a source is unknown, or the number of sources is wrong.
         """
         for source in sources:
             check_choice("source", source, SOURCES)
@@ -273,7 +274,7 @@ class CostRequests(RequestHandler):
             cost, version = self._cost(current, source, wanted)
             if cost is None:
                 return
-            with paused_collector():  # a collection takes as long as this with a large traced program in memory
+            with paused_collector():  # with a large traced program in memory, a collection takes as long as the table
                 table = cost_table(cost, current.paths, current.hues)
         except Exception as error:  # the front end shows it instead of the costs
             self._turn(source, self._why_not(error))
@@ -282,7 +283,7 @@ class CostRequests(RequestHandler):
         self._turn(source, SourceState("ready", version=version))
 
     def _cost(self, current: ProgramView, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
-        """Return the costs, and the version of their design; `None` if the request was replaced."""
+        """Return the costs and the version of their design; `None` if unmeasured or the request was replaced."""
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
         inspection = current.inspection()
@@ -338,7 +339,7 @@ class CostRequests(RequestHandler):
         self._client.send("cost_picture", Reply({"key": key}, picture))
 
     def _why_not(self, error: Exception) -> SourceState:
-        """Return the state after an error. Its message is the error's reason if it has one, otherwise the summary."""
+        """Return the state after an error, with the reason that the error gives as message, otherwise its summary."""
         problem = self._problem_of(error)
         facts = problem.shown().facts
         reason = "; ".join(value for name, value in facts if name == "reason")

@@ -25,14 +25,14 @@ MOST_ROWS = 20
 def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
     """Return a table of costs by block, as data.
 
-    The costs in a row are those of the block itself, so they add up to the total. A block that contains others also
-    has its total cost as `total`, even if it costs nothing itself.
+    A row has the cost of a block without the blocks inside it, so that the rows add up to the total. The row of a block
+    that contains others also has the cost with them, as `total`.
 
     Args:
         cost: The costs.
         paths: Paths in the order of their rows. Other blocks follow, and the unattributed cost comes last.
-        hues: Hue of each block that has its own, by path.
-        is_stale: True if the costs are those of an older design than the one shown.
+        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
+        is_stale: True if the costs belong to an older design than the shown one.
     """
     order = {path: at for at, path in enumerate(paths)}
     every = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
@@ -81,7 +81,7 @@ def _nonzero_figures(figures: Figures) -> dict[str, Any]:
 
 
 def _line(figures: Figures) -> dict[str, Any]:
-    """Return the figures of a line of Python, and the numbers of unknown ones."""
+    """Return the costs of a line of Python, and for each cost how many equations have an unknown one."""
     unknown = {name: count for name, count in _unknown(figures).items() if count}
     return {**_nonzero_figures(figures), **({"unknown": unknown} if unknown else {})}
 
@@ -108,12 +108,12 @@ def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, 
 
 
 def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
-    """Return the most expensive equations or instructions of a block, and the number of others.
+    """Return the most expensive equations or instructions of a block, and how many are left out.
 
     Args:
         cost: The costs.
-        block: Path of the block. Its inner blocks are not included.
-        figure: Name of the cost that sorts them, one of `FIGURES`.
+        block: Path of the block. The blocks inside it are not included.
+        figure: Cost to sort by, one of `FIGURES`. Equations have no `"params"`: they are then sorted by FLOPs.
     """
     own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
     by = figure if figure in _OF_ROWS else "flops"
@@ -141,7 +141,7 @@ def _part(row: CostRow, block: str, name: str) -> float | None:
 MOST_TERMS = 8
 """Maximum number of terms shown. A composite block has the terms of all its parts."""
 
-NOTHING = "no equation of the program is attributed to it, so there is nothing to count"
+NOTHING = "no equation of the program is attributed to this block"
 ONLY_MOVES = "its equations only move or rename data"
 
 
@@ -153,9 +153,9 @@ class Term:
         formula: FLOPs of one equation, with letters; `""` if unknown.
         letters: Values of the letters.
         times: Number of executions of all these equations; `None` if unknown.
-        role: Part of the training step they belong to; `None` if the block has only one role.
-        opcodes: Their opcodes.
-        flops: Their total FLOPs; `None` if unknown.
+        role: Part of the training step: `"forward"`, `"backward"` or `"update"`; `None` if the block has only one.
+        opcodes: Opcodes of the equations.
+        flops: Total FLOPs of the equations; `None` if unknown.
         why: Reason if the FLOPs are unknown, or `""`.
     """
 
@@ -190,10 +190,10 @@ class BlockFormula:
         version: Version of the design.
         short: The formula from `Cost.formula`, cut to one line.
         whole: The whole formula; `""` if there is none.
-        terms: Its terms, most expensive first.
+        terms: The terms: those with unknown FLOPs, then the most expensive first.
         legend: Pairs of a letter and its meaning.
         left: Number of terms not shown.
-        left_flops: FLOPs of these terms; `None` if unknown.
+        left_flops: FLOPs of the terms not shown; `None` if unknown.
         why: Reason if the formula or its terms are missing, or `""`.
 
     Examples:
@@ -233,12 +233,12 @@ class BlockFormula:
 
 
 def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
-    """Return the formula for the FLOPs of a block.
+    """Return the formula for the FLOPs of a block, including the blocks inside it.
 
     Args:
-        cost: Costs from the jaxpr. XLA's costs have no formulas.
-        block: Path of the block; `""` for the whole program. Blocks inside it are included.
-        version: Version of the design.
+        cost: Costs from the jaxpr; costs from XLA have no formulas.
+        block: Path of the block; `""` for the whole program.
+        version: Version of the design, which the result stores.
     """
     inside = [row for row in cost.rows if _is_inside(row, block)]
     if not inside:
@@ -266,7 +266,7 @@ def _is_inside(row: CostRow, block: str) -> bool:
 
 
 def _terms(rows: Sequence[CostRow]) -> list[Term]:
-    """Group rows of one formula into terms. Rows without cost are left out."""
+    """Group rows with the same formula into terms. Rows without FLOPs and transcendentals are left out."""
     found: dict[Any, list[CostRow]] = {}
     has_roles = len({row.role for row in rows}) > 1
     for row in rows:

@@ -70,10 +70,10 @@ class Change:
         label: Text for the undo button: `"dimension of linear_0"`.
         selection: Paths of the blocks to select; `None` keeps the selection.
         renamed: Old and new path of a renamed block.
-        is_gesture: True if a slider caused it, whose many small moves are one undo step.
-        edits: Number of edits; more than one if it restores saved edits.
+        is_gesture: True if a slider may have caused the change. Quick moves of a slider are one undo step.
+        edits: Number of edits: 1, or the number of the restored edits.
         restored: Labels of the latest restored edits, oldest first.
-        has_own_view: True if the design is another model: its view is not that of the design before.
+        has_own_view: True if the design is another model, so that the view starts from scratch.
     """
 
     design: Design
@@ -99,7 +99,7 @@ def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[...
 
 @edit_command('kind="Linear", after="linear_0"')
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
-    """Add a block after another one, or after the last. The readers of that block then read the new block.
+    """Add a block after another block, by default the last. Blocks that read the other block then read the new one.
 
     After a block without outputs, such as an empty composite, the new block is not connected.
 
@@ -138,7 +138,7 @@ def place_block(design: Design, kind: str) -> Change:
 
 @edit_command('paths=["linear_0"]')
 def remove(design: Design, paths: Sequence[str]) -> Change:
-    """Remove blocks, and connect their inputs to their readers."""
+    """Remove blocks, and connect the sources of their inputs to the readers of their outputs."""
     graph = design.graph
     # Remove inner blocks first, so that every path still exists when it is removed.
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
@@ -213,7 +213,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
         UnknownOptionError: The shape is invalid, or has more than 64 axes.
     """
     inputs = input_names(design.graph)
-    known = inputs or ("input",)  # of a model without blocks, the shape of the first input
+    known = inputs or ("input",)  # a model without blocks can be given the shape of its first input
     if name not in known and not (name == "input" and len(known) == 1):
         advice = f"name={(similar(name, known) or known)[0]!r}, shape={written_shape(shape) or '[32, 784]'}"
         facts = (("inputs", listed(map(repr, inputs))),)
@@ -321,7 +321,7 @@ def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...]
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:
-    """Return the common level of two ends, and their endpoints on that level."""
+    """Return the path of the model that contains both ends of a connection, and the endpoints in that model."""
     source_level, start = _end(graph, source, {port.name for port in graph.inputs})
     target_level, end = _end(graph, target, {port.name for port in graph.outputs})
     # From inside, a port of the enclosing composite block is a port on the boundary of its graph.

@@ -30,13 +30,13 @@ class Step:
     """One past or future change, linked to the next one in the same direction.
 
     Attributes:
-        design: The design on the other side of the change.
+        design: The design that undo or redo of the change restores.
         label: Label of the change: `"dimension of linear_0"`.
         renamed: Old and new path of a renamed block.
         next: The next step in the same direction; `None` for the last one.
-        count: Number of edits from this step on.
-        restored: Labels of the edits that the step restored, oldest first; empty if it is a single edit.
-        has_own_view: True if the designs on both sides are different models, each with its view.
+        count: Number of edits in this step and all steps after it in the same direction.
+        restored: Labels of the saved edits that the step restored, oldest first.
+        has_own_view: True if the change replaced the model, so that both designs have separate views.
     """
 
     design: Design
@@ -106,13 +106,13 @@ class History:
         return History(change.design, undo, None, now_s)
 
     def undone(self) -> History:
-        """Return the history one step back; itself at the start."""
+        """Return the history after one undo; `self` if nothing can be undone."""
         if self.undo is None:
             return self
         return History(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits))
 
     def redone(self) -> History:
-        """Return the history one step on; itself at the end."""
+        """Return the history after one redo; `self` if nothing can be redone."""
         if self.redo is None:
             return self
         return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits), self.redo.next)
@@ -135,7 +135,7 @@ class DesignEditor(Publisher):
     Args:
         design: Initial design.
         backend: Backend that runs its programs.
-        autosave: Where the edits of the user are saved; `None` to save none.
+        autosave: Saves the edits of the user; `None` to save none.
     """
 
     def __init__(self, design: Design, backend: JaxBackend, autosave: Autosave | None):
@@ -149,7 +149,7 @@ class DesignEditor(Publisher):
         self._shares: dict[str, float] = {}
 
     def _forget_results(self) -> None:
-        """Analyse the design again without any computed result."""
+        """Drop all computed results, and analyse the design again."""
         self._seen: dict[Design, LazyProgram] = {}
         self._analysis = self._analysed(self._history.present, self._version)
         self._graph: NestedGraph = graph_of(self._analysis, self._view, self._shares)
@@ -256,7 +256,7 @@ class DesignEditor(Publisher):
         self._set_history(history, view)
 
     def set_design(self, design: Design, label: str = "set from Python", keeps_view: bool = True) -> None:
-        """Replace the design; the view too if the new one is another model. Undo restores the previous design."""
+        """Replace the design; without `keeps_view`, the view too. Undo restores the previous design."""
         with self._lock:
             self._replace_design(Change(design, label, has_own_view=not keeps_view))
 
@@ -279,7 +279,7 @@ class DesignEditor(Publisher):
 
     @command()
     def decline_edits(self) -> None:
-        """Keep the code's design. The offered edits stay in the file. An older version, if any, is offered next."""
+        """Keep the design that the code builds. The offered edits stay in the file. Offer an older version, if any."""
         with self._lock:
             if self._autosave:
                 self._autosave.decline()
@@ -292,7 +292,7 @@ class DesignEditor(Publisher):
 
     @property
     def edits(self) -> int:
-        """Number of edits since the code's design, counting restored edits one by one; 0 if only code made edits."""
+        """Number of edits since the design that the code builds, with each restored edit; 0 if only code made edits."""
         return self._history.edits if self._is_edited_by_user else 0
 
     @command('paths=["linear_0"]')

@@ -1,7 +1,7 @@
 """The state of an explorer: a program with its stages, graph, costs and passes, computed on demand.
 
-It is to an explorer what `Session` is to a workbench. One thread computes results without the compiler, another those
-that need it, so that a long compilation does not delay opening a node. It does not depend on widgets.
+An explorer shows an `Exploration`, as a workbench shows a `Session`. One thread computes results without the compiler,
+another thread results with it, so that a long compilation does not delay opening a node.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class GraphView:
                 (self._opened[stage].add if is_open else self._opened[stage].discard)(key)
 
     def graph(self, stage: str, hues: Mapping[str, int]) -> Reply:
-        """Return the graph of a stage for a front end, with its open nodes. The first time, it chooses them."""
-        if stage not in self._made:  # made without the lock, which a click must not wait for
+        """Return the graph of a stage for a front end, with its open nodes. The first call chooses the open nodes."""
+        if stage not in self._made:  # without the lock, because clicks wait for it
             graph = self._inspection.graph(stage)
             nested = nested_stage(graph, hues=hues)
             opened = opened_at_first(graph, nested)
@@ -94,11 +94,11 @@ _GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
 
 
 class Exploration(Publisher):
-    """An explored program.
+    """A program that an explorer shows, with the state of its stages and requests.
 
     Args:
         inspection: The program.
-        steps: Its transforms one at a time, if the explorer shows them.
+        steps: The transforms of the program, one step each; `None` to show none.
 
     Attributes:
         inspection: The program.

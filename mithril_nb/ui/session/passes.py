@@ -39,7 +39,7 @@ class PassList:
     Attributes:
         version: Version of the design.
         rows: One row per pass.
-        number: Number of the pass whose diff follows a new list: the one requested last.
+        number: Number of the pass that was requested last. Its diff is sent after a new list.
     """
 
     version: int = 0
@@ -57,7 +57,7 @@ class _Search:
 
     Attributes:
         text: The text.
-        found: Number of each pass with matches, and the lines of its diff, counted from 1.
+        found: Pairs of the number of a pass and the matching lines of its diff, counted from 1.
         total: Number of matching lines, including those beyond `MOST_MATCHES`.
         searched: Number of searched passes.
     """
@@ -100,8 +100,8 @@ class PassRequests(RequestHandler):
         program: Returns the version of the inspected program, and a function that returns the program.
         client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
             computation, `"pass_matches"` with the lines of diffs that contain a text, and `"instruction_history"`:
-            `events` with name and number of the pass, indices of the optimized fusions that contain the instruction
-            (`fused`), and its outcome outside of the passes (`became`).
+            `events` with name and number of the pass, `fused` with the indices of the optimized fusions that contain
+            the instruction, and `became` with what happened to it outside of the passes.
 
     Attributes:
         latest: The latest list of passes.
@@ -177,7 +177,7 @@ class PassRequests(RequestHandler):
         return self._reading
 
     def _continue(self, reading: _Reading, search: _Search, *, is_new: bool = False) -> None:
-        """Search the next pass, unless the user searches for another text by now."""
+        """Search the next pass, unless the user has started another search."""
         with self._lock:  # an older search must not replace a newer one in the queue
             if is_new:
                 self._latest_s, self._searched = time.monotonic(), search
@@ -290,7 +290,7 @@ def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
 
 
 class TransformRequests(RequestHandler):
-    """The transform steps, and the comparison of their numbers.
+    """The transform steps, and a comparison of the numbers before and after each step.
 
     Args:
         steps: The steps; `None` without transforms.
@@ -311,7 +311,7 @@ class TransformRequests(RequestHandler):
 
     @command()
     def compare_transforms(self) -> None:
-        """Run both sides of each step on the same numbers."""
+        """Run the programs before and after each step on the same numbers, and compare the results."""
         with self._lock:
             if self._view["state"] in ("loading", "ready"):
                 return

@@ -74,7 +74,7 @@ class Session(DesignEditor):
         self._maker.follow(self._analysis)
 
     def _start_afresh(self) -> None:
-        """Drop all computed results: at the start, and at the end, so that an ended session uses little memory."""
+        """Drop all computed results, so that an ended session uses little memory. Also called at the start."""
         self._forget_results()
         self._maker = StageMaker(self._lock, self._stages_changed, self._fail)
         client = Client(self._send, self._publish, self._fail)
@@ -97,7 +97,7 @@ class Session(DesignEditor):
 
     @property
     def cost(self) -> Cost | None:
-        """Costs of the blocks of the latest design that can run. Traces it if the worker has not done so yet."""
+        """Costs of the blocks of the latest design that can run. Traces the design if that is not done yet."""
         analysis, known = self._analysis, self._maker.cost
         if analysis.can_run:
             return analysis.cost
@@ -134,7 +134,7 @@ class Session(DesignEditor):
     # Messages
 
     def end(self, *, stops_run: bool = True) -> None:
-        """Stop its run and its threads, and drop computed results. Keep the design and the runs.
+        """Stop the run and the threads, and drop computed results. Keep the design and the runs.
 
         Args:
             stops_run: True to stop a training run.
@@ -242,10 +242,10 @@ class Session(DesignEditor):
 
     @command('link="#model=..."', is_edit=True)
     def open_link(self, link: str) -> None:
-        """Replace the model by that of a link from `Model.share_link`, as one edit. No code in the link runs.
+        """Replace the model by the model in a link from `Model.share_link`, as one edit. No code in the link runs.
 
         Raises:
-            ModelFileError: This is not a link to a model, or it is damaged.
+            ModelFileError: The text is not a link to a model, or the link is damaged.
         """
         whole = link if is_link(link) else f"{MARK}{link}"  # never a path
         self.set_design(design_of(Model.load(whole), None), "open a link", keeps_view=False)
@@ -292,10 +292,10 @@ class Session(DesignEditor):
 
 
 QUICK_STAGES = ("jaxpr", "stablehlo")
-"""Stages that a saved notebook always has. A compiled stage is added only if it is already computed."""
+"""Stages in a saved notebook, if the model can run. `"hlo"` is added only if it is already computed."""
 
 MOST_LINES = 200
-"""Maximum number of lines per stage in a saved notebook; they take about 60 kB."""
+"""Maximum number of lines per stage in a saved notebook; 200 lines take about 60 kB."""
 
 
 DESIGN_MIME = "application/vnd.mithril-nb.design+json"

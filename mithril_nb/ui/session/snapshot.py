@@ -58,11 +58,11 @@ class ViewState:
         )
 
     def returned(self, was: ViewState, known: Set[str]) -> ViewState:
-        """Return the view after undo or redo: returning parts are open, folded and in the place that they had.
+        """Return the view after undo or redo. Blocks that appear again are open, folded and placed as before.
 
         Args:
             was: The view when the design was left.
-            known: Paths of the blocks of the design until now; their groups stay unchanged.
+            known: Paths of the blocks that the design has before the undo or redo; they stay unchanged.
         """
         keys = known | {repeat_key(path) for path in known}
         back = {path: place for path, place in was.moved.items() if path not in known}
@@ -166,7 +166,7 @@ def snapshot_of(
 ) -> dict[str, Any]:
     """Return the data of a front end, in the format of the message protocol.
 
-    `described` is the `description_of` the analysis.
+    `described` is the result of `description_of(analysis)`.
     """
     design = analysis.design
     return {
@@ -209,7 +209,7 @@ _COMMON = (
     "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
     "LayerNorm", "Dropout", "Embedding", "MultiHeadAttention", "TransformerBlock", "MLP", "Add",
 )  # fmt: skip
-"""The most frequent kinds, shown first."""
+"""Frequent kinds of blocks, shown first."""
 _ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
 _LAST = "As in Mithril"
 """Category of Mithril's other names for blocks, shown last."""
@@ -240,7 +240,7 @@ def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
 
 
 def describe_kinds(graph: LogicalGraph) -> dict[str, dict[str, Any]]:
-    """Return the inspector's data that all blocks of a kind share, by kind, for the kinds in a graph."""
+    """Return the data of the inspector that depends only on the kind of a block, for each kind in a graph."""
     return {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())}
 
 
@@ -256,7 +256,7 @@ def _describe_kind(kind: str) -> dict[str, Any]:
 
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return the inspector's data of every block, by path. `describe_kinds` returns what its kind determines."""
+    """Return the other data of the inspector for every block, by path; see `describe_kinds`."""
     starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
         path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)
@@ -265,7 +265,7 @@ def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str
 
 
 def summary(constructor: type) -> str:
-    """Return the first sentence of a block's docstring."""
+    """Return the first line of a block's docstring."""
     return (inspect.getdoc(constructor) or "").partition("\n")[0]
 
 
@@ -331,7 +331,7 @@ assert OPS, "importing the block library registers its ops"
 
 
 Fact = Callable[[str, Block, BlockSpecs], str | None]
-"""Returns the text of a fact from the path, the block and its specs; `None` if the block does not have it."""
+"""Returns the text of a fact about a block, given its path and specs; `None` hides the fact for this block."""
 Function = TypeVar("Function", bound=Fact)
 _FACTS: dict[str, Fact] = {}
 

@@ -21,7 +21,7 @@ _REST_S = 0.15
 """Seconds without edits before XLA compiles, because a compilation cannot be cancelled."""
 
 STAGES_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
-"""The stage to which each time of the status line belongs."""
+"""For each time in the status line, the stage whose computation it measures."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StageState:
         version: Version of the design of the current text; 0 without a text.
         elapsed_s: Seconds to compute it; `None` without a text.
         lines: Lines of the text; 0 without a text.
-        message: Reason if it failed, or is stale or unavailable.
+        message: Reason if the stage failed, or is stale or unavailable.
     """
 
     state: str = "empty"
@@ -112,7 +112,7 @@ class StageMaker:
         return True
 
     def follow(self, analysis: Analysis) -> None:
-        """Compute the stages of a design, and cancel those of an earlier one."""
+        """Compute the requested stages of a design, and cancel the work for an earlier design."""
         self._analysis = analysis
         for name, state in self.states.items():
             if not analysis.can_run:
@@ -171,7 +171,7 @@ class StageMaker:
         return state.state == "ready" and state.version == analysis.version
 
     def _accept(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
-        """Store a computed stage or cost. Return False if the design has changed since."""
+        """Store a computed stage or cost. Return False if the design has changed in the meantime."""
         with self._lock:
             if self._analysis is not analysis:
                 return False
@@ -186,12 +186,12 @@ class StageMaker:
 
 
 def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspection:
-    """Set which stages of a program will be requested, before it compiles, and return it.
+    """Set which stages of a program will be requested, before it compiles, and return the program.
 
     Args:
         inspection: The program.
-        stages: Names of the stages. Any of them also requests XLA's memory dump. Without machine code, XLA needs about
-            40 % less time for the others.
+        stages: Names of the stages. XLA writes machine code only if one of them needs it: without machine code, the
+            compilation takes about 40 % less time. The memory dump is always requested.
     """
     inspection.want(machine_code=has_machine_code(stages))
     return inspection

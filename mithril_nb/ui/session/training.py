@@ -64,7 +64,6 @@ class Training:
         options: Arguments of `fit`.
         run: The latest run, or `None`.
         runs: All runs, oldest first.
-        commands: Functions of the training commands, by name.
     """
 
     def __init__(
@@ -109,7 +108,7 @@ class Training:
         self._send(kind, self._with_model(value) if kind == "run" else value)
 
     def take_over(self, earlier: Training) -> None:
-        """Continue to show and control a run of an earlier execution of the cell, if it still trains."""
+        """Show and control the run of an earlier execution of the cell, if it is running or paused."""
         if earlier.run is not None and earlier.run.state in ("running", "paused"):
             earlier._unfollow()  # otherwise the run keeps the earlier session alive
             self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
@@ -117,7 +116,7 @@ class Training:
 
     @command()
     def train(self) -> None:
-        """Continue the run. If it is done, stopped or failed, start a new one with the user's last learning rate.
+        """Continue the run. If there is none, or it is done, stopped or failed, start one with the user's latest rate.
 
         Raises:
             DataError: Training data is missing, or it does not match the model.
@@ -165,7 +164,7 @@ class Training:
 
     @command("value=0.001")
     def set_learning_rate(self, value: float) -> None:
-        """Set the rate of the next step, or of the first run.
+        """Set the learning rate from the next step on; without a run, that of the first run.
 
         Raises:
             UnknownOptionError: The rate is not a finite number of at least 0.
@@ -221,7 +220,7 @@ class Training:
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
-    """Send the state of a run now and on each change, at most five times in two seconds.
+    """Send the state of a run now, then at most every 0.4 seconds while it trains, and at once after other events.
 
     Args:
         run: The run.
@@ -230,7 +229,7 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
             sent in order.
 
     Returns:
-        A function that ends it.
+        A function that stops sending.
     """
     sent, version, sent_at = 0, run.history.version, 0.0
 
@@ -258,7 +257,7 @@ def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextMana
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Check the options of `fit` that do not depend on the model or the data, which `fit` checks.
+    """Check the options of `fit` that do not depend on the model or the data. `fit` checks the others.
 
     Raises:
         UnknownOptionError: An option has an invalid value.
@@ -306,7 +305,7 @@ def example_design(data: Any, loss: Any = "cross_entropy") -> Design:
 
     Args:
         data: Data, as in `fit`.
-        loss: Loss, as in `fit`. It determines whether integer targets are classes.
+        loss: Loss, as in `fit`. It determines whether the targets are classes.
 
     Raises:
         DataError: `fit` does not accept the form of the data.

@@ -31,7 +31,7 @@ _DOCS = {
     "remat": "Recompute values of the forward pass in the backward pass, to save memory: rematerialization, or remat.",
 }
 _LABELS = {"remat": "recompute"}
-"""Labels of settings whose names are no plain words."""
+"""Labels of settings whose names are not plain words."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Subject:
     """The subject of what-if questions.
 
     Attributes:
-        version: Version of its design.
+        version: Version of the design.
         ask: Returns the `WhatIf` of the program.
-        hues: Hue of each block that has its own, by path.
-        program: The program, if it is not a design. Its batch size is then inferred.
+        hues: Hue by path of the block. A block without an entry has the hue of the block around it.
+        program: The program of an explorer, whose batch size is inferred; `None` for a design.
     """
 
     version: int
@@ -56,7 +56,7 @@ def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
 
     Args:
         subject: The subject.
-        what_if: Its `WhatIf`.
+        what_if: The `WhatIf` of the subject.
     """
     values = dict(what_if.settings)
     if subject.program is not None and "batch" not in values:
@@ -157,7 +157,7 @@ class WhatIfRequests(RequestHandler):
         """Send the costs with other settings.
 
         Args:
-            key: The client's key of the request.
+            key: A key that the client chooses; the reply contains it.
             changes: The new settings: path of a block or `""`, name, value.
             figure: Name of the cost in the picture, such as `"flops"`.
             compile: True to compile both programs, which may take long.
@@ -294,7 +294,7 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
     """Check the form of changes from a front end.
 
     Raises:
-        UnknownOptionError: They are not lists of block path, name and value.
+        UnknownOptionError: A change is not a list of block path, name and value.
     """
     if not all(
         isinstance(one, list | tuple) and len(one) == 3 and isinstance(one[0], str) and isinstance(one[1], str)
@@ -309,7 +309,7 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
 
 
 def _named(changes: Changes) -> dict[str, Any]:
-    """Return changes by the names of `ml.what_if`."""
+    """Return changes by the names of settings in `ml.what_if`, such as `linear_0.dimension`."""
     return {f"{path}.{name}" if path else name: value for path, name, value in changes}
 
 

@@ -26,7 +26,7 @@ class Cell:
     """The running cell.
 
     Attributes:
-        notebook: The notebook's file; `None` if unknown. The user may have renamed it since the kernel started.
+        notebook: Path of the notebook when the kernel started; `None` if unknown. The user may have renamed the file.
         id: The cell's id in the notebook, the same for each run.
         run: Identifies this run of the cell.
     """
@@ -98,7 +98,7 @@ class Replaceable(Protocol):
 
 
 _WIDGETS: dict[str, tuple[str, list[Replaceable]]] = {}
-"""By cell: its latest run, and the open widgets of that run."""
+"""For each id of a cell: the latest run of the cell, and the open widgets of that run."""
 
 
 def current_cell() -> Cell | None:
@@ -127,7 +127,7 @@ def replace_older() -> list[Replaceable]:
     for older in widgets:
         try:
             older.replace()
-        except Exception as error:  # it must not affect the new widget and the other old ones
+        except Exception as error:  # it must not affect the new widget or other old widgets
             older.errors.append(error)
     return widgets
 
@@ -156,7 +156,10 @@ _LOOK_S = 0.2
 
 
 def report_interrupts() -> None:
-    """Report interrupts to runs that train in threads, from the end of this cell on. Further calls do nothing."""
+    """From the end of this cell on, report interrupts of the kernel to runs that train in threads.
+
+    Further calls do nothing.
+    """
     shell = get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         shell.events.register("post_run_cell", _after_cell)  # ignores a function that is already registered

@@ -1,11 +1,11 @@
-"""Changes between two snapshots as JSON. The kernel sends them instead of snapshots, which are much larger.
+"""Changes between two snapshots as JSON. The kernel sends changes, because snapshots are much larger.
 
 `kernel/changes.ts` applies them. A change is one of:
 
 - `{key: change}`: changes inside a dict by key, or inside a list by index;
 - `[value]`: a new value; `[value, next]` inserts a key of a dict before another one;
 - `[]`: a key removed from a dict;
-- `[start, count, values]`: in a list, values that replace `count` others.
+- `[start, count, values]`: in a list, values that replace `count` old values from `start` on.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Explorer(SessionWidget):
 
     Attributes:
         inspection: The program.
-        session: Its `Exploration`.
+        session: The `Exploration` of the widget.
         errors: Errors of handlers and threads, latest last.
     """
 
@@ -50,7 +50,7 @@ class Explorer(SessionWidget):
 
     @property
     def stages(self) -> Mapping[str, Any]:
-        """Its stages by name, each computed on first use."""
+        """The stages by name, each computed on first use."""
         return LazyStages(self.inspection)
 
     def _send_initial_data(self) -> None:
@@ -97,7 +97,7 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
     Args:
         target: A target of `ml.inspect`, or its result.
         *args: Arguments of the target, as in `ml.inspect`.
-        through: Transforms to step through as well, innermost first, as in `ml.step_through`:
+        through: Transforms that the widget also shows step by step, innermost first, as in `ml.step_through`:
             `("grad", ("vmap", 4), "jit")`.
         **options: Options of `ml.inspect`.
 

@@ -26,7 +26,7 @@ from mithril_nb.viz.html_parts import built
 
 
 class Assets(anywidget.AnyWidget):
-    """Holds the bundle. It displays nothing itself."""
+    """Holds the JavaScript bundle for all widgets of a kernel. Displays nothing."""
 
     def __init__(self):
         self._esm = built("assets.js")
@@ -39,12 +39,12 @@ def is_jupyter() -> bool:
 
 
 class FrontEndWidget(anywidget.AnyWidget):
-    """Base class of the widgets: adds their front-end code and static fallback, and receives commands.
+    """Base class of the widgets, with their front-end code and static fallback. Receives commands.
 
     Args:
-        module: Name of the built module that renders it.
-        fallback: Its static fallback.
-        traits: Initial values of its traits.
+        module: Name of the built module that renders the widget.
+        fallback: Static fallback of the widget.
+        traits: Initial values of traits.
     """
 
     assets = traitlets.Instance(anywidget.AnyWidget, allow_none=True).tag(sync=True, **widget_serialization)
@@ -56,7 +56,7 @@ class FrontEndWidget(anywidget.AnyWidget):
         self._is_attended = False  # whether a page has sent a command
         self._unlisten: Callable[[], None] = lambda: None
         is_shared = is_jupyter()
-        # Last, because it may raise, and the garbage collector closes also an incomplete widget.
+        # Set this last: it may raise, and then the garbage collector closes the incomplete widget.
         self._esm = built(module) if is_shared else _with_bundle(module)
         super().__init__(assets=shared_assets() if is_shared else None, **traits)
         self.own_id = self.model_id or ""

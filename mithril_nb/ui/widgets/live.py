@@ -99,8 +99,8 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
     A watched function behaves like the jitted function: results, donation, static arguments, errors and attributes such
     as `lower` are the same. It counts calls, cache hits, traces, lowerings and compilations with their time. For each
     retrace it finds the user's line and the reason, by comparing the call with the most similar earlier one. A call
-    costs about 1 µs more, which is 1.3 times a call of an empty program on CPU; a trace costs about 0.3 ms more. It
-    stores no arrays. It stores 100 retraces per function and counts the others.
+    costs about 1 µs more, so a call of an empty program on CPU takes 1.3 times as long. A trace costs 0.3 ms more.
+    It stores no arrays. It stores 100 retraces per function and counts the others.
 
     A block, `with ml.watch() as seen:`, watches every function traced or compiled in it, on all threads. Its calls and
     cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after `%load_ext mithril_nb`,

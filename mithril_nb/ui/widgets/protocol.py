@@ -1,4 +1,4 @@
-"""Messages with stages, graphs, passes and curves for the front end: binary, on request. Traits would be saved.
+"""Binary messages with stages, graphs, passes and curves for the front end, because notebooks save traits.
 
 Texts are compressed, because they are large. `viz/pages/listing.py` describes how a stage is sent.
 """
@@ -55,7 +55,7 @@ def curves_message(rows: Rows) -> Message:
 
 
 def _shortened(stage: Stage) -> dict[str, Any]:
-    """Return the short text, and the instructions that each of its lines shows."""
+    """Return the short text of optimized HLO, and the instructions that each of its lines shows."""
     short = readable(stage.text)
     place = {one.id: at for at, one in enumerate(stage.instructions)}
     shown: dict[int, list[int]] = {}
@@ -88,7 +88,7 @@ def _step(step: TransformStep) -> dict[str, Any]:
 
 
 def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str, list[str]]) -> dict[str, Any] | None:
-    """Return a jaxpr with its marks: line, id, mark, ids on the other side, note, whether inferred."""
+    """Return a jaxpr with its marks. A mark is (line, id, mark, ids on the other side, note, whether inferred)."""
     if stage is None:
         return None
     line = {made.id: made.line for made in stage.instructions}

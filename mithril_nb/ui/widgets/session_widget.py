@@ -26,7 +26,7 @@ from mithril_nb.ui.widgets.static_fallback import StaticFallback
 
 
 class SessionWidget(FrontEndWidget):
-    """Passes commands to a session and snapshots to the front end. It has no other state.
+    """Passes commands to a session, and snapshots to the front end.
 
     Attributes:
         session: The session.
@@ -68,7 +68,7 @@ class SessionWidget(FrontEndWidget):
         Args:
             of: A name as in `Inspection.overlay`, such as `"flops"`; `""` for none; or your own values: a dict of
                 numbers or of texts by path of the block.
-            own: Whether the number of a block leaves out the blocks inside it.
+            own: True if the number of a block excludes the blocks inside it.
             title: Title of your own values, with their unit.
 
         Raises:
@@ -105,7 +105,7 @@ class SessionWidget(FrontEndWidget):
             self._reply(id, self.session.run_command(name, dict(args)))
 
     def _send_initial_data(self) -> None:
-        """Send a page, which may have been reloaded, the data that the snapshot does not contain."""
+        """Send the data that the snapshot does not contain, because the page may have been reloaded."""
         found = self.session.passes.latest
         if found.rows:
             self._on_change("passes", found.reply())
@@ -127,7 +127,7 @@ class SessionWidget(FrontEndWidget):
     @shown_in_widget
     def _send_text(self, stage: str, id: Any, short: bool) -> None:
         with self._lock:
-            if self._requests.get(stage) != id:  # a later request was replied to
+            if self._requests.get(stage) != id:  # a later request replaced this one
                 return
             del self._requests[stage]
         problem: Diagnostic | None = None
@@ -177,7 +177,7 @@ class SessionWidget(FrontEndWidget):
                 self.send_state("snapshot")
 
     def send_state(self, key: Any = None) -> None:
-        """Send traits. Of a snapshot that a page follows, send the change."""
+        """Send traits; instead of a snapshot that a page follows, send the change."""
         if key == "snapshot" and self._change is not None:
             self.send(self._change)
         else:

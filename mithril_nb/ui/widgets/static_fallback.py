@@ -19,7 +19,7 @@ from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.once import paused_collector
 
 _STILL_S = 2.0
-"""Seconds without changes before the fallback is rendered again. It is only needed after the session."""
+"""Seconds without changes before the fallback is rendered again. Users see the fallback only after the session."""
 _LOOK_S = 0.1
 _QUICK_S = 0.3
 """Minimum seconds between two quick pictures: a slider makes sixty changes per second."""
@@ -125,7 +125,7 @@ class StaticFallback:
                     return
                 self._show_quick()
                 time.sleep(_LOOK_S)
-            with paused_collector():  # a collection takes as long as the picture with a large traced program in memory
+            with paused_collector():  # with a large traced program in memory, a collection takes as long as the picture
                 fresh = self._static(self.bundle)
             if is_wanted():
                 self._show(fresh)

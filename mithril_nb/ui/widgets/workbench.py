@@ -43,7 +43,7 @@ class Workbench(SessionWidget):
         model: The current model. Set it to replace the model (undo restores the old one).
         selection: Paths of the selected blocks. Settable.
         run: The latest run, or `None`.
-        session: Its session.
+        session: The session of the widget.
         errors: Errors of handlers and workers, latest last.
     """
 
@@ -68,7 +68,7 @@ class Workbench(SessionWidget):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of each block of the current design; `None` if no design could run yet."""
+        """The cost of each block of the latest design that can run; `None` if no design could run yet."""
         return self.session.cost
 
     @property
@@ -93,7 +93,7 @@ class Workbench(SessionWidget):
             command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`,
                 `"set_shape"`, `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`,
                 `"pause"`, `"resume"`, `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
-            args: Its arguments, such as `path="linear_0", name="dimension", value=128`.
+            args: Arguments of the command, such as `path="linear_0", name="dimension", value=128`.
 
         Raises:
             MithrilError: The command failed and changed nothing.

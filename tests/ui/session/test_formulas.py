@@ -110,10 +110,8 @@ def test_blocks_without_cost_give_a_reason():
     cost = session_of(Flatten(), Linear(2), shape=(4, 2, 3)).cost
     assert str(formula_of(cost, "flatten_0")) == "flatten_0: 0; its equations only move or rename data"
     gone = formula_of(cost, "gone")
-    assert str(gone) == "gone: no equation of the program is attributed to it, so there is nothing to count"
-    assert gone == BlockFormula(
-        "gone", why="no equation of the program is attributed to it, so there is nothing to count"
-    )
+    assert str(gone) == "gone: no equation of the program is attributed to this block"
+    assert gone == BlockFormula("gone", why="no equation of the program is attributed to this block")
 
 
 def test_symbolic_sizes_are_shown_as_names():

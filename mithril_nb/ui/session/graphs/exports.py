@@ -15,11 +15,11 @@ from mithril_nb.ui.session.commands import Client, Reply, RequestHandler, check_
 
 @dataclass(frozen=True)
 class ExportSubject:
-    """What a front end shows.
+    """The program and the model that a front end shows.
 
     Attributes:
         inspection: Returns the program.
-        model: The model; `None` if the program was not made from one.
+        model: The model; `None` if the program was not made from a model.
     """
 
     inspection: Callable[[], Inspection]
@@ -31,7 +31,7 @@ def _page(subject: ExportSubject) -> str:
 
 
 def _stages(subject: ExportSubject) -> str:
-    # The text of each pass before and after can be a hundred times larger than the rest.
+    # The texts before and after each pass can be a hundred times larger than the rest.
     return subject.inspection().to_json(passes=False)
 
 
@@ -54,7 +54,7 @@ class ExportRequests(RequestHandler):
     """Makes files on request.
 
     Args:
-        subject: Returns what the front end shows.
+        subject: Returns the program and the model that the front end shows.
         client: Receives `"export"` with the text of the file, or with the reason if it cannot be made.
     """
 

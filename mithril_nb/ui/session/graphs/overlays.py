@@ -1,4 +1,4 @@
-"""The overlay that a front end shows on its graph: remembered, and computed again when the program or graph changes."""
+"""The overlay that a front end shows on its graph, computed again when the program or the graph changes."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class OverlaySubject:
     """The graph that a front end shows.
 
     Attributes:
-        stage: Name of its stage; `""` for a model.
+        stage: Name of the stage; `""` for the graph of a model.
         inspection: The program; `None` while its costs are unknown.
         nodes: Returns all nodes of the graph, also those in closed groups.
         cost: The costs from the jaxpr, or from the first stage; `None` while unknown.
         graph: The graph of the stage; `None` for a model.
         dtypes: The dtype of the result of each node, by key.
         measured: The measured costs; `None` if the program was not measured.
-        has_failed: Whether the model has errors or cannot be traced, so that its costs stay unknown.
+        has_failed: True if the model has errors or cannot be traced, so that its costs stay unknown.
     """
 
     stage: str
@@ -53,7 +53,7 @@ class OverlayRequests(RequestHandler):
 
     Attributes:
         name: Name of the overlay; `""` for none.
-        own: Whether the number of a block leaves out the blocks inside it, also in the table of costs.
+        own: True if the number of a block excludes the blocks inside it, also in the table of costs.
         values: The user's own values by title.
     """
 
@@ -67,7 +67,7 @@ class OverlayRequests(RequestHandler):
         self._generation = 0
 
     def view(self) -> dict[str, Any]:
-        """Return the chosen overlay, and those that can be chosen."""
+        """Return the chosen overlay, and the overlays to choose from."""
         added = [(f"{OWN_VALUES}{title}", title) for title in self.values]
         return {"name": self.name, "own": self.own, "choices": [[*one] for one in (*added, *self._choices)]}
 
@@ -77,7 +77,7 @@ class OverlayRequests(RequestHandler):
 
         Args:
             name: Name of the overlay; `""` shows none.
-            own: Whether the number of a block leaves out the blocks inside it.
+            own: True if the number of a block excludes the blocks inside it.
 
         Raises:
             UnknownOptionError: The overlay is unknown.
@@ -113,7 +113,7 @@ class OverlayRequests(RequestHandler):
             self._client.send("overlay", reply)
 
     def _reply(self, subject: OverlaySubject, name: str, own: bool) -> Reply | None:
-        """Return the overlay, or why there is none; `None` while the program is traced."""
+        """Return the overlay, or the reason why there is none; `None` while the program is traced."""
         head = {"stage": subject.stage, "name": name, "own": own, "problem": "", "is_stale": False}
         if not name:
             return Reply(head)

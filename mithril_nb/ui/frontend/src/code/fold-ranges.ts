@@ -27,7 +27,7 @@ export interface FoldRange {
   part: readonly [number, number];
 }
 
-/** The block of a line: its path with all outer groups, outermost first, and its role. Equal places are one object. */
+/** The block of a line: its path with all outer groups, outermost first, and its role. Lines with equal places share one object. */
 interface Place {
   paths: readonly string[];
   block: string;
@@ -35,12 +35,12 @@ interface Place {
   others: number;
 }
 
-/** Fewer lines are not folded: the row of a folded part would save nothing. */
+/** Least number of lines to fold. A folded part takes one row, so folding fewer lines would save little. */
 const LEAST_LINES = 3;
 const LEAST_PARAMETERS = 2;
-/** Longer argument lists in one line can be folded. */
+/** Argument lists in one line can be folded if they have more characters. */
 const LEAST_CHARACTERS = 60;
-/** Longer signatures are folded at first. */
+/** Signatures with more parameters are folded at first. */
 const MOST_PARAMETERS = 8;
 const MOST_CHARACTERS = 160;
 const HEADER = /^(?:ENTRY )?%?[\w.-]+ \(|^\s*func\.func (?:public |private )?@[^(]+\(/;
@@ -75,7 +75,7 @@ export function foldRanges(text: StageText): FoldRange[] {
     start = range.to + 1;
   }
   blockRuns(places, start, text.lineCount, 0, found);
-  // A signature in one line is the same line as the first one of its computation, and inside of it.
+  // A signature in one line is on the first line of its computation, and inside of the part of the computation.
   found.sort((a, b) => a.from - b.from || Number(!!a.span) - Number(!!b.span) || b.to - a.to || (a.span?.[0] ?? 0) - (b.span?.[0] ?? 0));
   return numbered(found);
 }
@@ -220,7 +220,7 @@ function findPlaces(text: StageText): (Place | null)[] {
     const before = places[line - 1];
     const block = text.mainBlock(instruction);
     if (block === null) continue;
-    // A line without a role belongs to the lines of its block around it.
+    // A line without a role has the role of the previous line of the same block.
     const role = instruction.role ?? (before?.block === block ? before.role : null);
     if (isShared(instruction)) {
       // A constant of several blocks belongs to the lines around it.
@@ -250,7 +250,7 @@ function blockRuns(places: readonly (Place | null)[], from: number, to: number, 
     const path = first?.paths[depth];
     if (!first || path === undefined) continue;
     let end = start;
-    // The depth that all lines share: a block that contains only one other is named by that one.
+    // The depth of the innermost block around all lines. The run is named after this block.
     let common = first.paths.length;
     for (; end <= to; end++) {
       const place = places[end];
@@ -269,7 +269,7 @@ function blockRuns(places: readonly (Place | null)[], from: number, to: number, 
   }
 }
 
-/** Return the runs of lines outside of the given blocks. A line with a share in a block, or without any block inside a run of it, stays. */
+/** Return the runs of at least two lines that have no share in the given blocks. */
 export function rangesOutside(text: StageText, blocks: readonly string[]): FoldRange[] {
   const wanted = (path: string): boolean => blocks.some((block) => path === block || path.startsWith(`${block}/`));
   const kept = new Map<unknown, boolean>();
@@ -294,7 +294,7 @@ export function rangesOutside(text: StageText, blocks: readonly string[]): FoldR
 export interface OutlineItem {
   path: string;
   depth: number;
-  /** Its first line, and the number of its lines. */
+  /** First line of the block, and the number of its lines. */
   line: number;
   lines: number;
 }

@@ -58,7 +58,7 @@ export class Folds {
     return new Folds(this.ranges, new Set());
   }
 
-  /** Fold or unfold a part; parts inside one line together. */
+  /** Fold or unfold a part. Parts inside the same line are folded together. */
   toggle(range: FoldRange): Folds {
     const wasFolded = this.folded.has(range);
     const both = range.span ? this.ranges.filter(({ from, span }) => span && from === range.from) : [range];

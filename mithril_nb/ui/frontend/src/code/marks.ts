@@ -28,7 +28,7 @@ const flagsField = StateField.define<LineFlags>({
   },
 });
 
-/** Return the flags of all lines of a folded part, and the number of pinned ones. A link is inferred if all are. */
+/** Return the flags of a folded part, and the number of its pinned lines. The link is inferred if the links of all lines are. */
 function flagsInside(flags: LineFlags, { from, to }: FoldRange): [flags: number, pinned: number] {
   let [any, all, pinned] = [0, INFERRED | KERNEL, 0];
   for (let line = from; line <= to; line++) {

@@ -27,7 +27,7 @@ export class MenuButton {
     this.root.addEventListener("focusout", (event) => this.root.contains(event.relatedTarget as Node | null) || this.show(false));
   }
 
-  /** Name on the button the work that runs; "" once it has ended. */
+  /** Show the name of the running work on the button; "" shows the title again. */
   report(work: string): void {
     text(this.button, work || this.label);
     attr(this.button, "aria-busy", work ? "true" : null);

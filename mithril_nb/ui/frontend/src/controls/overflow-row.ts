@@ -2,12 +2,12 @@
 
 import { attr, h } from "../dom/dom";
 
-/** Between the row and the button at its end, in px. */
+/** Gap between the row and the button at its end, in px. */
 const GAP = 4;
 
 /**
  * Return which buttons move into the list, so that the others and the button that opens it fit: the last ones first,
- * pressed ones only if no others are left.
+ * pressed buttons only if no other buttons are left.
  *
  * @param widths Width of each button in px, with its gap.
  * @param room Width of the row in px.

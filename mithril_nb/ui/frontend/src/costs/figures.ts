@@ -6,7 +6,7 @@ import type { Communication, Cost, CostRow, CostView, Figure, Quantity, Role, So
 export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
 export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
   analytic: ["Analytic", "A formula for each equation of the jaxpr. Nothing is compiled or run."],
-  lowered: ["Lowered", "XLA's cost analysis of each HLO instruction before its passes"],
+  lowered: ["Lowered", "XLA's cost analysis of each HLO instruction before XLA's passes"],
   compiled: ["Compiled", "XLA's cost analysis of each optimized HLO instruction. Compiles the program."],
   measured: ["Measured", "Time of each instruction, from JAX's profiler"],
 };
@@ -25,7 +25,7 @@ export const FIGURE_TITLES: Record<Quantity, [title: string, unit: string, hint:
 };
 
 /** Explains the attributed share of the status line. */
-export const ATTRIBUTED = "Share of the analytic FLOPs traced back to a block, the loss or the optimizer. The table shows what other sources and figures leave unattributed.";
+export const ATTRIBUTED = "Share of the analytic FLOPs traced back to a block, the loss or the optimizer. The cost table has a row for the unattributed part of each source and figure.";
 
 export const VIEWS: readonly CostView[] = ["table", "treemap", "roofline", "memory", "beside", "what_if"];
 export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: "Treemap", roofline: "Roofline", memory: "Memory", beside: "Before / after", what_if: "What if" };

@@ -126,7 +126,7 @@ export function iconButton(name: keyof typeof ICONS, label: string, action: stri
   return h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": label, title: label, "data-mnb-action": action, onclick }, icon(ICONS[name]));
 }
 
-/** Return the CSS zoom of an element, 1.4 in a lecture: lengths on the screen divided by it are its own lengths. */
+/** Return the CSS zoom of an element, 1.4 in the Lecture preset. A length on the screen divided by the zoom is a CSS length. */
 export function zoomOf(element: HTMLElement): number {
   return (element.offsetWidth && element.getBoundingClientRect().width / element.offsetWidth) || 1;
 }

@@ -4,7 +4,7 @@ import { oneLine } from "./lettering";
 
 type Matrix = [number, number, number, number, number, number];
 
-/** Return a text as one line of data: XML has no place for control characters, and marks of direction turn other texts. */
+/** Escape a text on one line: XML cannot contain control characters, and marks of direction would reorder other texts. */
 const escaped = (text: string): string => oneLine(text).replace(/[\ufffe\uffff]/g, "\ufffd").replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`);
 const round = (value: number): number => Math.round(value * 100) / 100;
 

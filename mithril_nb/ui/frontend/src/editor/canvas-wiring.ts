@@ -55,7 +55,7 @@ export class Wiring {
     let least = SNAP;
     for (const ref of portsOf(this.view.scene, "input")) {
       const { node, port } = ref;
-      // Anywhere on a block means its only input.
+      // A drop anywhere on a block with one input connects to that input.
       const inside = node !== source.node && node.inputs.length === 1 && at.x >= node.x && at.x <= node.x + node.w && at.y >= node.y && at.y <= node.y + node.h;
       const distance = inside ? SNAP / 2 : Math.hypot(at.x - node.x - port.x, at.y - node.y - port.y);
       if (distance < least) {

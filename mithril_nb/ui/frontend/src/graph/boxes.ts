@@ -7,7 +7,7 @@ import type { Rect } from "../drawing/lines";
 import { drawCells, drawChevron, drawReturn, drawRole, drawSign } from "../drawing/signs";
 import { type SceneNode, isPill } from "./scene";
 
-/** All texts; the name only; a coloured rectangle; a rectangle too small for a border. */
+/** How a node is drawn: with all texts; with its name only; as a coloured rectangle; as one too small for a border. */
 export type Detail = "full" | "name" | "box" | "dot";
 
 /** A value shown on a node: a number as a bar from 0 to 1, a category as a hue, or unknown if it has neither; and its text. */
@@ -45,9 +45,9 @@ const LEAST_BELOW = 30;
 const SMALL = 11;
 /** Opacity of a value's colour behind the text, as in `viz/diagrams/overlays.py`; more would make the text hard to read. */
 const TINT = 0.18;
-/** Opacity of nodes and edges outside of a question. */
+/** Opacity of nodes and edges that are not part of an answer. */
 export const DIM = 0.22;
-/** Opacity of values of an earlier model. */
+/** Opacity of values that belong to an earlier model. */
 export const OLD = 0.4;
 /** The legend in px: length of a bar, height of a row, and most room for a text, as in `viz/diagrams/overlays.py`. */
 const LEGEND = { bar: 44, row: 18, text: 180 };
@@ -59,7 +59,7 @@ export function detailOf({ w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
   return k >= FULL_ZOOM ? "full" : "name";
 }
 
-/** Return the detail of a closed node. Inputs and outputs are lower than blocks, but have a name as long as those do. */
+/** Return the detail of a closed node. Inputs and outputs are lower than blocks, but their names are as long. */
 export function detailOfNode(node: SceneNode, { w, h }: Pick<Rect, "w" | "h">, k: number): Detail {
   return detailOf(isPill(node) ? { w: Math.max(w, PILL_ROOM), h: BLOCK_H } : { w, h }, k);
 }
@@ -277,7 +277,7 @@ function asValue({ c, isOld }: Brush, draw: () => void): void {
   c.restore();
 }
 
-/** The legend of an exported picture, below the graph: the heading, the ends or categories, and notes. */
+/** The legend of an exported picture, below the graph: the heading, the ends of the scale or the categories, and notes. */
 export interface Legend {
   readonly heading: string;
   readonly legend: readonly Overlay[];

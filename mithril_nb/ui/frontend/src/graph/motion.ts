@@ -1,4 +1,4 @@
-/** The way of nodes and edges from their old places to new ones. */
+/** Animates nodes and edges from their old places to their new ones. */
 
 import { type Line, type Rect, between } from "../drawing/lines";
 import type { View } from "../drawing/zoom";

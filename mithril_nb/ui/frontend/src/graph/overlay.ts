@@ -15,12 +15,12 @@ export interface OverlayData {
   total: number | null;
   categories: readonly string[];
   values: readonly (number | "?" | null)[];
-  /** Indices of numbers that leave out an unknown part. */
+  /** Indices of numbers that are lower bounds, because a part is unknown. */
   bounds: readonly number[];
   /** Texts instead of numbers, by index. */
   texts: Readonly<Record<string, string>>;
   notes: readonly string[];
-  /** Whether numbers leave out inner blocks; null if this makes no difference. */
+  /** Whether the numbers of blocks exclude inner blocks; null if this makes no difference. */
   own?: boolean | null;
 }
 
@@ -121,7 +121,7 @@ export class OverlayLayer {
     this.show(null, why);
   }
 
-  /** Draw values faintly, and show why; "" ends it. */
+  /** Draw values faintly, and show why; "" draws them normally again. */
   fade(why: string): void {
     if (this.old === why) return;
     this.old = why;
@@ -155,7 +155,7 @@ function swatch({ level, hue, role }: Overlay): SVGSVGElement {
   return svg("svg", { viewBox: "0 0 40 12", width: 40, height: 12, "aria-hidden": "true" }, role === "returns" ? null : bar(40, "mnb-swatch-track"), ...filled);
 }
 
-/** The choices of an overlay: name and title; and whether numbers leave out inner blocks. */
+/** The choices of an overlay: name and title; and whether the numbers of blocks exclude inner blocks. */
 export interface OverlayChoice {
   name: string;
   own: boolean;
@@ -181,7 +181,7 @@ export class OverlayMenu {
       this.isWaiting = false;
       chosen(this.menu.value, this.convention.value === "own");
     };
-    // Arrow keys pass each choice, and a slow one starts the compiler.
+    // Arrow keys select every choice on the way, and a slow choice would start the compiler.
     let key = "";
     this.menu.addEventListener("pointerdown", () => (key = ""));
     this.menu.addEventListener("keydown", (event) => {

@@ -22,14 +22,14 @@ export interface Wire {
 export interface PaintState {
   hovered: ReadonlySet<string>;
   selected: ReadonlySet<string>;
-  /** Nodes and edges outside of the current question. */
+  /** Nodes and edges that are not part of the current answer. */
   dimmed: ReadonlySet<string>;
   /** Number of matches of a search in each node that has any. */
   matches: ReadonlyMap<string, number>;
   overlay: ReadonlyMap<string, Overlay>;
   /** The legend of exported pictures. */
   legend: Legend | null;
-  /** Whether the values and shares are those of an earlier model; they are drawn faintly. */
+  /** True if the values and shares belong to an earlier model; they are drawn faintly. */
   isOld: boolean;
   hoveredEdge: string | null;
   selectedEdge: string | null;
@@ -52,7 +52,7 @@ const LABEL_ZOOM = 0.62;
 /** With more boxes in view, they are taken from the overview: always, or if it has enough detail. */
 const MOST_BOXES = { always: 12_000, ifSharp: 1_500 };
 const SHARP = 0.6;
-/** Lines between boxes of a few pixels are left out if there are more. */
+/** If boxes are only a few pixels large and there are more edges, the edges are left out. */
 const MOST_DISTANT_EDGES = 1_500;
 const DISTANT_ZOOM = 0.12;
 /** Edges longer than this many views are cut to the view. */

@@ -13,10 +13,10 @@ export interface Port {
 export interface SceneNode {
   /** Unique in the scene. */
   key: string;
-  /** Key of the group that contains it; "" at the top. */
+  /** Key of the group that contains the node; "" at the top. */
   parent: string;
   path: string;
-  /** Paths of the blocks that it represents, if it is more than the block at `path`. */
+  /** Paths of the blocks that the node represents, if there are more than the block at `path`. */
   blocks?: readonly string[];
   name: string;
   kind: string;
@@ -32,9 +32,9 @@ export interface SceneNode {
   group: boolean;
   expanded: boolean;
   repeat: number;
-  /** Number of instructions inside it by role, then those without a role; missing in a model. */
+  /** Number of instructions inside by role, then of instructions without a role; missing in a model. */
   counts?: readonly number[];
-  /** Ids of its equations, for links. */
+  /** Ids of the equations of the node, for links. */
   equations?: readonly string[];
   inputs: readonly Port[];
   outputs: readonly Port[];
@@ -49,11 +49,11 @@ export interface SceneEdge {
   /** Whether the points are control points of a curve; otherwise they are the corners of a line. */
   curve: boolean;
   problem: number | null;
-  /** Whether only the backward pass reads it. */
+  /** Whether only the backward pass reads the data. */
   is_backward?: boolean;
   /** Whether a gradient flows back along the same line. */
   returns?: boolean;
-  /** False if it ends at a frame around the consumer; it then has no arrow. */
+  /** False if the edge ends at a frame around the consumer, without an arrow. */
   is_end?: boolean;
   /** Whether the next round of a loop uses the data. */
   is_carried?: boolean;

@@ -39,7 +39,7 @@ export interface GraphOptions {
 }
 
 const MARGIN = 14;
-/** The first view enlarges small graphs at most by this, and shrinks large ones at most by the other. */
+/** Largest and smallest scale of the first view. */
 const LARGEST_FIT = 1.15;
 const SMALLEST_FIRST = 0.35;
 /** Revealed nodes that are smaller than this on the screen are enlarged. */

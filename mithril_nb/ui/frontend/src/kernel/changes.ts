@@ -31,7 +31,7 @@ export function applyChange(old: unknown, change: Change): unknown {
   return Object.fromEntries([...entries, ...(before.get(undefined) ?? [])]);
 }
 
-/** A request without an effect after this long was lost. */
+/** A request that has no effect within this time counts as lost. */
 const AGAIN_MS = 2000;
 
 interface Changed {

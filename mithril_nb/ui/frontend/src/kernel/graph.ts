@@ -7,7 +7,7 @@ export interface Box {
   w: number;
   h: number;
   title_w: number;
-  /** Key of the box that contains it; `""` at the top. */
+  /** Key of the box around this box; `""` at the top. */
   parent: string;
   is_group: boolean;
   hue: number;

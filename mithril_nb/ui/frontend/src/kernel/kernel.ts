@@ -8,10 +8,10 @@ import type { Reply, WidgetModel } from "./types";
  */
 export type Connection = "live" | "waiting" | "lost" | "closed" | "replaced";
 
-/** A command without a reply after this long means that the kernel is busy or gone. */
+/** If a command has no reply within this time, the kernel counts as busy or gone. */
 export const PATIENCE_MS = 5000;
 
-/** A command that waits for the user to rest is sent after this long. */
+/** A command that waits for the user to rest is sent after this time without another one. */
 export const REST_MS = 150;
 
 /** Commands without an effect on the model or the run: if one cannot be sent, the user loses nothing. */

@@ -11,7 +11,7 @@ export type FieldValue = number | string | boolean | number[] | null;
 
 export interface Field {
   name: string;
-  /** Its text, if not its name. */
+  /** Text of the label, if it differs from the name. */
   label?: string;
   type: FieldType;
   value: FieldValue;
@@ -37,7 +37,7 @@ export interface BlockDetails {
   facts?: [name: string, value: string][];
 }
 
-/** The data that all blocks of a kind share. */
+/** The data that depends only on the kind of a block. */
 export interface KindDetails {
   doc: string;
   formula: string;
@@ -70,7 +70,7 @@ export interface CostRow extends Figures {
   unknown?: Partial<Record<Quantity, number>>;
   /** Formulas of figures that depend on symbolic sizes: one short enough for a cell, and the full one. */
   formulas?: Partial<Record<Quantity, [short: string, whole: string]>>;
-  /** For a block with inner blocks: the total cost, including theirs. The figures above are the own cost. */
+  /** The cost with the blocks inside, for a block that contains others. The figures above are the cost without them. */
   total?: Figures & Pick<CostRow, "unknown" | "formulas">;
 }
 

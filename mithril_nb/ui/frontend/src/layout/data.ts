@@ -31,7 +31,7 @@ function rows<T extends object>(columns: Columns<T>, defaults: T): T[] {
   return found;
 }
 
-/** Return a text that no other pair of texts has. */
+/** Return a text that is different for each pair of texts. */
 export function paired(one: string, other: string): string {
   return `${one.length},${one}${other}`;
 }
@@ -157,7 +157,7 @@ export class NestedGraph {
     return new Set(bundles.filter(({ roles }) => roles.includes(1) || roles.includes(GRADIENT)).map(({ source, target, loop }) => wireId(target, source, loop)));
   }
 
-  /** Return whether a bundle is drawn as a wire, as forward ones are; cells in the boxes show other roles. */
+  /** Return whether a bundle is drawn as a wire. Forward bundles are; cells in the boxes show other roles. */
   private isDrawn(bundle: Bundle): boolean {
     const { roles } = bundle;
     if (this.isModel || roles.length === 0 || roles.includes(0)) return true;

@@ -1,4 +1,4 @@
-/** A binary heap: the least item first. */
+/** A binary heap, which returns the least item first. */
 export class Heap<T> {
   private readonly items: T[] = [];
 

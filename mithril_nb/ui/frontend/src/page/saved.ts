@@ -10,9 +10,9 @@ import { type PackedText, textOf } from "./packed-text";
 /** The stages are encoded as for the widgets. */
 export interface Saved {
   stages: (Omit<PackedStage, "equations" | "text"> & ({ text: string } | PackedText) & { name: string; title: string; language: string; unavailable: string | null })[];
-  /** Those of all stages. */
+  /** The equations of all stages. */
   equations: PackedEquations;
-  /** Paths of blocks by the keys in the page's attributes, where they differ. */
+  /** Paths of blocks by their keys in the attributes of the page, if path and key differ. */
   paths: Record<string, string>;
   /** CSS class of the stripe of each block. */
   hues: Record<string, string>;

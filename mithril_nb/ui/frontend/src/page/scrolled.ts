@@ -15,7 +15,7 @@ export abstract class ScrolledRows {
   /** The folded lines; each folded part is one row. */
   protected folds = Folds.NONE;
   protected readonly drawn = new Map<number, HTMLElement>();
-  /** The first visible row. It is read before rows change, because afterwards the browser would lay them out for it. */
+  /** The first visible row. It is read before rows change, because reading it later makes the browser lay out the rows. */
   protected top = 1;
   private first = 1;
   private last = 0;

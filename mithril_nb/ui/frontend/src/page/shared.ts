@@ -1,4 +1,4 @@
-/** A model in the fragment of the page's address: read, checked, and shown. It is data from anyone: no part of it is markup or code. */
+/** A model in the fragment of the page's address: read, checked, and shown. It may come from any author, so no part of it is used as markup or code. */
 
 import { copyText } from "../dom/clipboard";
 import { h } from "../dom/dom";

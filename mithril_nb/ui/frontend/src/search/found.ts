@@ -10,7 +10,7 @@ const NUMBERS = ["flops", "bytes"] as const;
 /** One match: an instruction of the searched stage, or a block. */
 export type Hit = { kind: "instruction"; instruction: Instruction; blocks: readonly string[] } | { kind: "block"; path: string };
 
-/** Return what a query can match of an instruction. */
+/** Return the values of an instruction that a query is compared with. */
 export function itemOf({ opcode, shares, role, source, dtypes = [], numbers = {} }: Instruction, kinds: Readonly<Record<string, string>>): Item {
   const blocks = shares.flatMap(([path]) => (path ? [path] : []));
   const around = blocks.flatMap((path) => lineage(path).flatMap((one) => (Object.hasOwn(kinds, one) ? [kinds[one]!] : [])));
@@ -23,7 +23,7 @@ export class Found {
   readonly lines: Links["lines"];
   /** Equations of the matching instructions. */
   readonly ids: ReadonlySet<string>;
-  /** Number of matching instructions in each block, those of inner blocks included. */
+  /** Number of matching instructions in each block, including inner blocks. */
   private readonly counts = new Map<string, number>();
   /** The matching blocks, and the blocks around them. */
   private readonly paths = new Set<string>();

@@ -16,7 +16,7 @@ const SHORT_DTYPE = /^(bf|f|i|s|u|c)(\d+)(\w*)$/;
 const DTYPES: Record<string, string> = { bf: "bfloat", f: "float", i: "int", s: "int", u: "uint", c: "complex" };
 const UNATTRIBUTED = "(unattributed)";
 
-/** An instruction, or a block, as queries match it. */
+/** The values of an instruction or a block that a query is compared with. */
 export interface Item {
   /** Paths of its blocks; empty if it is not attributed. */
   blocks: readonly string[];

@@ -69,7 +69,7 @@ export class Reach {
   }
 }
 
-/** Return the ways from and to a box: those of the forward pass if it has instructions of the forward pass. */
+/** Return what a box reaches: along forward data only, if the box has instructions of the forward pass. */
 export function reachFrom(graph: NestedGraph, key: string): Reach {
   return new Reach(graph, (graph.byKey.get(key)?.counts[0] ?? 0) > 0);
 }

@@ -119,7 +119,7 @@ export class DiffView {
     this.draw();
   }
 
-  /** Mark a text in all lines, and scroll to a line of the diff; 0 stays. */
+  /** Mark a text in all lines, and scroll to a line of the diff; 0 does not scroll. */
   find(query: string, line: number): void {
     this.query = query.toLowerCase();
     this.at = line;

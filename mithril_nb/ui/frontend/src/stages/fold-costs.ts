@@ -1,4 +1,4 @@
-/** The cost of a block in a folded row, in the numbers of the cost table. */
+/** The cost of a block in a folded row, with the same numbers as the cost table. */
 
 import { FIGURE_TITLES, atLeast, formatFigure, shareOf, totalOf } from "../costs/figures";
 import { percent, si } from "../dom/format";
@@ -44,7 +44,7 @@ function valueOf(row: CostRow, figure: Figure, role: Role | null): number | null
   return roles[role]?.[figure] ?? 0;
 }
 
-/** Return the formula of a cost that depends on symbolic sizes; "" if only a part of it belongs to the role. */
+/** Return the formula of a cost that depends on symbolic sizes; "" if the cost has several roles; null without a formula. */
 function formulaOf(rows: readonly CostRow[], figure: Figure, block: string): string | null {
   const row = rows.find((one) => one.block === block);
   const formula = row && totalOf(row).formulas?.[figure];

@@ -7,7 +7,7 @@ import type { Description } from "../graph/items";
 import type { Scene, SceneNode } from "../graph/scene";
 import { type Anchor, anchorId } from "../store/links";
 
-/** Return the keys of the nodes that some anchors are linked to. `blocks` and `ids` are those of the anchors. */
+/** Return the keys of the nodes that some anchors are linked to. `blocks` and `ids` are the blocks and equations of the anchors. */
 export function linkedKeys(nodes: readonly SceneNode[], anchors: readonly Anchor[], blocks: ReadonlySet<string>, ids: ReadonlySet<string>): Set<string> {
   const found = new Set<string>();
   if (anchors.length === 0) return found;

@@ -1,4 +1,4 @@
-/** Shows for 150 ms where the lines of one pane went in another. Nothing moves if the user prefers reduced motion. */
+/** Shows for 150 ms where lines of one pane are in another pane. Nothing moves if the user prefers reduced motion. */
 
 import { h } from "../dom/dom";
 

@@ -226,7 +226,7 @@ export function anchorId(anchor: Anchor): string {
   return anchor.kind === "equations" ? `equations ${anchor.name}` : `instruction ${anchor.index} ${anchor.version} ${anchor.stage}`;
 }
 
-/** Return pins with further anchors; if all of them are pinned already, without them. */
+/** Return pins with `anchors` added, or removed if all of them are pinned already. */
 export function withAnchors(pins: readonly Anchor[], anchors: readonly Anchor[]): Anchor[] {
   const [known, given] = [new Set(pins.map(anchorId)), new Set(anchors.map(anchorId))];
   const fresh = anchors.filter((anchor) => !known.has(anchorId(anchor)));
