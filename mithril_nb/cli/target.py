@@ -242,12 +242,9 @@ def _is_value(value: Any) -> bool:
 
 
 def _graph_of(value: Any) -> LogicalGraph | None:
-    from mithril_nb.compilation import PhysicalModel, graph_of
-    from mithril_nb.targets.mithril_models import is_mithril_model
+    from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 
-    if isinstance(value, type) or not is_mithril_model(value):
-        return None
-    return value.graph if isinstance(value, PhysicalModel) else graph_of(value)
+    return graph_in(value) if is_mithril_model(value) else None
 
 
 def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:

@@ -129,18 +129,11 @@ def _part_nnx(module: Any) -> SplitModule:
 
 
 def _part_equinox(module: Any) -> SplitModule:
-    leaves, structure = jax.tree_util.tree_flatten_with_path(module)
-    names = [dotted(path) for path, _ in leaves]
-    held = {name: leaf for name, (_, leaf) in zip(names, leaves, strict=True)}
+    held, rebuild = flat(module)
     arrays = {name: leaf for name, leaf in held.items() if is_array(leaf)}
     params = {name: leaf for name, leaf in arrays.items() if jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact)}
     state = {name: leaf for name, leaf in arrays.items() if name not in params}
-
-    def build(params: Arrays, state: Arrays) -> Any:
-        found = {**held, **params, **state}
-        return structure.unflatten([found[name] for name in names])
-
-    return SplitModule(params, state, build)
+    return SplitModule(params, state, lambda *traced: rebuild({**held, **traced[0], **traced[1]}))
 
 
 def is_array(leaf: Any) -> bool:

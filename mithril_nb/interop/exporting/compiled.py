@@ -13,14 +13,13 @@ from mithril_nb.emission.names import identifier
 from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
 from mithril_nb.errors import UnavailableBackendError
 from mithril_nb.interop.exporting.formats import Contents, export_format
-from mithril_nb.interop.exporting.python_folder import Loading, python_contents
+from mithril_nb.interop.exporting.python_folder import WIDE, Loading, python_contents
 from mithril_nb.interop.exporting.stored import StoredProgram, x64_of
 
 _LOADING = {
     "imports": ("from safetensors.numpy import load_file",),
     "load": "load_file(path)",
 }
-_WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
 
 
 @export_format("stablehlo")
@@ -33,7 +32,7 @@ def stablehlo_folder(program: StoredProgram) -> Contents:
         "model.mlirbc": (exported.mlir_module_serialized, "the same as portable bytecode"),
         "model.jax": (bytes(exported.serialize()), "the same for `jax.export.deserialize`"),
     }
-    imports = f"{_WIDE if program.is_wide else ''}from jax import export"
+    imports = f"{WIDE if program.is_wide else ''}from jax import export"
     load = 'program = export.deserialize(bytearray((FOLDER / "model.jax").read_bytes()))'
     return _runner(program, "StableHLO", "jax flatbuffers", files, imports, load, "program.call")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.interop.exporting.formats import Contents, export_format
-from mithril_nb.interop.exporting.python_folder import Loading, arguments, python_contents
+from mithril_nb.interop.exporting.python_folder import WIDE, Loading, arguments, python_contents
 from mithril_nb.interop.exporting.stored import StoredProgram
 
 _LOADING = Loading(
@@ -15,14 +15,13 @@ _LOADING = Loading(
     "np.asarray(jax.random.key_data(found) if jax.dtypes.issubdtype(found.dtype, jax.dtypes.prng_key) else found)",
     "jax.random.wrap_key_data({})",
 )
-_WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
 
 
 @export_format("jax")
 def jax_folder(program: StoredProgram) -> Contents:
     """Return the contents of a folder with the program in JAX, and for a model's forward pass a training script."""
     source = emit_arrays(program.traced, "jax")
-    text = source.text.replace("import jax\n", _WIDE, 1) if program.is_wide else source.text
+    text = source.text.replace("import jax\n", WIDE, 1) if program.is_wide else source.text
     found = _training(program, source.function)
     more = {} if found is None else {"train.py": (found, "trains the model; edit the loss, the optimizer and the data")}
     notes = "" if found is None else "`python train.py` trains the model with optax on the stored inputs."

@@ -10,6 +10,9 @@ from mithril_nb.emission.arrays.results import tree_of
 from mithril_nb.interop.exporting.formats import TESTED, Contents
 from mithril_nb.interop.exporting.stored import Stored, StoredProgram
 
+WIDE = 'import jax\n\njax.config.update("jax_enable_x64", True)\n'
+"""Lines that import JAX and turn on its x64 mode."""
+
 
 @dataclass(frozen=True)
 class Loading:

@@ -28,10 +28,10 @@ from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.saving.formats import to_source
+from mithril_nb.targets import PROGRAMS
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.ui.session.commands import EXAMPLES, check_choice
 
-PROGRAMS = ("forward", "forward+backward", "train step")
 UNNAMED = "model"
 """Name of the design of a model without a name."""
 EDITS: dict[str, Callable[..., Change]] = {}
