@@ -38,7 +38,7 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
 def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
     """Return the error for a query that compares FLOPs or bytes of a stage without costs."""
     counted = [one for one in program.stages if one in _SOURCES and one != stage]
-    reason = "the program does not compile" if stage in _SOURCES else f"they are counted in {', '.join(_SOURCES)}"
+    reason = "the costs cannot be computed" if stage in _SOURCES else f"they are counted in {', '.join(_SOURCES)}"
     plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
     advice = f"inspection.find({str(query)!r}, {counted[0]!r})" if counted else f"inspection.find({plain!r}, {stage!r})"
     return UnknownOptionError(

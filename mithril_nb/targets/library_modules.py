@@ -133,7 +133,7 @@ def _part_equinox(module: Any) -> SplitModule:
     arrays = {name: leaf for name, leaf in held.items() if is_array(leaf)}
     params = {name: leaf for name, leaf in arrays.items() if jax.numpy.issubdtype(leaf.dtype, jax.numpy.inexact)}
     state = {name: leaf for name, leaf in arrays.items() if name not in params}
-    return SplitModule(params, state, lambda *traced: rebuild({**held, **traced[0], **traced[1]}))
+    return SplitModule(params, state, lambda params, state: rebuild({**held, **params, **state}))
 
 
 def is_array(leaf: Any) -> bool:
@@ -294,7 +294,7 @@ def _key() -> jax.ShapeDtypeStruct:
 
 
 def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
-    """Return the forward pass of a module, or a program that trains it with `loss` and `optimizer`."""
+    """Return the program `name` of a module. The forward pass does not need `loss` and `optimizer`."""
     if name != "forward":
         return _training(module, given, name, loss, optimizer)
     own = {"params": module.params, **({"state": module.state} if module.state else {})}

@@ -1,7 +1,7 @@
 /**
  * The foldable parts of a stage: long signatures, runs of lines of one block, and inner computations. Pure: no DOM.
  *
- * Two parts are nested or disjoint. A part with `span` is inside one line; the others are whole lines.
+ * Two parts are nested or disjoint. A part with `span` is inside one line; other parts are whole lines.
  */
 
 import type { Role } from "../kernel/types";

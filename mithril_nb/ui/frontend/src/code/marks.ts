@@ -64,7 +64,7 @@ function build(view: EditorView): DecorationSet {
   const builder = new RangeSetBuilder<Decoration>();
   for (const line of visibleLines(view)) {
     const folded = folds.hiddenAt(line.number);
-    // The last line of a folded part is in sight too.
+    // The last line of a folded part is visible too.
     if (folded && folded.from !== line.number) continue;
     const [flag, inside] = folded ? flagsInside(flags, folded) : [flags[line.number] ?? 0, 0];
     if (!folded && FAILING.test(line.text)) builder.add(line.from, line.from, failing);

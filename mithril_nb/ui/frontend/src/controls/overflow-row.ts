@@ -6,7 +6,7 @@ import { attr, h } from "../dom/dom";
 const GAP = 4;
 
 /**
- * Return which buttons move into the list, so that the others and the button that opens it fit: the last ones first,
+ * Return which buttons move into the list, so that the other buttons and the button "More" fit: the last ones first,
  * pressed buttons only if no other buttons are left.
  *
  * @param widths Width of each button in px, with its gap.

@@ -69,7 +69,7 @@ export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: n
   return [share, !all || share === (here ? 1 : 0) ? "" : here ? "≥ " : "≤ "];
 }
 
-/** Return the cost of a block with inner blocks; its own cost if it has none. */
+/** Return the cost of a block, including the blocks inside it. */
 export function totalOf(row: CostRow): CostRow {
   return row.total ? { ...row, roles: undefined, unknown: undefined, formulas: undefined, ...row.total } : row;
 }

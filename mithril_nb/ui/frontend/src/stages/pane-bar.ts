@@ -14,7 +14,7 @@ export interface BarTarget {
   title: string;
   folds: PaneFolds;
   content: () => StageText | null;
-  /** The first line in sight. */
+  /** The first visible line. */
   firstLine: () => number;
   hueOf: (block: string) => number | null;
   costOf: CostText;

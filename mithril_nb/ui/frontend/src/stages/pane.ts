@@ -157,7 +157,7 @@ export class Pane {
     return [setFolds.of({ labelOf: (range) => foldLabel(range, costOf) })];
   }
 
-  /** Return the hue of a block: its own, or that of the group around it. */
+  /** Return the hue of a block, or of the nearest group around it that has one. */
   private hueOf(block: string): number | null {
     for (const path of lineage(block)) {
       const hue = this.hues.get(path);
@@ -166,7 +166,7 @@ export class Pane {
     return null;
   }
 
-  /** Return the first line in sight. All rows have the same height; asking the editor would make it measure again. */
+  /** Return the first visible line. All rows have the same height; asking the editor would make it measure again. */
   private firstLine(): number {
     const { scrollDOM, defaultLineHeight, documentPadding } = this.view;
     return this.folds.now.lineOf(1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)));
@@ -267,7 +267,7 @@ export class Pane {
     scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
   }
 
-  /** Return the pinned rows in sight, in window coordinates. */
+  /** Return the visible pinned rows, in window coordinates. */
   pinnedBoxes(): Box[] {
     const rows = [...this.view.contentDOM.querySelectorAll(".mnb-pinned")];
     return merged(rows.map((row) => row.getBoundingClientRect()), this.view.scrollDOM.getBoundingClientRect());

@@ -245,7 +245,7 @@ export class Store {
 
   /** Send a command, and return its reply. `done` appears in the status line once the command succeeds. */
   async command(name: string, args: Record<string, unknown> = {}, done = ""): Promise<Reply> {
-    // The kernel adds blocks after its own selection, and may select another block for any command.
+    // The kernel adds blocks after the selection that it has received, and may select another block for any command.
     this.kernel.flush("select");
     this.isSelectionSure = false;
     this.report("");
