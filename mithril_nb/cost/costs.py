@@ -63,6 +63,7 @@ class Cost(CostTotals, Shown):
 
         Raises:
             UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
+            MithrilError: The program cannot have these sizes.
 
         Examples:
             >>> import jax

@@ -43,7 +43,7 @@ class Unknown:
 
 
 def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
-    """Return the rows with unknown FLOPs, grouped by opcode and reason."""
+    """Return a record for each group of rows whose FLOPs are unknown, by opcode and reason."""
     every = tuple(rows)
     groups: dict[tuple[str, str], list[CostRow]] = {}
     for row in every:
@@ -218,4 +218,4 @@ def _of_xla(opcode: str, flops: str, xla: str, counts: _Counts) -> str:
 def _of_values(opcode: str, flops: str, typical: str, counts: _Counts) -> str:
     if not typical:
         return ""
-    return f"{counts.count} × {opcode}: a typical count, {flops}; it depends on {typical}"
+    return f"{counts.count} × {opcode}: {flops} is a typical count; the actual count depends on {typical}"

@@ -95,7 +95,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
 
 
 def _warn_of_misspelt(name: str) -> None:
-    """Warn if a name is unknown but similar to a known primitive, because the primitive may be defined later."""
+    """Warn if a name is unknown but similar to a known primitive. It is no error: it may be defined later."""
     known = [one for one in RULES if not one.endswith(OF_COMPLEX)]
     near = None if name in RULES or is_in_programs(name) else nearest(name, known)
     if near is not None:

@@ -352,7 +352,7 @@ def test_a_program_that_does_not_compile_is_estimated(monkeypatch: pytest.Monkey
     with pytest.raises(StageUnavailableError) as caught:
         memory_of(program)
     assert str(caught.value) == (
-        "memory of 'sin' is unknown: it does not compile.\n"
+        "memory of 'sin' is unknown: the program does not compile.\n"
         "    reason  RuntimeError: UNIMPLEMENTED: not on this machine\n"
         "    Try: inspection.memory  # an estimate, from the equations"
     )
@@ -363,7 +363,7 @@ def test_memory_with_symbolic_sizes_needs_numbers() -> None:
     with pytest.raises(StageUnavailableError) as caught:
         memory_of(inspect(jnp.matmul, x, y))
     assert str(caught.value) == (
-        "memory of 'matmul' is unknown: it does not compile.\n"
+        "memory of 'matmul' is unknown: the program does not compile.\n"
         "    reason  XLA needs a number for each size, and has none for A, B\n"
         "    Try: inspect it with numbers for A, B."
     )
@@ -376,7 +376,7 @@ def test_memory_of_an_exported_program_with_symbolic_sizes(shape: tuple[Any, ...
     with pytest.raises(StageUnavailableError) as caught:
         _ = ml.inspect(jax.export.export(jax.jit(jnp.sin))(x)).memory
     assert str(caught.value) == (
-        "memory of 'sin' is unknown: it does not compile.\n"
+        "memory of 'sin' is unknown: the program does not compile.\n"
         "    reason  XLA needs a number for each size, and has none for b\n"
         '    Try: inspection.stage("stablehlo")  # the first stage of this program'
     )

@@ -225,8 +225,9 @@ def test_symbolic_sizes_count_like_numbers(name: str) -> None:
 def test_a_typical_count_names_what_it_depends_on() -> None:
     found = inspect(lambda a: jnp.linalg.eigh(a)[0] + lax.igamma(a[0], a[1]), spec(8, 8)).cost()
     assert [note for note in found.notes if "typical" in note] == [
-        "1 × eigh: a typical count, B·9·n³; it depends on the number of QR steps",
-        "1 × igamma: a typical count, (93 + 48·I)·n; it depends on convergence; 20 iterations",
+        "1 × eigh: B·9·n³ is a typical count; the actual count depends on the number of QR steps",
+        "1 × igamma: (93 + 48·I)·n is a typical count; the actual count depends on "
+        "convergence, assumed after 20 iterations",
     ]
 
 

@@ -37,8 +37,8 @@ class Event:
 
     Attributes:
         id: Name of the instruction.
-        start_ns: Start time.
-        end_ns: Completion time.
+        start_ns: Start time in nanoseconds.
+        end_ns: Completion time in nanoseconds.
     """
 
     id: str
@@ -51,8 +51,8 @@ class RunEvents:
     """One run of the program.
 
     Attributes:
-        start_ns: Time of the call.
-        end_ns: Time when the results were ready.
+        start_ns: Time of the call in nanoseconds.
+        end_ns: Time when the results were ready, in nanoseconds.
         events: Executions of instructions that started in between.
     """
 

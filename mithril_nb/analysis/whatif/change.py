@@ -159,7 +159,7 @@ class Change(Shown):
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
         found = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
-        return ByRole(found, f"the change of {self.program!r}", "change.by_role")
+        return ByRole(found, f"changes of {self.program!r}", "change.by_role")
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:
@@ -173,7 +173,7 @@ class Change(Shown):
 
     @cached_property
     def memory(self) -> Future[tuple[Peak, Peak]]:
-        """The same as `peaks`, but computed in the background: after `change.memory.start()`."""
+        """The peaks as a `Future`: `change.memory.start()` computes them in the background."""
         return self._peaks or Future.of((Peak(None, _NO_PEAK), Peak(None, _NO_PEAK)))
 
     @property

@@ -178,7 +178,7 @@ class CostOracle:
         return Answer(found, way) if found is not None and self._exists(settings, way) else None
 
     def _exists(self, settings: Settings, way: str) -> bool:
-        """Return whether the program at some settings has the predicted argument shapes; it is made, but not traced.
+        """Return false if the program at some settings has other argument shapes than predicted, without tracing it.
 
         Raises:
             Exception: The error that the function that makes the program raised.
@@ -234,7 +234,7 @@ class CostOracle:
         self._queue.submit(lambda wanted: self._prepare(prepared, cost), prepared)
 
     def known_ways(self) -> dict[str, str]:
-        """Return the origin of the costs for each setting."""
+        """Return the origin of the costs for each setting, as `WhatIf.ways` describes."""
         return {name: self.ways.get(name, TRACED) for name in self.subject.base}
 
     def _prepare(self, names: tuple[str, ...], cost: Cost) -> None:

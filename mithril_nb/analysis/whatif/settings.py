@@ -165,7 +165,7 @@ def _function_in(program: str) -> str:
 
 
 def by_name(changes: Any, is_swept: bool = False) -> Settings:
-    """Validate a dict of changes and return it; `None` gives no changes.
+    """Validate a dict of changes and return it; return an empty dict for `None`.
 
     Args:
         changes: The changes.

@@ -148,7 +148,10 @@ def complex_convolution(equation: Equation) -> Formula:
 
 @rule(*_of_complex("integer_pow"), flops="k·n", note=_REAL, xla="j·n")
 def integer_power(equation: Equation) -> Formula:
-    """A product of 6 operations for each squaring and each further bit of `|y|`, and a quotient of 11 if `y < 0`."""
+    """A product of 6 operations for each squaring and each 1 after the first in the bits of `|y|`: `k·n`.
+
+    A quotient of 11 operations follows if `y < 0`.
+    """
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:

@@ -58,7 +58,7 @@ without_arithmetic("dim_as_value", note="a size, constant in the compiled progra
 
 @rule("convert_element_type", flops="n", note="0 if the dtype is the same")
 def convert(equation: Equation) -> Formula:
-    """One conversion for each element: `n`."""
+    """One conversion for each element: `n`; 0 if the dtype is the same."""
     is_same = equation.inputs[0].dtype == equation.outputs[0].dtype
     return Formula("0", note="the same dtype") if is_same else Formula("n", of_items(equation))
 
@@ -73,7 +73,7 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("integer_pow", flops="k·n", note="k = floor(log2 |y|) + ones(|y|) - 1 + [y < 0]")
 def integer_power(equation: Equation) -> Formula:
-    """One operation for each squaring and each further bit of `|y|`, and one division if `y < 0`: `k·n`."""
+    """One product for each squaring and each 1 after the first in the bits of `|y|`; one division if `y < 0`: `k·n`."""
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:
@@ -104,7 +104,7 @@ def select(equation: Equation) -> Formula:
 
 ITERATIONS = 20
 """Iterations to count for a series or continued fraction whose length depends on the arguments."""
-_CONVERGENCE = f"convergence; {ITERATIONS} iterations"
+_CONVERGENCE = f"convergence, assumed after {ITERATIONS} iterations"
 
 
 def _conversions(equation: Equation) -> int:
@@ -160,7 +160,7 @@ def _iterated(fixed: int, each: int, transcendentals: int, note: str, *primitive
         note=note, typical=_CONVERGENCE,
     )  # fmt: skip
     def iterated(equation: Equation) -> Formula:
-        """Operations of 20 iterations, and those before and after them."""
+        """`each` operations for each iteration, and `fixed` operations before and after them, for each element."""
         flops = f"({fixed + _conversions(equation)} + {each}·I)·n"
         letters = {**of_items(equation), "I": ITERATIONS}
         return Formula(flops, letters, f"{transcendentals}·n", note=note, typical=_CONVERGENCE)
@@ -175,7 +175,7 @@ _iterated(219, 76, 17, "continued fraction, I iterations", "regularized_incomple
 @rule(
     "random_gamma",
     flops="1414·n", transcendentals="8·n", once="402·n",
-    note="Marsaglia and Tsang", typical="the number of rejected samples; none",
+    note="Marsaglia and Tsang", typical="the number of rejected samples, assumed to be 0",
 )  # fmt: skip
 def random_gamma(equation: Equation) -> Letters:
     """One round for each element, because more than 95 % of the samples are accepted: `1414·n`.

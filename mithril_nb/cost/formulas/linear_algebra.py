@@ -96,13 +96,19 @@ def qr(equation: Equation) -> Formula:
 
 @factorization("householder_product", flops=_PRODUCT, note="k reflections")
 def householder_product(equation: Equation) -> Letters:
-    """`k` reflections as an `m` x `n` matrix: `4·m·n·k - 2·(m + n)·k² + 4·k³/3` [GVL 5.1.6; LAWN 41, xORGQR]."""
+    """The product of `k` reflections as an `m` x `n` matrix: `4·m·n·k - 2·(m + n)·k² + 4·k³/3`.
+
+    Sources: GVL 5.1.6; LAWN 41, xORGQR.
+    """
     return {**_matrix(equation), "k": length(equation.inputs[1], -1)}
 
 
 @factorization("ormqr", flops="B·(4·m·n·k - 2·n·k²)", note="k reflections; from the right, m and n are swapped")
 def apply_reflections(equation: Equation) -> Letters:
-    """`k` reflections on an `m` x `n` matrix: `4·m·n·k - 2·n·k²` from the left [GVL 5.1.6; LAWN 41, xORMQR]."""
+    """`k` reflections applied to an `m` x `n` matrix from the left: `4·m·n·k - 2·n·k²` [GVL 5.1.6; LAWN 41, xORMQR].
+
+    From the right, `m` and `n` are swapped.
+    """
     spec = equation.inputs[2]
     rows, columns = length(spec, -2), length(spec, -1)
     if not equation.param.get("left", True):

@@ -71,7 +71,7 @@ class Rule:
     """The cost rule of one primitive.
 
     Attributes:
-        general: The formula in symbols; `n` is the number of elements in the result.
+        general: The formula without values for its letters; `n` is the number of elements in the result.
         find: Takes an equation and returns its formula. If the cost is unknown, returns the reason as text, or `None`.
         moved: Takes an equation and returns the bytes read and written; by default all operands and all results.
         reason: Why the cost is unknown for equations without a `cost_estimate`; `""` if the primitive has a formula.
@@ -116,7 +116,7 @@ def rule(
 
     Args:
         *primitives: Names of the primitives.
-        flops: The formula of the FLOPs in symbols.
+        flops: The formula of the FLOPs.
         transcendentals: The formula of the transcendentals.
         once: As in `Formula`.
         note: As in `Formula`.
@@ -274,7 +274,8 @@ def items(equation: Equation) -> Expression:
 def is_folded(equation: Equation) -> bool:
     """Return whether XLA's constant folding removes an equation.
 
-    It removes equations of which all operands are constants, `x + 0`, `x - 0`, `x * 1`, and selections by a constant.
+    It removes `x + 0`, `x - 0`, `x * 1`, selections by a constant, and equations of the primitives in `_FOLDED` whose
+    operands are all constants.
     """
     known = equation.constants
     name = equation.primitive

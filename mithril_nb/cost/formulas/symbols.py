@@ -341,8 +341,8 @@ def _is_never_negative(found: Polynomial) -> bool:
     """Return whether a polynomial is provably at least 0 for all sizes of at least 1."""
     if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
         return False
-    # `size - 1` is at least 0. If all coefficients of the polynomial in these are positive, it is never negative. The
-    # converse does not hold, so some true comparisons stay undecided.
+    # `size - 1` is at least 0. If all coefficients of the polynomial in `size - 1` are positive, it is never negative.
+    # The converse does not hold, so some true comparisons stay undecided.
     shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
 

@@ -126,7 +126,7 @@ class _Costs:
         return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
-        """Return the trip count of a loop: from XLA's attribute, the jaxpr, or the loop's condition."""
+        """Return the trip count of a loop by XLA's attribute, the jaxpr or the loop's condition; `None` if unknown."""
         text = dict(loop.attributes).get("known_trip_count")
         known = int(text) if text and text.isdigit() else self._trips.get(loop.id)
         return counted_rounds(loop, home, self._module) if known is None else known

@@ -151,7 +151,7 @@ def _unpacked(one: Instruction) -> Instruction:
 
 
 def index_of(element: Instruction) -> int | None:
-    """Return the index of a `get-tuple-element`."""
+    """Return the index that a `get-tuple-element` reads; `None` if it is not in the text."""
     found = _DIGITS.search(dict(element.attributes).get("index", ""))
     return int(found[0]) if found else None
 

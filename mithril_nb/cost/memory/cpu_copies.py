@@ -212,7 +212,7 @@ class CpuCopies:
         value = self._values[place]
         while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._taken[value.made]:
             place = self._taken[value.made][0]
-            if self._values[place].made >= value.made:  # the result of a condition is made by its last equation
+            if self._values[place].made >= value.made:  # for the result of a `cond`, `made` is its last equation
                 break
             value = self._values[place]
         return place

@@ -236,7 +236,7 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
         given = inspection.given
         otherwise = "inspection.memory  # an estimate, from the equations" if given is None else given.first_shown
         raise StageUnavailableError(
-            f"memory of {inspection.name!r} is unknown: it does not compile.",
+            f"memory of {inspection.name!r} is unknown: the program does not compile.",
             (("reason", stage.unavailable),),
             otherwise if inspection.given is not None or not names else f"inspect it with numbers for {names}.",
         )
