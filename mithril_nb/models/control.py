@@ -46,16 +46,12 @@ class Control(Operator):
     @classmethod
     def _check_body(cls, part: str, model: object) -> None:
         """Raise if the argument is not a block, or has no outputs."""
+        arguments = f"{part}=Linear(64)" if part == "body" else "then=Relu(), otherwise=Tanh()"
+        advice, failed = f"{cls.__name__}({arguments})", f"{cls.__name__} cannot run {short_repr(model)}"
         if not isinstance(model, Model):
-            raise UnknownOptionError(
-                f"{cls.__name__} cannot run {short_repr(model)}.", (("needs", "a block"),), f"{part}=Linear(64)"
-            )
+            raise UnknownOptionError(f"{failed}.", (("needs", "a block"),), advice)
         if not model.outputs:
-            raise UnknownOptionError(
-                f"{cls.__name__} cannot run {short_repr(model)}: it has no outputs.",
-                (("needs", "a block with an output"),),
-                f"{part}=Model() + Linear(64)",
-            )
+            raise UnknownOptionError(f"{failed}: it has no outputs.", (("needs", "a block with an output"),), advice)
 
     @classmethod
     def made(cls, graph: LogicalGraph, attributes: tuple[tuple[str, Value], ...]) -> Block:

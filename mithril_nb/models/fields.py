@@ -288,14 +288,10 @@ def plain(value: Any) -> Value:
 
 
 def is_constant(value: Any) -> bool:
-    """Return whether a value is plain data other than a string and `None`: a number, or an array or list.
-
-    Raises:
-        ValueError: Lists are nested too deep.
-    """
+    """Return whether a value is plain data other than a string and `None`: a number, or an array or list."""
     try:
         return plain(value) is not None and not isinstance(value, str)
-    except TypeError:
+    except (TypeError, ValueError):
         return False
 
 

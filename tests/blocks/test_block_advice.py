@@ -132,6 +132,8 @@ models/library/layers/windows.py:each
     # Try: shapes(Model() | MaxPool2D(2)(input="x", {}), x=[1, 1, 4, 4])
 models/library/layers/windows.py:channelled
     ml.compile(Conv2d(3, 3), shapes={"input": [28, 28]})
+models/library/networks/feedforward.py:Layer.__init__
+    Layer("relu")
 models/library/networks/feedforward.py:Residual._reading
     Residual(3)
 models/library/networks/feedforward.py:Residual._reading#2

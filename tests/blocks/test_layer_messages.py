@@ -247,9 +247,14 @@ UnknownOptionError: ManyToOne cannot take max_sequence_length=0.
     Try: ManyToOne(RNNCell(hidden_size=32), max_sequence_length=10)
 
 >>> EncoderDecoder("rnn", 2, 2)
-UnknownOptionError: OneToMany cannot run 'rnn' step by step.
+UnknownOptionError: EncoderDecoder cannot run 'rnn' step by step.
     needs  a block
-    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)
+    Try: EncoderDecoder(RNNCell(hidden_size=32), max_input_sequence_length=10, max_target_sequence_length=10)
+
+>>> Layer("relu")
+UnknownOptionError: cannot build Layer with 'relu'.
+    needs  an activation
+    Try: Layer(Relu(), 64)
 
 >>> Bidirectional(Linear(3))
 UnknownOptionError: Bidirectional cannot reverse Linear(dimension=3, use_bias=True, input_size=None).

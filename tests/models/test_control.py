@@ -186,7 +186,7 @@ CASES = {
         """
         UnknownOptionError: Scan cannot run None.
             needs  a block
-            Try: body=Linear(64)
+            Try: Scan(body=Linear(64))
         """,
     ),
     "a carry that is not a dict": (
@@ -234,7 +234,7 @@ CASES = {
         """
         UnknownOptionError: Repeat cannot run Model(): it has no outputs.
             needs  a block with an output
-            Try: body=Model() + Linear(64)
+            Try: Repeat(body=Linear(64))
         """,
     ),
     "a scan along nothing": (

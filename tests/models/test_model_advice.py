@@ -5,6 +5,11 @@ from __future__ import annotations
 import pytest
 from advice import check
 
+from mithril_nb import models
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import KINDS
+from mithril_nb.models.fields import fields_of
+
 COMPOSING = {
     "models/adding.py:Adding.place": """
         model, block = Model(), Linear(3)
@@ -22,6 +27,11 @@ COMPOSING = {
     "models/fields.py:checked#2": 'Linear("many")',
     "models/model.py:Model.__call__": "Relu()(Linear(3).output)",
     "models/model.py:Model.__call__#2": "Relu()(input=object)",
+    "models/model.py:Model.__call__#2 | lists nested too deep": """
+        deep = 1.0
+        for _ in range(80): deep = [deep]
+        Relu()(input=deep)
+        """,
     "models/model.py:Model.__call__#3": 'Relu()(inputs="x")',
     "models/model.py:Model.__call__#3 | no blocks": 'Model()(inputs="x")\n# Try: (Model() | Relu())(input="x")',
     "models/model.py:Model.__getitem__": """
@@ -386,6 +396,23 @@ FILES = {
         ml.compile(Linear(3), shapes={"input": [1] * 200})
         """,
 }
+
+REQUIRED = [
+    kind
+    for kind in KINDS.values()
+    if kind.__module__.startswith("mithril_nb.")
+    and kind is not models.Sequential
+    and any(field.is_required for field in fields_of(kind))
+]
+
+
+@pytest.mark.parametrize("kind", REQUIRED, ids=lambda kind: kind.__name__)
+def test_advice_for_missing_arguments_works(kind: type) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        kind()
+    made = eval(error.value.diagnostics[0].advice, dict(vars(models)))
+    assert isinstance(made, kind)
+
 
 CASES = {**COMPOSING, **CUSTOM, **CONTROL, **INFERENCE, **FILES}
 

@@ -60,10 +60,12 @@ class Layer(Composite):
 
     Args:
         activation: The activation.
-        dimension: Size of the last axis of the output; with `None`, `weight` and `bias` are inputs without a shape.
+        dimension: Size of the last axis of the output; with `None`, the weight and bias are inputs.
+
+    Raises:
+        UnknownOptionError: `activation` is not a block, or `dimension` is invalid.
 
     Examples:
-        >>> from mithril_nb.models import Relu
         >>> [port.name for port in Layer(Relu(), 8).inputs]
         ['input', 'weight', 'bias']
     """
@@ -72,6 +74,10 @@ class Layer(Composite):
 
     def __init__(self, activation: Model, dimension: Size | None = None, name: str | None = None):
         super().__init__(name)
+        if not isinstance(activation, Model):
+            raise UnknownOptionError(
+                f"cannot build Layer with {short_repr(activation)}.", (("needs", "an activation"),), "Layer(Relu(), 64)"
+            )
         self |= Linear(dimension)(input="input", weight="weight", bias="bias")
         self += activation
 

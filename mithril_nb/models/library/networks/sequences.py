@@ -191,6 +191,7 @@ class EncoderDecoder(Composite):
         name: str | None = None,
     ):
         super().__init__(name)
+        _cell(self, cell_type)
         _check_length(self, "max_target_sequence_length", max_target_sequence_length)
         decoder = OneToMany(cell_type, max_target_sequence_length, teacher_forcing, name="decoder")
         _encode_decode(self, cell_type, max_input_sequence_length, decoder)
@@ -221,6 +222,7 @@ class EncoderDecoderInference(Composite):
         name: str | None = None,
     ):
         super().__init__(name)
+        _cell(self, cell_type)
         _check_length(self, "max_target_sequence_length", max_target_sequence_length)
         decoder = OneToManyInference(cell_type, max_target_sequence_length, name="decoder")
         _encode_decode(self, cell_type, max_input_sequence_length, decoder)
