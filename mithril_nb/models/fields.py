@@ -326,7 +326,7 @@ def _need(field: Field) -> str:
 
 
 def _number(value: float) -> str:
-    # `typing` shares one annotation between equal ones, so a range from 0 may appear as a range from 0.0.
+    # `typing` caches annotations by equality, and Range(0, 9) equals Range(0.0, 9.0): an int may arrive as a float.
     return str(int(value)) if value % 1 == 0 else str(value)
 
 

@@ -111,7 +111,7 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
     """
     name, given = _parsed(text)
     plain = default or Initializer(name)
-    parts = (1.0,) * len(plain.parts)  # concatenated arrays are initialised separately
+    parts = (1.0,) * len(plain.parts)  # without the default's factors
     return replace(Initializer(name, in_axis=plain.in_axis, out_axis=plain.out_axis, parts=parts), **given)
 
 

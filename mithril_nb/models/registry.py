@@ -137,7 +137,7 @@ class BlockMeta(type):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        # Without it, `inspect` and therefore Jupyter's help would show the arguments of `__call__` below.
+        # Without this property, `inspect` and Jupyter's help would show the arguments of `__call__` below.
         return _signature(cls.__init__)
 
     def __call__(cls, /, *given: Any, **named: Any) -> Any:

@@ -235,7 +235,7 @@ class OpRules:
 
 
 OPS: dict[str, type[OpRules]] = {}
-"""All ops, by name."""
+"""The class of each op, by name of the op."""
 
 
 def rules_named(kind: str) -> type[OpRules] | None:

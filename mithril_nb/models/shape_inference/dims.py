@@ -124,8 +124,8 @@ def at_least_0(dim: Dim) -> Dim:
 def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> Dim:
     """Return the size of a sliced axis.
 
-    The result is `"?n[:m-1]"`, a name for an unknown size, if a bound is an expression that may be negative, or the
-    step is a name. `None` for a bound or the step has the same meaning as in Python's slices.
+    `start`, `stop` and `step` are those of a Python slice. If one of them is a name, and a bound may be negative or the
+    step is not 1, the result is `"?n[:m-1]"`, a name for an unknown size.
 
     Examples:
         >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
@@ -147,7 +147,7 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
     if stop is None and start is not None and start < 0:
         length = least(size, -start)
     else:
-        # Python clips both bounds to the axis. Where the length is negative either way, clipping is omitted.
+        # Python clips both bounds to the axis. A bound is not clipped where the length is at most 0 either way.
         first = 0 if start is None else start if start >= 0 else at_least_0(plus(size, start))
         last = size if stop is None else least(size, stop) if stop >= 0 else plus(size, stop)
         length = at_least_0(plus(last, times(first, -1)))

@@ -94,7 +94,7 @@ class _Work:
     needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)  # the shapes that readers require
     names: dict[str, Dim] = field(default_factory=dict)  # the sizes found for names
     arrays: dict[str, Parameter] = field(default_factory=dict)  # parameters and states by name
-    sizes: dict[str, TensorSpec] = field(default_factory=dict)  # of arrays that the blocks reading them do not size
+    sizes: dict[str, TensorSpec] = field(default_factory=dict)  # specs of arrays that blocks read as inputs
     found: dict[str, Inferred] = field(default_factory=dict)  # results of shape rules, by path of the op
     problems: list[Diagnostic] = field(default_factory=list)
     inner: dict[str, BlockSpecs] = field(default_factory=dict)  # specs inside blocks that run others, by path

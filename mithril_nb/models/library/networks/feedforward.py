@@ -193,7 +193,7 @@ class MLP(Composite):
                 ),
                 "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
             )
-        for dimension in dimensions:  # before any layer is built
+        for dimension in dimensions:  # checked before the first layer is built
             checked("Linear", fields_of(Linear), {"dimension": dimension})
         source: Any = "input"
         for number, (activation, dimension) in enumerate(zip(activations, dimensions, strict=True)):

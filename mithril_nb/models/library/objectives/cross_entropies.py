@@ -170,7 +170,7 @@ class CrossEntropy(SoftCrossEntropy):
         name: str | None = None,
     ):
         if not categorical:
-            # The op determines the target's dtype: integers for one, probabilities for the other.
+            # The targets of this op are probabilities, and not integers.
             self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
         _check_weights("CrossEntropy", "weights", weights)
         Operator.__init__(

@@ -280,7 +280,7 @@ class AUC(Composite):
     def __init__(self, n_classes: Classes, is_label_one_hot: bool = True, name: str | None = None):
         super().__init__(name, n_classes=n_classes, is_label_one_hot=is_label_one_hot)
         many = self.options["n_classes"] > 1
-        # Add the scores first, so that a chain connects to them.
+        # The first input of a block is the one that `+=` connects, so the block of the scores comes first.
         self |= (scores := Transpose() if many else Buffer())(input="pred")
         self |= (numbers := _number(many and is_label_one_hot))(
             input="label", output=IOKey("label_argmax", expose=True)
@@ -310,7 +310,7 @@ class TopKAccuracy(Composite):
 
     def __init__(self, k: Annotated[int, Range(1, 2**20)] = 5, is_label_one_hot: bool = False, name: str | None = None):
         super().__init__(name, k=k, is_label_one_hot=is_label_one_hot)
-        self |= (scores := Buffer())(input="pred")  # first, so that a chain connects to it
+        self |= (scores := Buffer())(input="pred")  # first, so that `+=` connects the scores and not the labels
         self |= (true := _number(is_label_one_hot))(input="label")
         self |= (hits := TopKHits(self.options["k"]))(pred=scores.output, label=true.output)
         self |= Mean()(input=hits.output.cast("float32"), output="output")

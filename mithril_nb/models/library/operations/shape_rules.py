@@ -68,7 +68,7 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
             sizes[place] = _kept(shape, target, place)
     others = tuple(size for place, size in enumerate(sizes) if place != open_one)
     if LEADING in shape[:1]:
-        # A name is inferred as the remaining size; -1 has no name.
+        # The number of items is unknown. An inferred size keeps its name; for -1 there is no name, so none is known.
         return tuple(sizes) if -1 not in sizes else (LEADING,)
     whole = product(shape)
     rest = product(others)
