@@ -7,8 +7,8 @@ from decimal import Decimal
 
 UNKNOWN = "unknown"
 _MOST_PREFIXED, _MOST_EXACT = 1e21, 1e30
-"""Numbers from here on are written with a power of ten: no SI prefix is left for the first, and the second has too many
-digits. `Decimal` formats them, because an int may be larger than any float."""
+"""Numbers from here on are written with a power of ten: without an SI prefix for them (the first), or instead of all
+their digits (the second). `Decimal` formats them, because an int may be larger than any float."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 

@@ -100,7 +100,7 @@ def stage_overlay(
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
     """
-    from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX; a stage graph exists only if JAX does
+    from mithril_nb.viz.diagrams.stages import stage_layout  # imports JAX, which is loaded if there is a stage graph
 
     kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
     _check_blocks(data, [node.block for node in graph.nodes.values() if node.kind == "block" and node.block])

@@ -86,7 +86,7 @@ def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks 
             page.note(NOT_MEASURED)
         for text in _above(spots, roof):
             page.note(text)
-        about = f"{_roof_text(roof)}. {len(spots)} points below it, including the whole program."
+        about = f"{_roof_text(roof)}. {len(spots)} points by FLOPs per byte and FLOP/s."
     for text in missing:
         page.note(text)
     return page.svg(about)

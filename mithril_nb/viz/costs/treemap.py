@@ -238,7 +238,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     total, hues = sum(cell.value for cell in cells), hues_of(data)
     groups = _groups(cells, hues)
     greys = [name for name, cell, _ in groups if cell.hue == NO_HUE and cell.path is not None]
-    patterns = {name: place for place, name in enumerate(greys, 1)}  # pattern 0 belongs to slate, which is a hue
+    patterns = {name: place for place, name in enumerate(greys, 1)}  # from 1, because the last hue is a plain grey
     for cell in cells:
         _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
     page.y = within.y + within.h + FOOT

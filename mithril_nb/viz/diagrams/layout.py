@@ -20,7 +20,7 @@ MARGIN = 12
 PAD = 10
 TITLE_H = 28
 _EMPTY = {":": Part(24, 16, {}, {})}
-"""Takes the place of boxes in a group without boxes, whose wires lead from its inputs to its outputs."""
+"""An empty part for a group without boxes, so that wires from its inputs to its outputs have room."""
 _WIDE = 208
 """Boxes up to this width in px are drawn equally wide on a level, so that rows of boxes form columns."""
 FIRST_VIEW = (900, 520)

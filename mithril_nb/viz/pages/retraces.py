@@ -12,7 +12,7 @@ from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)
-"""Columns that the report of a `with` block does not have: JAX reports no event for a call or a cache hit."""
+"""Columns that the report of a `with` block does not have, because JAX reports no event for a cache hit."""
 _AGAIN = ("line", "call", "again", "time", "reason")
 _MOST = 20
 """Largest number of functions, and of retraces of each function, in a text."""

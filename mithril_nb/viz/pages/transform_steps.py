@@ -13,7 +13,7 @@ from mithril_nb.viz.languages import code_html, highlighted
 from mithril_nb.viz.pages.listing import MOST_CHARACTERS, MOST_LINES
 from mithril_nb.viz.text import escaped, one_line
 
-if TYPE_CHECKING:  # the package around these records imports JAX
+if TYPE_CHECKING:  # importing the package `stages` imports JAX
     from mithril_nb.stages.records import Stage
 
 SIGNS = {"kept": " ", "new": "+", "changed": "~", "gone": "-"}
@@ -88,7 +88,7 @@ def _lines(
         note, source = one.note, results.get(one.id, "")
         if one.source is not None:
             source = f"equation {one.source}{of}"
-            # "adds a batch axis of 8 to equation 3", but "jvp of sin, from equation 3"
+            # A note is "adds a batch axis of 8 to equation 3", or "jvp of sin, from equation 3".
             note, source = (f"{note} to {source}", "") if one.is_batched else (note, f"from {source}")
         origin = "inferred" if one.origin == "inferred" else ""
         note = ", ".join(part for part in (note, source, origin) if part and one.mark != "kept")

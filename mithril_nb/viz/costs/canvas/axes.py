@@ -127,7 +127,7 @@ MARKS = (
     _polygon((0, -1.15), (1.1, -0.35), (0.7, 0.95), (-0.7, 0.95), (-1.1, -0.35)),
     _polygon((-1.15, 0), (-0.55, -1), (0.55, -1), (1.15, 0), (0.55, 1), (-0.55, 1)),
 )  # fmt: skip
-"""Shapes of points, so that points differ by more than colour."""
+"""Functions that return the mark of a point as an SVG path, one for each shape. Points differ by more than colour."""
 
 
 def mark(sheet: SvgCanvas, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:

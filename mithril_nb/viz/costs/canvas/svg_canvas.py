@@ -18,7 +18,7 @@ from mithril_nb.viz.text import block_key, elide, escaped, one_line, text_width
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
 """Share of a hue in each of its tints, by theme; text is readable on every tint."""
 NO_HUE = HUES
-"""The hue of costs without a block: grey."""
+"""Index of the grey for blocks without a hue, and for costs without a block."""
 SMALL, NORMAL, LARGE = 10, 11, 13
 
 

@@ -78,7 +78,7 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
 MOST_ROWS = 40
 """About the number of rows that a notebook shows without a scroll bar."""
 _FEWEST_OPENED = 3
-"""Fewest rows for which a group is opened."""
+"""A group is not opened to show only some of its rows if these are fewer than this."""
 _MOST_NAMES = 8
 _APART = 0.25
 """Largest relative difference in FLOPs between the first block of a stack and the blocks merged with it."""
