@@ -31,7 +31,7 @@ class DataSet:
     targets: Any
 
     def __len__(self) -> int:
-        return len(next(iter(self.inputs.values())))
+        return len(next(iter(self.inputs.values()), ()))
 
     @property
     def named_targets(self) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Runtime:
         """Return whether the arrays of a tree still exist and are finite."""
         leaves = jax.tree.leaves(tree)
         floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
-        return not any(leaf.is_deleted() for leaf in leaves) and bool(_all_finite(floats))
+        return not any(leaf.is_deleted() for leaf in leaves) and (not floats or bool(_all_finite(floats)))
 
 
 class EmittedRuntime(Runtime):

@@ -178,6 +178,13 @@ def test_uncompiled_model_reports_its_inputs(inputs: Any, text: str) -> None:
     )
 
 
+def test_data_without_inputs_is_empty() -> None:
+    assert message_of(lambda: fit("not a model", ({}, Y))) == (
+        "DataError: data is empty: 0 samples.\n"
+        "    Try: print(x.shape, y.shape)  # before and after the samples are selected"
+    )
+
+
 def test_bad_validation_data_is_reported(small: Any) -> None:
     with pytest.raises(DataError) as caught:
         fit(small, (X, Y), validation=(X, Y[:4]), batch_size=3)

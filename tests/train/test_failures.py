@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ import optax
 import pytest
 
 from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train import fit
 from mithril_nb.train.run.loop import problem_of
 from mithril_nb.train.run.state import State
@@ -67,6 +68,30 @@ def test_thread_fails_silently_and_wait_raises(small: Any, blobs: Any) -> None:
     assert finite(run.params)
     assert run.snapshot()["state"] == "failed"
     assert run.step == 0  # the params that the run began with
+
+
+class WithoutParams:
+    """A model without parameters, whose step raises."""
+
+    input_names, output_names, needs_key, jit = ("input",), ("output",), False, False
+    input_specs: ClassVar = {"input": TensorSpec(("batch", 1))}
+    fails = False
+
+    def forward(self, params: Any, inputs: Any, *, key: Any = None, training: bool = False) -> dict[str, Any]:
+        if self.fails:
+            raise ZeroDivisionError("in the model")
+        return {"output": inputs["input"]}
+
+    def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
+        return {}
+
+
+def test_failed_step_without_params_raises_its_own_error() -> None:
+    model, x = WithoutParams(), np.ones((8, 1), np.float32)
+    run = fit(model, (x, x), loss="mean_squared_error", batch_size=4)
+    model.fails = True
+    with pytest.raises(ZeroDivisionError, match="in the model"):
+        run.wait()
 
 
 def test_model_that_raises_during_tracing(small: Any, blobs: Any) -> None:
