@@ -15,7 +15,7 @@ from mithril_nb.train.processes import fingerprint
 
 MOST_READ = 256
 """Maximum number of samples in the fingerprint of a data set."""
-_EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)"}
+_EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)  # or validation=0.2"}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import numpy as np
 
 from mithril_nb.backends.backend import check_count, check_seed, check_switch
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
@@ -133,7 +134,8 @@ def fit(
         check_placement(trainable, start)
         train = checked_data(data, trainable, chosen_loss, start, batch_size)
         held_out = None
-        if isinstance(validation, float):
+        if isinstance(validation, float | np.floating):
+            validation = float(validation)
             if not 0 < validation < 1 or not 0 < round(validation * len(train)) < len(train):
                 raise UnknownOptionError(
                     "validation must be a fraction that leaves samples for both training and validation.",

@@ -161,7 +161,7 @@ def test_validation_without_targets_reports_the_form(small: Any) -> None:
         "DataError: validation data is not a pair of inputs and targets.\n"
         "    got     ndarray of shape (6, 4)\n"
         "    needed  (x, y), or ({input name: array, ...}, y)\n"
-        "    Try: validation=(x_val, y_val)"
+        "    Try: validation=(x_val, y_val)  # or validation=0.2"
     )
 
 

@@ -183,8 +183,9 @@ def test_read_params_do_not_change_later(small: Any, blobs: Any) -> None:
     assert not np.array_equal(held[0]["linear_0.weight"], run.params["linear_0.weight"])
 
 
-def test_validation_fraction_is_held_out(small: Any, blobs: Any) -> None:
-    run = fit(small, blobs, validation=0.25, epochs=1, batch_size=15).wait()
+@pytest.mark.parametrize("fraction", [0.25, np.float32(0.25)])
+def test_validation_fraction_is_held_out(small: Any, blobs: Any, fraction: Any) -> None:
+    run = fit(small, blobs, validation=fraction, epochs=1, batch_size=15).wait()
     assert len(run.history) == 3  # 45 samples are left
     assert run.snapshot()["validation_accuracy"] is not None
 
