@@ -137,8 +137,6 @@ class EmittedBackend(Backend):
             is_there = False
         return Availability(True) if is_there else Availability(False, "which is not installed", cls.install)
 
-    # Arrays
-
     def tensor(self, data: Any, dtype: Any = None) -> Any:
         """Return data as an array. Floats get the dtype of the backend unless a dtype is given."""
         array = self._host(data)
@@ -299,8 +297,6 @@ class EmittedBackend(Backend):
         """Return the numbers below `count` in a random order."""
         return self.tensor(self._random.permutation(count), "int32")
 
-    # Mathematics
-
     def operations(self) -> Mapping[str, Callable[..., Any]]:
         """Return the mathematical functions, by name: `backend.relu` is `backend.operations()["relu"]`."""
         library = self._library
@@ -338,18 +334,22 @@ class EmittedBackend(Backend):
         return powers / self._reduction("sum")(powers, axis, True)
 
     def _cross_entropy(self, logits: Any, labels: Any) -> Any:
-        """Return the mean cross entropy of logits (batch, classes) and integer labels (batch,)."""
-        chosen = self._library.log(self._softmax(logits))
-        picked = self.one_hot(labels, logits.shape[-1])
-        return -self._reduction("sum")(chosen * picked) / math.prod(logits.shape[:-1])
+        """Return the mean cross entropy of logits (batch, classes) and integer labels (batch,), NaN if out of range."""
+        total = self._reduction("sum")
+        shifted = logits - self._reduction("max")(logits, -1, True)
+        logs = shifted - self._library.log(total(self._library.exp(shifted), -1, True))
+        return -total(logs * self.one_hot(labels, logits.shape[-1], math.nan)) / math.prod(logits.shape[:-1])
 
     def _cross_entropy_grad(self, logits: Any, labels: Any) -> Any:
         """Return the gradient of `cross_entropy` with respect to the logits."""
-        return (self._softmax(logits) - self.one_hot(labels, logits.shape[-1])) / math.prod(logits.shape[:-1])
+        targets = self.one_hot(labels, logits.shape[-1], math.nan)
+        return (self._softmax(logits) - targets) / math.prod(logits.shape[:-1])
 
-    def one_hot(self, labels: Any, classes: int) -> Any:
-        """Return an array (..., classes) with a one at the position of each label, and zeros elsewhere."""
-        return self.tensor(np.eye(classes)[self.to_numpy(labels)])
+    def one_hot(self, labels: Any, classes: int, outside: float = 0.0) -> Any:
+        """Return 1 at the position of each label and 0 elsewhere; `outside` in the row of a label out of range."""
+        numbers = self.to_numpy(labels)[..., None]
+        is_class = (numbers >= 0) & (numbers < classes)
+        return self.tensor(np.where(is_class, numbers == np.arange(classes), outside))
 
     def _reduction(self, name: str) -> Callable[..., Any]:
         function = getattr(self._library, name)

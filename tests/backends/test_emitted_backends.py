@@ -48,6 +48,19 @@ def test_operations_agree_with_numpy(kind: type[EmittedBackend], name: str) -> N
 
 
 @each_kind
+def test_cross_entropy_of_extreme_logits_and_invalid_labels(kind: type[EmittedBackend]) -> None:
+    backend, jax = kind(), ml.JaxBackend()
+    logits = np.float32([[0, 1e4], [1e4, 0]])
+    for labels in ([1, 0], [0, 0], [0, -1], [0, 2]):
+        given, expected = backend.array(labels, dtype="int32"), jax.array(labels, dtype="int32")
+        for name in ("cross_entropy", "cross_entropy_grad"):
+            found = backend.to_numpy(getattr(backend, name)(backend.array(logits), given))
+            np.testing.assert_allclose(found, getattr(jax, name)(logits, expected), rtol=1e-6, err_msg=name)
+        one_hot = backend.to_numpy(backend.one_hot(given, 2))
+        np.testing.assert_array_equal(one_hot, jax.one_hot(expected, 2))
+
+
+@each_kind
 def test_a_seed_starts_the_random_numbers_again(kind: type[EmittedBackend]) -> None:
     backend = kind(seed=1)
     first = backend.to_numpy(backend.rand(3))
