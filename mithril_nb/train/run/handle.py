@@ -255,7 +255,7 @@ class Run(Shown):
         return self._state.latest.message if self._state.latest else ""
 
     def evaluate(self, data: Any) -> dict[str, float]:
-        """Return the loss on a data set with the current params, and the accuracy if the run computes it.
+        """Return the loss of the current params on a data set, and the accuracy if computed. Each sample counts once.
 
         Args:
             data: Data in the form that `fit` accepts.
