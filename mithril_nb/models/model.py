@@ -142,7 +142,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     @property
     def inputs(self) -> tuple[Port, ...]:
-        """The input ports, including parameters and states."""
+        """The input ports. Those of an op include its parameters and states."""
         return self._block.inputs
 
     @property

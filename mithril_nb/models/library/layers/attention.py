@@ -221,8 +221,8 @@ class PositionalEncoding(_Positions):
 class RotaryEmbedding(_Positions):
     """Rotates pairs of features by angles proportional to the time step (Su et al., 2021).
 
-    Apply it to the heads of queries and keys before their product. The product then depends only on the distance
-    between two time steps.
+    Apply it to the heads of queries and keys before their product. The product then depends on the distance between two
+    time steps, and not on their positions.
 
     Args:
         base: For d features, pair i rotates by an angle of `base ** (-2i / d)` per time step.
