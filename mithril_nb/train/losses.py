@@ -93,8 +93,8 @@ def binary_cross_entropy(logits: Any, targets: Any) -> Any:
 def is_argmax(logits: Any, labels: Any) -> Any:
     """Return `argmax(logits, axis=-1) == labels`, for logits without NaN and labels of 0 or more.
 
-    Of equal maxima, only the first counts, as in argmax. XLA's argmax reduces pairs of value and index, which is slow on
-    CPU. In a small training step, these comparisons take half the time of argmax.
+    Of equal maxima, only the first counts, as in argmax. XLA's argmax reduces pairs of value and index, which is slow
+    on CPU. In a small training step, these comparisons take half the time of argmax.
     """
     labels = labels[..., None]
     own = jnp.take_along_axis(logits, labels, axis=-1)
