@@ -35,8 +35,8 @@ class Arguments:
 
     Args:
         fn: The function that is called.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
+        args: Positional arguments of the call.
+        kwargs: Keyword arguments of the call.
         apart: Names of arguments that are neither traced nor static; the caller passes them to `whole`.
         static: Names and positions of further static arguments, as `static_arguments` returns them.
         are_numbers_static: True if Python numbers are static, as for modules and results of `eqx.filter_jit`.
@@ -315,7 +315,7 @@ def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with `_` appended to repeated ones."""
+    """Return the names, with `_` appended to repeated names."""
     found: list[str] = []
     for name in names:
         while name in found:

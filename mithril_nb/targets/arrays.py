@@ -81,7 +81,7 @@ def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
 
 
 def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUnavailableError | None:
-    """Return the error for a shape in place of an array; `None` if no argument contains one."""
+    """Return the error for a shape in place of an array; `None` if no argument contains a shape."""
     found = [(name, value, sizes) for name, value in arguments.items() if (sizes := sizes_given(value))]
     if not found:
         return None

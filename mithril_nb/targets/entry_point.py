@@ -20,8 +20,8 @@ class EntryPoint:
     Attributes:
         name: The function as the user writes it, `"ml.sweep"`.
         own: The arguments in this call that `ml.inspect` does not have, as source code.
-        before: The first target, as source code, if the inspected one is the second: `"a"` in `ml.compare(a, b)`.
-        after: The second target, as source code, if the inspected one is the first.
+        before: The first target, as source code, if the inspected target is the second: `"a"` in `ml.compare(a, b)`.
+        after: The second target, as source code, if the inspected target is the first.
 
     Examples:
         >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")

@@ -32,7 +32,7 @@ class FunctionProgram:
 
     Attributes:
         function: The function.
-        specs: Its arguments for tracing.
+        specs: The arguments of the function, for tracing.
         holders: A dict from the name of an argument or closed-over module to the inputs with its arrays. For nnx
             modules and closed-over modules, only the inputs with parameters.
         trained: Inputs that Flax or Equinox treats as parameters of modules: of nnx modules among the arguments, or

@@ -286,7 +286,7 @@ def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
     """Return the program that the bytes contain.
 
     Raises:
-        ModelFileError: The bytes contain no program, or a broken one.
+        ModelFileError: The bytes contain no program, or a broken program.
     """
     if not data.strip():
         raise _refused(path, "it is empty")

@@ -1,7 +1,7 @@
 """Module paths of Flax, Equinox and Haiku, written into a trace as named scopes, as Mithril models do for blocks.
 
 linen and Haiku provide hooks around module calls, with the module's path. Modules of nnx and Equinox do not have their
-path: while a program is traced, their classes' `__call__` is replaced by one that looks it up.
+path: while a program is traced, the `__call__` of their classes is replaced by a function that finds the path.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
-    """Return the outermost modules by the path prefix of the modules inside them; a single one has no prefix.
+    """Return the outermost modules by the path prefix of the modules inside them. A single module has no prefix.
 
     Examples:
         >>> by_path({"net": 1}), by_path({"models/encoder": 1, "head": 2})
@@ -138,7 +138,7 @@ class Scopes:
             self._learn(path, root)
 
     def substitute(self, original: Any, rebuilt: Any) -> None:
-        """Redirect calls of a module, and of those inside it, to a module of the same structure with traced arrays."""
+        """Redirect calls of a module, and of modules inside it, to an equal module with traced arrays."""
         found = {path: module for path, module in submodules(rebuilt)}
         for path, module in submodules(original):
             self._substitutes[id(module)] = found.get(path, module)

@@ -1,6 +1,6 @@
 """Autosave: save the edited design of a workbench in a file next to the notebook, and offer to restore it.
 
-The file holds the newest versions of the design, one per session. A session owns one of them and replaces it after each
+The file holds the newest versions of the design, one per session. A session replaces its own version after each
 edit. When the cell runs again, the session offers the version of an earlier session.
 """
 

@@ -191,7 +191,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Client:
-    """The client of a request handler. Its functions may be called in any thread.
+    """The client of a request handler. The functions may be called in any thread.
 
     Attributes:
         send: Receives the kind of a reply, and the `Reply`.
@@ -250,7 +250,7 @@ def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
 
 
 def check_choice(what: str, value: str, known: Collection[str], example: str = "") -> None:
-    """Check that a value is one of the known ones.
+    """Check that a value is one of the known values.
 
     Args:
         what: Name of the argument.

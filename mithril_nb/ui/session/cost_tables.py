@@ -81,7 +81,7 @@ def _nonzero_figures(figures: Figures) -> dict[str, Any]:
 
 
 def _line(figures: Figures) -> dict[str, Any]:
-    """Return the costs of a line of Python, and for each cost how many equations have an unknown one."""
+    """Return the costs of a line of Python, and for each cost the number of equations for which it is unknown."""
     unknown = {name: count for name, count in _unknown(figures).items() if count}
     return {**_nonzero_figures(figures), **({"unknown": unknown} if unknown else {})}
 

@@ -1,8 +1,8 @@
 """The mutable session of a workbench: takes commands, publishes snapshots, and renders itself for a saved notebook.
 
 It does not depend on widgets. Commands may come from any thread. Cheap results (graph, shapes, problems, diagram) are
-computed at once. A worker computes expensive ones (trace, lower, compile), the latest request first, and publishes each
-when it is ready.
+computed at once. A worker thread computes expensive results (trace, lower, compile), the latest request first, and
+publishes each result when it is ready.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ _LAST = "As in Mithril"
 
 
 def palette() -> tuple[dict[str, str], ...]:
-    """Return every kind of block with its category, summary and formula, common ones first."""
+    """Return every kind of block with its category, summary and formula, common kinds first."""
     return tuple(
         {
             "kind": kind,
@@ -256,7 +256,7 @@ def _describe_kind(kind: str) -> dict[str, Any]:
 
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return the other data of the inspector for every block, by path; see `describe_kinds`."""
+    """Return the data of the inspector that differs between blocks of one kind, by path of the block."""
     starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
         path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)

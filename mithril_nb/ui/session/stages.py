@@ -44,7 +44,7 @@ class StageState:
 
 
 class StageMaker:
-    """Computes the stages and costs of the current design, and keeps the latest computed ones.
+    """Computes the stages and costs of the current design, and keeps the latest computed results.
 
     Args:
         lock: The session's lock, held while this object changes.

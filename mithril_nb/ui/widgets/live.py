@@ -102,7 +102,7 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
     costs about 1 µs more, so a call of an empty program on CPU takes 1.3 times as long. A trace costs 0.3 ms more.
     It stores no arrays. It stores 100 retraces per function and counts the others.
 
-    A block, `with ml.watch() as seen:`, watches every function traced or compiled in it, on all threads. Its calls and
+    A block, `with ml.watch() as seen:`, watches every function traced or compiled in it, on all threads. Calls and
     cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after `%load_ext mithril_nb`,
     the magic `%%mithril_watch` at the top of a cell does this and shows the report.
 

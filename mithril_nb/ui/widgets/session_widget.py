@@ -170,7 +170,7 @@ class SessionWidget(FrontEndWidget):
                 self._change = None
 
     def _send_snapshot(self, revision: Any) -> None:
-        """Send the snapshot to a page with an older one, and only its changes from now on."""
+        """Send the snapshot to a page that has an older snapshot. From now on, send only changes."""
         with self._showing:
             self._is_followed = True
             if revision != self.snapshot["revision"]:
