@@ -110,7 +110,7 @@ class JobQueue:
                 except BaseException:
                     self._leave()
                     raise
-            del submitted  # release its data
+            del submitted  # release the data of the job
 
     def _next(self) -> _Submitted | None:
         with self._wake:

@@ -143,7 +143,7 @@ class EmittedBackend(Backend):
         is_float = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
         wanted = self.default_dtype if dtype is None and is_float else dtype
         wanted = str(array.dtype if wanted is None else as_dtype(wanted))
-        if wanted == "bfloat16":  # NumPy does not have it
+        if wanted == "bfloat16":  # NumPy has no bfloat16
             return self._cast(self._from_numpy(array.astype("float32")), wanted)
         return self._from_numpy(array.astype(wanted))
 

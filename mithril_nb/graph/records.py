@@ -201,7 +201,7 @@ class LogicalGraph(Shown):
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:  # caches compute it often
+    def _hash(self) -> int:  # computed once, because caches need it often
         return hash((self.nodes, self.edges, self.inputs, self.outputs, self.labels, self.notes))
 
     @cached_property

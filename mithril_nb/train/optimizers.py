@@ -197,7 +197,7 @@ def _typed_like(tree: Any, other: Any) -> Any:
 def _default_rate(factory: Callable[..., Any], name: str) -> float:
     try:
         parameter = inspect.signature(factory).parameters.get("learning_rate")
-    except (TypeError, ValueError):  # some callables written in C have no signature; the call itself checks them
+    except (TypeError, ValueError):  # some callables written in C have no signature
         parameter = None
     if parameter is not None and isinstance(parameter.default, float):
         return parameter.default

@@ -227,7 +227,7 @@ class ArrayMaker(Backend):
     def _random(self, name: str, function: Callable[..., Any], key: Any, *numbers: Any, **options: Any) -> jax.Array:
         """Draw with a key, or with a key of the backend's stream."""
         for one in numbers:
-            _numpy(one)  # JAX's message for other values describes its internals
+            _numpy(one)  # raises for other values, for which JAX's message describes its internals
         fresh = self.get_random_key() if key is None else _checked_key(key)
         drawn = self._run(name, partial(function, fresh), numbers, options)
         if key is None and isinstance(drawn, Tracer):

@@ -119,7 +119,7 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
             (("present", names),),
             f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
-    # Auto axes: the compiler derives the sharding of intermediate values. JAX's default, Explicit axes, requires it.
+    # With Auto axes, the compiler derives the sharding of intermediate values. JAX's default, Explicit axes, does not.
     grid = np.array(devices[:needed]).reshape(shape)
     return Mesh(grid, axis_names(shape), axis_types=(AxisType.Auto,) * len(shape))
 

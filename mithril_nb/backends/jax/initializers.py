@@ -129,7 +129,7 @@ def _fill(wanted: Wanted) -> Fill:
         draw, scale = (_symmetric, sqrt(3) * stddev) if is_uniform else (_cut_normal, stddev / _CUT_STDDEV)
     elif name == "orthogonal":
         _check_axes(wanted)
-        scale, shift = 1.0, 0.0  # `_orthogonal` applies those of the initializer after the decomposition
+        scale, shift = 1.0, 0.0  # `_orthogonal` applies the initializer's scale and shift after the decomposition
     if draw is None:
         raise ValueError(f"unknown initializer {name!r}")
 

@@ -63,10 +63,10 @@ class Rank:
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
             "JAX_NUM_CPU_DEVICES": str(self.devices),
             "XLA_FLAGS": flags.strip(),
-            # XLA's pool has a thread per processor. A collective blocks one thread per device. If none is left for the
-            # work that it waits for, it deadlocks.
+            # XLA's pool has a thread per processor, and a collective blocks one thread per device. If no thread is left
+            # for the work that the collective waits for, the program deadlocks.
             "NPROC": str(max(8, 4 * self.devices, int(threads) if threads.isdecimal() else 0)),
-            # The service catches SIGTERM and waits until all processes request the end, so SIGTERM would not end them.
+            # JAX's preemption service would catch SIGTERM, and wait until all processes request the end.
             "JAX_ENABLE_PREEMPTION_SERVICE": "false",
             # A web proxy would intercept the connections between the processes.
             "no_grpc_proxy": unproxied,
