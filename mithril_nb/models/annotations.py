@@ -17,9 +17,9 @@ from mithril_nb.models.shape_inference.flat import flat
 
 
 class AnnotationMethods:
-    """Set shapes, dtypes, initializers and names; choose trainable parameters and outputs of the model.
+    """Methods of `Model` that set shapes, dtypes, initializers and names, and choose trainable parameters and outputs.
 
-    Each call applies all changes, or none.
+    A call that raises an error changes nothing.
     """
 
     graph: LogicalGraph

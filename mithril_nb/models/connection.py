@@ -52,7 +52,7 @@ def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[O
 
 
 class Tensorlike:
-    """Base of values with arithmetic and the usual array methods; each operation returns an `Expression`."""
+    """Base of `Connection` and `Expression`: operators and array methods, each of which returns an `Expression`."""
 
     # `==` builds a block, as on arrays, so connections are hashed by identity.
     __hash__ = object.__hash__

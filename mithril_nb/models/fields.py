@@ -187,7 +187,7 @@ def unmet_need(field: Field, value: Any) -> str:
 
 
 def _fitting(field: Field, value: Any) -> Value:
-    """Return the value converted to the field's type; `None` if it is invalid, or is `None`."""
+    """Return the value converted to the field's type; `None` if the value is invalid or `None`."""
     if value is None:
         return None
     try:

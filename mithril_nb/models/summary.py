@@ -31,7 +31,7 @@ class Portable:
     graph: LogicalGraph
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the structure as JSON-serialisable data, without the parameters.
+        """Return the blocks and connections as JSON-serialisable data, without the parameters.
 
         Examples:
             >>> from mithril_nb.models import Linear, Model
@@ -41,7 +41,7 @@ class Portable:
         return graph_to_dict(self.graph, self.name or "")
 
     def save(self, path: str | Path) -> None:
-        """Write the structure to a JSON file; `ml.save_params` writes the parameters.
+        """Write the blocks and connections to a JSON file. `ml.save_params` writes the parameters.
 
         Raises:
             UnknownOptionError: `path` is not a path.

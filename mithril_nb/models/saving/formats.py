@@ -41,7 +41,7 @@ def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
 
 
 def save(model: Model, path: str | Path) -> None:
-    """Write a model's structure to a JSON file, without its parameters.
+    """Write the blocks and connections of a model to a JSON file, without the parameters.
 
     Args:
         model: The model.

@@ -45,7 +45,7 @@ def product(dims: tuple[Dim, ...]) -> Dim:
 
 
 def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
-    """Return the product of `dims` divided by the product of `by`; `None` if it is known not to be an integer.
+    """Return the product of `dims` over the product of `by`; `None` if it is certainly no integer, or a division by 0.
 
     Common factors are cancelled first, so that a size of 0 in both does not divide by zero.
 

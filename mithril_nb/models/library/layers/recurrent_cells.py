@@ -108,7 +108,7 @@ class _Cell(Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return all parameters; those of the output map only with `use_output`."""
+        """Return the parameters of the gates, and with `use_output` those of the output map."""
         last = () if options["use_output"] else cls.of_output
         return tuple(port for port in cls.initializers if port not in last)
 

@@ -209,7 +209,7 @@ class CrossEntropy(SoftCrossEntropy):
 
 
 def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
-    """Return a shape without the axis of the classes, and the number of classes; twice `None` if unknown."""
+    """Return a shape without the axis of the classes, and the number of classes; `(None, None)` if unknown."""
     axis = options["axis"]
     assert isinstance(axis, int)
     place = place_of("input", axis, shape)

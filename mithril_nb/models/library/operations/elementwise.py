@@ -123,7 +123,7 @@ class Broadcasting(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the input shapes that follow from the output's, see `broadcast_back`; `()` for attributes."""
+        """Return the shapes of inputs that follow from the output's shape, and `()` for each connected attribute."""
         return {**broadcast_back(inputs, outputs["output"].shape), **dict.fromkeys(cls.option_ports, ())}
 
 

@@ -307,7 +307,7 @@ class CartesianDifference(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, d)` and `(m, d)` to `(n, m, d)`; one of the d may be 1."""
+        """Map `(n, d)` and `(m, d)` to `(n, m, d)`. One input may have d = 1."""
         for port in cls.input_ports:
             shape = inputs[port].shape
             if LEADING not in shape[:1] and len(shape) != 2:

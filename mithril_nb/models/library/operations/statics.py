@@ -237,7 +237,7 @@ class TensorToList(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return an unknown static value; a static input is unchanged."""
+        """Return the spec of the input if it is static, and else an unknown static value."""
         spec = inputs["input"]
         return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
 
