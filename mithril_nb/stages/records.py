@@ -155,7 +155,7 @@ class Instruction:
         opcode: The operation, as its stage names it.
         line: Line in `Stage.text` on which it starts, counted from 1.
         equations: Ids of the equations that it came from.
-        shares: Pairs of block path and share. The shares sum to 1; empty if unattributed.
+        shares: Pairs of block path and share, the largest share first. The shares sum to 1; empty if unattributed.
         role: The part of a step that most of its work belongs to; a fusion may have equations of other parts.
         origin: `"tagged"` if the compiler preserved the link, `"inferred"` if it comes from operands or users,
             `"kernel"` if it covers everything its kernel runs, as for each line of LLVM IR and machine code;
@@ -205,8 +205,8 @@ class Stage(Shown):
     Attributes:
         name: `"jaxpr"`, `"stablehlo"`, `"hlo"`, ...
         text: The text, one instruction a line where the stage allows; `""` if the stage is missing.
-        instructions: Its instructions, in the order of lines.
-        elapsed_s: Seconds it took to compute from the previous stage.
+        instructions: The instructions, in the order of their lines.
+        elapsed_s: Seconds that the stage took to compute from the previous stage.
         unavailable: The reason why the stage is missing, or ends at the line where tracing failed; else `None`.
     """
 
@@ -223,10 +223,10 @@ class Stage(Shown):
         """Return a stage whose text and instructions are computed on first use.
 
         Args:
-            name: Its name.
-            read: Computes its text and its instructions.
-            traced: Returns the ids and equations of those instructions without computing the text, or `None`.
-            elapsed_s: Seconds it took to compute from the previous stage.
+            name: Name of the stage.
+            read: Computes the text and the instructions.
+            traced: Returns ids and equations of the instructions; `None` if they can only be read from the text.
+            elapsed_s: Seconds that the stage took to compute from the previous stage.
         """
         stage = cls(name, "", (), elapsed_s)
         # Without these entries, reading either attribute calls `__getattr__`, which computes both.
@@ -290,12 +290,12 @@ class Input:
 
     Attributes:
         name: Python expression of the array: `params['linear_0.weight']`.
-        spec: Its shape and dtype.
-        block: Path of its block, or `""`.
+        spec: Shape and dtype of the array.
+        block: Path of the block of the array, or `""`.
         is_param: True for a parameter of the model, False for data and for the state of an optimizer; `None` if
             unknown, because no argument is called `params` and none was named as the holder of the parameters.
         used_by: Blocks that use it, if it is a parameter that these blocks share and that belongs to no single block.
-        argument: Name of the argument that it is part of: `params`.
+        argument: Name of the argument that contains the array: `params`.
         is_moved: True if XLA's partitioner may move it to other devices, because it is also a result with another
             sharding.
     """

@@ -29,6 +29,7 @@ from mithril_nb.stages.given.program import (
     given_of_stablehlo,
 )
 from mithril_nb.stages.records import PROGRAM_SUFFIXES
+from mithril_nb.stages.trace.tracing import shape_of_aval
 from mithril_nb.targets.calls import shown
 from mithril_nb.targets.entry_point import entry_point
 
@@ -60,13 +61,13 @@ def without_trace(
         ('dot', [(2, 3), (3,)])
     """
     if isinstance(target, jax.stages.Traced):
-        positional, named = jax.tree.map(_spec, target.in_avals)
+        positional, named = jax.tree.map(shape_of_aval, target.in_avals)
         names = [] if not positional else _argument_names(target.jaxpr, positional)
         _refuse_shardings(target)
         function = _function(_whole(target.jaxpr, target.out_tree), target.fun_name, names, tuple(named))
         function = _donating(function, *target.args_info)
     elif isinstance(target, core.ClosedJaxpr):
-        positional, named = tuple(map(_spec, target.in_avals)), {}
+        positional, named = tuple(map(shape_of_aval, target.in_avals)), {}
         names = [_identifier(name) for name in _leaf_names(target)]
         function = _function(_whole(target), getattr(_debug_info(target), "func_name", "jaxpr"), names)
     else:
@@ -78,10 +79,6 @@ def without_trace(
             f"{entry_point().call('traced')}  # with its own arguments; for others, trace it with them",
         )
     return function, positional, named
-
-
-def _spec(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:

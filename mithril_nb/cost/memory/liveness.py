@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mithril_nb.cost.hlo.module import Computation, HloModule, index_of
+from mithril_nb.stages.graph.attributes import block_of
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage, quick_to_make
 from mithril_nb.stages.xla.memory import Buffer, Held, LiveRanges
 
@@ -262,7 +263,7 @@ class Makers:
         if index == "{}":
             return UNATTRIBUTED  # XLA's own table of pointers to the elements of a tuple
         made = self._maker(first, [int(number) for number in _NUMBERS.findall(index)])
-        return _most(made) or _most(first)
+        return block_of(made) or block_of(first)
 
     def is_argument(self, id: str) -> bool:
         """Return whether a value is an argument of the program."""
@@ -320,8 +321,3 @@ class Makers:
     def _known(self, id: str, index: list[int]) -> tuple[Instruction, list[int]] | None:
         one = self._by_id.get(id)
         return None if one is None else (one, index)
-
-
-def _most(one: Instruction) -> str:
-    """Return the block with the largest share of an instruction, the first of equal ones; `""` if it has no block."""
-    return max(one.shares, key=lambda share: share[1])[0] if one.shares else UNATTRIBUTED

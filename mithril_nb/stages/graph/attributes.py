@@ -12,9 +12,7 @@ _PLACES = frozenset({"start_indices", "limit_indices", "slice", "index"})
 
 def block_of(one: Instruction) -> str:
     """Return the path of the block with the largest share in an instruction."""
-    if len(one.shares) < 2:
-        return one.shares[0][0] if one.shares else UNATTRIBUTED
-    return max(one.shares, key=lambda share: share[1])[0]
+    return one.shares[0][0] if one.shares else UNATTRIBUTED
 
 
 def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...]:

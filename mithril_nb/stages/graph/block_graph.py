@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from mithril_nb.graph.paths import lineage
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.graph.attributes import block_of
 from mithril_nb.stages.inference import by_place
-from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role
+from mithril_nb.stages.records import ROLES, Instruction, Role
 from mithril_nb.stages.trace.jaxpr_text import printable, short_spec
 
 # A long name may be wider than its column, and then shifts only its own line.
@@ -46,7 +47,7 @@ def outline(
     """
     calling = set(calls)
     found = [one for one in equations if one.opcode != "parameter"]
-    blocks = {one.id: one.shares[0][0] if one.shares else UNATTRIBUTED for one in found}
+    blocks = {one.id: block_of(one) for one in found}
     rows: dict[str, _Row] = {}
     for one in found:
         if one.id in calling and not blocks[one.id]:

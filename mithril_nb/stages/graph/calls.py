@@ -61,7 +61,7 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
         before = sum(one.part == run.part for one in runs[start + number * period : start + number * period + position])
         instance = _instance(groups[number], run, before)
         instances.setdefault(run.part, []).append((number, instance))
-        _move(run, groups[number], instance, place, number)
+        _move(run, instance, place, number)
     _pair_backward(draft, groups, instances, place)
     _follow_updates(draft, place, by_id)
     _drop_empty(draft)
@@ -97,9 +97,9 @@ def _pair_backward(
             done[run.part] += 1
             current = found[0] if found else None
             if found is not None:
-                _move(run, groups[found[0]], found[1], place, found[0])
+                _move(run, found[1], place, found[0])
         elif current is not None and run.child.kind != "block":
-            _move(run, groups[current], groups[current], place, current)
+            _move(run, groups[current], place, current)
 
 
 def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
@@ -110,7 +110,7 @@ def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_i
             same = [one for one in near if one[1] == run.part]
             if same or (near and run.child.kind != "block"):
                 number, _, instance = (same or near)[0]
-                _move(_Run(run.part, run.child, [unit]), instance, instance, place, number)
+                _move(_Run(run.part, run.child, [unit]), instance, place, number)
 
 
 def _runs(draft: Draft, role: str) -> list[_Run]:
@@ -141,7 +141,7 @@ def _units(draft: Draft) -> Iterator[Draft]:
             stack.extend(one.children.values())
 
 
-def _move(run: _Run, group: Draft, instance: Draft, place: dict[str, tuple[int, str, Draft]], number: int) -> None:
+def _move(run: _Run, instance: Draft, place: dict[str, tuple[int, str, Draft]], number: int) -> None:
     for unit in run.units:
         path: list[tuple[str, Draft]] = []
         one = unit

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from mithril_nb.stages.records import UNATTRIBUTED, Instruction
+from mithril_nb.stages.graph.attributes import block_of
+from mithril_nb.stages.records import Instruction
 
 _MOST_SUMS = 64
 """Largest number of sums through which the gradient of one value is followed."""
@@ -37,7 +38,7 @@ def passed_gradients(
                 forward.setdefault(source, []).append(target)
     if not backward:
         return
-    blocks = {id: one.shares[0][0] if one.shares else UNATTRIBUTED for id, one in by_id.items()}
+    blocks = {id: block_of(one) for id, one in by_id.items()}
     sums = {id for id, one in by_id.items() if one.opcode.rpartition(".")[2] in _SUMS}
     known: set[tuple[str, str]] = set()  # blocks of producer and user, where a gradient flows in one round
     for user, targets in backward.items():
@@ -54,7 +55,7 @@ def passed_gradients(
         before: dict[str, list[str]] = {}  # by sum, the values behind it
         reached = [start]
         wires: list[tuple[str, str]] = []
-        for value in reached:  # grows
+        for value in reached:  # the list grows in this loop
             for user in forward.get(value, ()):
                 if value != start and (above, blocks[user]) in known:
                     wires.append((value, user))
@@ -63,7 +64,7 @@ def passed_gradients(
                         reached.append(user)
                     before.setdefault(user, []).append(value)
         seen = set(wires)
-        for value, user in wires:  # grows
+        for value, user in wires:  # the list grows in this loop
             yield user, value, False
             more = [wire for one in before.pop(value, ()) if (wire := (one, value)) not in seen]
             seen.update(more)

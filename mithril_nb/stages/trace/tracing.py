@@ -29,7 +29,7 @@ class Leaf:
     Attributes:
         name: Python expression for it: `params['linear_0.weight']`.
         argument: Name of the argument that contains it: `params`.
-        spec: Its shape and dtype.
+        spec: Shape and dtype of the array.
         keys: The keys, attribute names and indices that lead to it, from the outside in.
     """
 
@@ -98,7 +98,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
 
     Args:
         fn: Any function that JAX can trace.
-        args: Its arguments: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        args: Arguments of the function: pytrees of arrays or `jax.ShapeDtypeStruct`s.
         name: Name of the program; by default the name of the function.
 
     Returns:
@@ -123,7 +123,7 @@ def leaves_of(
 
     Args:
         args: The arguments, or their shapes.
-        arguments: Their names.
+        arguments: Names of the arguments.
         jaxpr: The jaxpr, open.
         out: The results, or their shapes.
     """
@@ -170,12 +170,12 @@ def trace_up_to_failure(
 
     Args:
         fn: The function.
-        args: Its arguments.
+        args: Arguments of the function.
         name: Name of the program.
-        error: The original error; the results of the function may cause it, rather than the function itself.
+        error: The error of tracing the whole function. The type of a result may cause it, not the body of the function.
 
     Returns:
-        The trace up to the failure, or `None` if nothing can be traced; and the error.
+        The trace up to the failure, or `None` if nothing can be traced; and the error that stopped the trace.
     """
     failed: list[Exception] = []
 
@@ -214,7 +214,7 @@ def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, n
 
     Args:
         fn: The function.
-        args: Its arguments.
+        args: Arguments of the function.
         params: The names, or a single name.
         name: Name of the program; by default the name of the function.
 
@@ -239,6 +239,11 @@ def shape_of(leaf: Any) -> Any:
     # JAX moves an uncommitted array to wherever it is needed, so its device does not belong to the program.
     sharding = leaf.sharding if leaf.committed else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
+
+
+def shape_of_aval(aval: Any) -> jax.ShapeDtypeStruct:
+    """Return an abstract value of an array as a `jax.ShapeDtypeStruct`, without its sharding."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _name_of(fn: Any) -> str:

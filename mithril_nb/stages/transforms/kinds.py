@@ -149,6 +149,11 @@ class _Grad(Transform):
         return ()
 
 
+def _weighted(fn: Function, weights: Any) -> Function:
+    """Return a function that computes the inner product of a function's results with some weights."""
+    return lambda *args: paired(floats(jax.jit(fn)(*args)), weights)[0]
+
+
 class _Jvp(Transform):
     """Forward mode: the value, and its derivative along a tangent, which is an additional argument."""
 
@@ -170,11 +175,7 @@ class _Jvp(Transform):
         value, slope = jax.jit(after)(*args)[:2]
         weights = [Examples().like(leaf) for leaf in floats(value)]
         along, scale = paired(floats(slope), weights)
-
-        def weighted(*primals: Any) -> Any:
-            return paired(floats(jax.jit(before)(*primals)), weights)[0]
-
-        expected, how, is_rough = slope_along(weighted, primals, tangents, backwards=True)
+        expected, how, is_rough = slope_along(_weighted(before, weights), primals, tangents, backwards=True)
         return Compared(
             f"the function, and {how}", (value, along), (jax.jit(before)(*primals), expected), scale, is_rough
         )
@@ -220,11 +221,7 @@ class _Vjp(Transform):
         value, pulled = jax.jit(after)(*args)
         direction = tangents_of(primals, Examples())
         along, scale = paired(pulled, floats(direction))
-
-        def weighted(*primals: Any) -> Any:
-            return paired(floats(jax.jit(before)(*primals)), weights)[0]
-
-        expected, how, is_rough = slope_along(weighted, primals, direction)
+        expected, how, is_rough = slope_along(_weighted(before, weights), primals, direction)
         how = f"the function, and {how} along a random direction"
         return Compared(how, (value, along), (jax.jit(before)(*primals), expected), scale, is_rough)
 

@@ -18,7 +18,7 @@ from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
 from mithril_nb.stages.trace.provenance.scopes import Tags
 from mithril_nb.stages.trace.traced import record_of
-from mithril_nb.stages.trace.tracing import Leaf, Trace, caller, leaves_of, trace
+from mithril_nb.stages.trace.tracing import Leaf, Trace, caller, leaves_of, shape_of_aval, trace
 from mithril_nb.stages.transforms.kinds import COUNTED, NAMED, entry_of, transform_of
 from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side
 from mithril_nb.stages.transforms.transform import (
@@ -162,7 +162,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             self._steps.append(TransformStep(_TRACE, None, None, problem=problem))
             return None
         structure = jax.tree.structure(self._args)
-        args = jax.tree.unflatten(structure, [_shape(var.aval) for var in made.closed.jaxpr.invars])
+        args = jax.tree.unflatten(structure, [shape_of_aval(var.aval) for var in made.closed.jaxpr.invars])
         # An argument without arrays, such as `None`, has no leaf to take its name from.
         names = tuple(dict.fromkeys(leaf.argument for leaf in made.inputs))
         point = _Point(
@@ -321,10 +321,6 @@ def _python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any,
 
 def _example(leaf: Any, make: Examples) -> Any:
     return make.like(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
-
-
-def _shape(aval: Any) -> Any:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
 def _describe(leaf: Leaf) -> str:
