@@ -167,7 +167,7 @@ def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
 
 
 def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
-    """Give drafts without a block the blocks of their operands or users, until nothing changes or after `rounds`."""
+    """Give drafts without a block the blocks of their operands or users, in at most `rounds` rounds."""
     order = [draft for draft in drafts.values() if not (draft.shares or draft.is_settled)]
     if not order:
         return
@@ -193,7 +193,8 @@ def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     for side in reversed(sides) if draft.prefers_users else sides:
         near = [drafts[id] for id in side if id in drafts and drafts[id].shares]
         if draft.sources is not None and side is draft.users:
-            near = [other for other in near if other.opcode not in _CALLERS]  # the operands they run it with are better
+            # A caller's block is less precise than that of its body's parameter, which is a user too.
+            near = [other for other in near if other.opcode not in _CALLERS]
         if near:
             draft.shares = blend((other.shares, 1.0) for other in near)
             draft.role = draft.role or majority((other.role, 1.0) for other in near)

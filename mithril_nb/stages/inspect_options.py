@@ -45,7 +45,9 @@ class InspectOptions:
 
 
 def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
-    """Return the largest valid number of 32, 16, 8, 4 and 2 for all named sizes; 32 if none of them is valid.
+    """Return a dict from each named size to an example value, the same for all.
+
+    The value is the largest valid number of 32, 16, 8, 4 and 2, or 32 if none of them is valid.
 
     Args:
         sizes: Names of the sizes.

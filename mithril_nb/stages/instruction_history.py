@@ -98,14 +98,14 @@ def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruct
     else:
         found, appeared, vanished = _outcomes_of(pipeline, outcomes, stage, one), None, None
     if {each.became for each in found} == {"kept"}:
-        vanished = None  # it has another name
+        vanished = None  # the instruction exists to the end under another name
     fused = sorted({each.into for each in found if each.became == "fused"})
     return InstructionHistory(appeared, vanished, tuple(fused), found)
 
 
 def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instruction) -> tuple[Outcome, ...]:
     gone = pipeline.compilation.histories.get().vanished.get(one.id)
-    # Passes are compared by name, which several instructions of a given program may share.
+    # Passes are compared by name, which several instructions of a program that was not traced here may share.
     if gone is not None and len(_namesakes(pipeline, "hlo_before", one, one.opcode)) > 1:
         return (Outcome("unknown", one.id, by=gone),)
     found = outcomes.of(one.id, one.equations)

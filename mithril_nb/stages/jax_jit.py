@@ -183,7 +183,7 @@ class Transform(NamedTuple):
     """A transformation around a call for which JAX compiles a separate program.
 
     Attributes:
-        text: Its description, such as `"mapped (vmap)"`.
+        text: Description of the transformation, such as `"mapped (vmap)"`.
         size: Size of the axis that `jax.vmap` maps over; `None` for other transformations.
     """
 

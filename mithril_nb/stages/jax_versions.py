@@ -165,7 +165,7 @@ def while_parts(equation: Any) -> While | None:
 
 
 def size_as_value(equation: Any) -> str | None:
-    """Return the size that an equation turns into an array, as text, if it is a named size; else `None`.
+    """Return the named size that a `dim_as_value` equation turns into an array, as text; `None` for other equations.
 
     For a size with a number JAX creates no such equation, but writes the number where it is used.
     """
@@ -173,7 +173,7 @@ def size_as_value(equation: Any) -> str | None:
 
 
 def names_of_sizes(shapes: Iterable[Sequence[Any]]) -> tuple[str, ...]:
-    """Return the names of the sizes in some shapes that have no value, sorted."""
+    """Return the names of the symbolic sizes in some shapes, sorted."""
     # Parses the public text form of JAX: "2*batch + floordiv(time, 2)".
     texts = [str(dim) for shape in shapes for dim in shape if jax.export.is_symbolic_dim(dim)]
     return tuple(sorted({name for text in texts for name in re.findall(r"[^\W\d]\w*\b(?!\()", text)}))
@@ -204,7 +204,7 @@ def _read_stack(stack: tuple[Any, ...]) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def transforms_of(stack: NameStack) -> tuple[str, ...]:
-    """Return the transforms `"vmap"` and `"remat"` in a name stack; they leave no equation around others."""
+    """Return the transforms `"vmap"` and `"remat"` in a name stack; no equation with a body represents these."""
     found = []
     for name, is_transform in stack:
         if is_transform and name == "vmap":
@@ -222,7 +222,7 @@ def transform_of(primitive: str) -> tuple[str, ...]:
 
 
 def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
-    """Return the equation with one more scope around it, and with other params if given."""
+    """Return the equation with one more scope around it, and with other params unless `params` is `None`."""
     info = equation.source_info
     info = info.replace(name_stack=info.name_stack.extend(scope))
     return equation.replace(source_info=info) if params is None else equation.replace(source_info=info, params=params)
@@ -273,7 +273,7 @@ def library_label(path: str) -> str:
 
 
 def file_label(path: str) -> str:
-    """Return the label of a Python file: its name, or `cell [12]` for a notebook cell.
+    """Return the label of a Python file: its name, or `cell [12]` for a notebook cell; `cell` if it has no number.
 
     The number is the execution count of the cell, which is stable if a notebook runs from its start.
     """
@@ -309,7 +309,7 @@ def is_literal(atom: Any) -> bool:
 
 
 def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the operands that are not constants."""
+    """Return the operands that are not literals."""
     return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])  # a generator takes a third longer
 
 
@@ -335,7 +335,7 @@ _EXPANSIONS: dict[str, Callable[..., Any]] = {
     "log2": lambda x: jax.lax.log(x) * 1.4426950408889634,
     "exp_neg_sq": lambda x: jax.lax.exp(-(x * x)),  # JAX splits x by its bits, for another half bit of precision
 }
-"""Primitives and functions since JAX 0.12, in older primitives."""
+"""New primitives and functions of JAX 0.12, each as a function of older primitives."""
 
 
 def expansion(equation: Any) -> Any | None:

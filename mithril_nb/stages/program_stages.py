@@ -93,7 +93,7 @@ class ProgramStages(Shown):
         """Every equation of the jaxpr; equations of a nested jaxpr follow the equation that contains it.
 
         Raises:
-            StageUnavailableError: The function cannot be traced.
+            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
         """
         return self.traced_program.equations
 
@@ -129,7 +129,7 @@ class ProgramStages(Shown):
         """Every array of the jaxpr with the equations that produce and use it, through calls and loops.
 
         Raises:
-            StageUnavailableError: The function cannot be traced.
+            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
         """
         _ = self.traced_program
         return self._pipeline.values.get()
@@ -212,15 +212,17 @@ class ProgramStages(Shown):
         """The program as JAX lowered it, tags included.
 
         Raises:
+            StageUnavailableError: The program starts at a later stage.
             Exception: The error of JAX, if the program cannot be traced or lowered.
         """
         return self._pipeline.lowered.get()
 
     @property
     def compiled(self) -> jax.stages.Compiled:
-        """The program as XLA compiled it; call it with arguments like those it was inspected with.
+        """The program as XLA compiled it; call it with arguments of the same shapes and dtypes.
 
         Raises:
+            StageUnavailableError: A size has a name but no number, or the program was given as HLO before XLA's passes.
             Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.compiled.get()
@@ -264,11 +266,12 @@ class ProgramStages(Shown):
 
     @property
     def optimized(self) -> jax.stages.Compiled:
-        """The module and memory plan of `compiled`, to inspect but not to run.
+        """A program with the module and memory plan of `compiled`, to inspect but not to run.
 
         On a CPU, XLA skips most code generation unless machine code was requested, which saves about 40 % of the time.
 
         Raises:
+            StageUnavailableError: A size has a name but no number, or the program was given as HLO before XLA's passes.
             Exception: The error of JAX or XLA, if the program cannot be traced, lowered or compiled.
         """
         return self._pipeline.optimized.get()
@@ -365,7 +368,7 @@ class ProgramStages(Shown):
         """The jaxpr with the provenance of each equation.
 
         Raises:
-            StageUnavailableError: The function cannot be traced.
+            StageUnavailableError: The function cannot be traced, or the program starts at a later stage than Python.
         """
         return get_or_raise(self._pipeline.program, partial(not_traced, self.name))
 

@@ -110,12 +110,12 @@ def register_stage(
 
     Args:
         name: Name of the stage. A second function with the same name replaces the first.
-        title: Its title, on buttons and panes.
-        needs: The step of JAX that it needs: `"trace"`, `"lower"` or `"compile"`.
-        language: The language that colours its text, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`.
-        is_machine_code: True if it shows code of kernels, which XLA writes only on request.
-        is_optional: True to compute it only when it is requested by name. `inspection.stages`, pages and `to_json()` do
-            not contain it.
+        title: Title of the stage, on buttons and panes.
+        needs: The last step of JAX that the stage needs: `"trace"`, `"lower"` or `"compile"`.
+        language: The language for the colours of the text, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`.
+        is_machine_code: True if the stage shows code of kernels, which XLA writes only on request.
+        is_optional: True to compute the stage only when it is requested by name. `inspection.stages`, pages and
+            `to_json()` do not contain it.
 
     Examples:
         >>> from mithril_nb.inspection import inspect

@@ -95,7 +95,7 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
     assert message_of(lambda: found.cost("analytic")) == (
         "StageUnavailableError: program 'step' has no jaxpr.\n"
         f"    reason  this program was given as {given_as}: it has no jaxpr\n"
-        f'    Try: inspection.cost(source="{source}")  # counts what there is'
+        f'    Try: inspection.cost(source="{source}")  # counts the program as it was given'
     )
     if has_locations:
         assert [one.name for one in found.inputs] == ["params['v']", "params['w']", "x"]

@@ -98,7 +98,7 @@ class Given:
             stage: The stage, or `"compile"` for the files that XLA writes when it compiles.
             is_of_costs: Whether the stage is needed for costs. If so, the advice is another cost source.
         """
-        costs = f'inspection.cost(source="{self.sources[0]}")  # counts what there is'
+        costs = f'inspection.cost(source="{self.sources[0]}")  # counts the program as it was given'
         return StageUnavailableError(
             f"program {self.name!r} has no {_described(stage)}.",
             (("reason", self._reason(stage)),),
@@ -151,7 +151,7 @@ def _described(stage: str) -> str:
 
 
 class Names:
-    """The names needed to read the stages of a given program; replaces the `Program` of a traced one.
+    """The names needed to read the stages of a program that was not traced here; replaces the `Program` of a trace.
 
     Attributes:
         inputs: The arrays that it takes.
@@ -165,7 +165,7 @@ class Names:
         self.by_id: Mapping[str, Equation] = NamedOperations()
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the product that an HLO instruction computes, if XLA kept only the name of its transpose.
+        """Return the product that an HLO instruction computes, if XLA kept only the name of a transpose of the product.
 
         Args:
             opcode: Opcode of the instruction.
@@ -241,9 +241,9 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=longest_s, env=environment)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"reading it takes longer than {longest_s} s: it is damaged") from error
+        raise ValueError(f"reading it takes longer than {longest_s} s; it may be damaged") from error
     if done.returncode != 0:
-        raise ValueError(f"the process that reads it ended with status {done.returncode}: it is damaged")
+        raise ValueError(f"the process that reads it ended with status {done.returncode}; it may be damaged")
     found = json.loads(done.stdout)
     if "error" in found:
         raise ValueError(found["error"])

@@ -23,7 +23,7 @@ def text_of_bytecode(data: bytes) -> str:
         try:
             # openxla/stablehlo#2967: this aborts on an attribute of an unexpected type, instead of raising an error.
             module: Any = _jax.mlir.deserialize_portable_artifact(data)
-        except Exception:  # without the versions that make it portable
+        except Exception:  # plain bytecode, without the versions of a portable artifact
             module = ir.Module.parse(data)
         return mlir.module_to_string(module, enable_debug_info=True)
 

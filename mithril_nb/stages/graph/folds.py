@@ -151,7 +151,7 @@ def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> 
             else:
                 wire.append(places.get(id(maker), len(parts)))
         wires.append(tuple(wire))
-    own = (read for read in draft.reads if read not in outside)  # of a loop: its operands
+    own = (read for read in draft.reads if read not in outside)  # the operands of a loop
     draft.reads = (*outside, *own)
     return tuple(wires)
 

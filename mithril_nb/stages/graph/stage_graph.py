@@ -52,7 +52,7 @@ class GraphNode:
         ids: Ids of the instructions directly inside, without those of `children`.
         counts: Numbers of all instructions inside: forward, backward, update, and without a role.
         shape: Shape of the node's result as text, such as `"32×64"`.
-        repeat: Number of equal nodes or rounds that the node represents.
+        repeat: Number of equal nodes or rounds that the node represents; 1 for the nodes inside a round.
         members: Keys of the nodes folded into this one, its own first; `()` if no node is folded into it.
         note: Further information: `"×10 rounds"`, `"unknown number of rounds"`.
         dtype: Dtype of the largest array of the node's result, or `""`.
@@ -218,7 +218,7 @@ class StageGraph(Shown):
         return {shown, *(node.key for node in self.visible(self.nodes) if shown in self._above(node.key))}
 
     def _reach(self, key: str) -> Reach[str]:
-        # From node to node: saved pages have no instructions, and give the same answers (search/reach.ts).
+        # Nodes instead of instructions: saved pages, which give the same answers (search/reach.ts), have only nodes.
         is_forward = self.nodes[self._shown(key, {})].counts[0] > 0
         return Reach(
             (link.source, link.target)

@@ -295,7 +295,7 @@ def _number(constant: HloLine, user: HloLine) -> str:
 
 
 def _keeps_names(line: HloLine, inner: Body, scope: _Scope) -> bool:
-    """Return whether the parameters of a body are simply the operands of the line that runs it."""
+    """Return whether the parameters of a body can keep the names of the operands: same number, same types."""
     if line.opcode not in ("fusion", "call") or len(inner.params) != len(line.operands):
         return False
     return all(

@@ -132,7 +132,7 @@ def read_stablehlo(
             current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
             rest = _CARRIED.sub(r"\2", rest)
         given: list[str] = []
-        if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the same, with a shard per device
+        if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the body uses another name, for a shard
             given = _GIVEN.findall(rest)
             rest = rest.partition(")")[0]
         used: list[str] = _USED.findall(rest)
@@ -281,7 +281,7 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
 
 
 def _places(found: Sequence[str], name: str | None, tags: Marks) -> tuple[str, ...]:
-    """Return the location of an op, given the name in it; none if the name is the whole program, as for its call."""
+    """Return the location of an op as a tuple; `()` if it has none, or if it has only the name of the program."""
     return () if name is None or (name and not tags.is_in(name)) else (found[-1],)
 
 

@@ -203,7 +203,7 @@ class _Reader:
             known = links_at(place)
             if known[1] or not has_blocks or not op.name.endswith(_USERS_FIRST):
                 return known
-            # Users come later, so no user whose location names no block has one yet when this op needs it.
+            # Users come later in the text: a user whose location names no block has not got a block yet.
             near = [one for user in _users(op.results) if (one := links_at(self._place(user)))[1]]
             return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
 
@@ -227,7 +227,7 @@ class _Reader:
 def _infer(
     links: list[tuple[str, ...]], left: list[tuple[int, Any]], equations_of: Callable[[Any], tuple[str, ...]]
 ) -> None:
-    """Give ops without a block the equations of their operands or users, where these have them.
+    """Give ops without a block the equations of their operands or users.
 
     Args:
         links: The known equations of each op; updated in place.

@@ -91,14 +91,14 @@ class HloLine:
         opcode: `fusion`, `dot`, `add`, ...
         shapes: Dtype and sizes of each array in its result.
         operands: Names of its operands.
-        op_name: Its op name from JAX, or `""`.
+        op_name: The op name from JAX, or `""`.
         calls: Names of the computations it calls, each with the attribute (`calls`, `body`, `to_apply`, ...).
         attributes: The text after the operands.
         literal: The text between the parentheses.
         is_root: True if it returns the result of its computation.
         written: The line as input of `tidy`, which produces the displayed line.
         trips: Trip count of a loop, if XLA can determine it.
-        place: Its location in Python: the number of a stack frame, `"file":line`, or `""`.
+        place: The location in Python: the number of a stack frame, `"file":line`, or `""`.
     """
 
     name: str

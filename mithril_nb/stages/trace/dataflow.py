@@ -27,12 +27,12 @@ class Value:
         id: Id of the equation that computes it, followed by the index of the result (`"12{1}"`) if there are several;
             or the name of the argument. A value that a loop holds for its body has the id of the loop and the index of
             the operand (`"12.x1"`).
-        spec: Its shape and dtype.
+        spec: Shape and dtype of the array.
         block: Path of the block that computes it, or that it belongs to.
         made: Index in `Inspection.equations` of the equation that computes it; `BEFORE` if the value exists before the
             program runs.
         uses: Indices of the equations that use it, in order. A loop or conditional uses its operands until its last
-            equation.
+            equation, except the first value of a carry.
         is_argument: True for an argument of the program.
         is_donated: True if its memory may be reused for results.
         given: Number of results of the program that are this value.

@@ -23,7 +23,7 @@ class Site:
         id: Path of the equation, as in `Equation.id`.
         equation: JAX's own object.
         primitive: Name of the primitive.
-        variables: Its operands without literals, and without a predicate that selects between equal values.
+        variables: The operands without literals, and without a predicate that selects between equal values.
         parent: The site whose body contains this one, or `None` at the top.
         stack: All names around it, those of the callers first.
         repeats: Number of times it runs per run of the program; `None` if unknown.
@@ -58,8 +58,8 @@ class Wiring(NamedTuple):
     """Connection of a body to the equation that contains it.
 
     Attributes:
-        jaxpr: The body.
-        sites: Its equations.
+        jaxpr: The body, as an open jaxpr.
+        sites: The sites of the body's equations.
         operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
         results: Index of the result for each of its outputs; `None` if all results may depend on all outputs.
         carried: Pairs of an input and the output that replaces it in the next iteration.
@@ -82,7 +82,7 @@ def wirings(site: Site) -> list[Wiring]:
         ((jaxpr, body),) = site.bodies
         count = jax_versions.carried(equation)
         pairs = zip(jaxpr.invars, equation.invars, strict=True)
-        # JAX 0.12 stores trees instead of counts; in both versions the body sees one slice of such an operand.
+        # JAX 0.12 stores no count of sliced operands. In all versions, the body's variable for one lacks an axis.
         sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
         first = taken - count - sliced
         return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)), first)]
@@ -342,7 +342,7 @@ def _mark_unused(body: list[Site]) -> None:
 
 
 def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
-    """Mark unused equations in the bodies of an equation, given which results are used; return which operands are."""
+    """Mark unused equations in an equation's bodies, given which results are used; return which operands are used."""
     if site.primitive in ("scan", "while"):
         return _mark_loop(site, used)
     needed = [True] * len(site.equation.invars)

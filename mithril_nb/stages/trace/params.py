@@ -220,7 +220,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, RaggedDotDimensionNumbers):
         return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
     name = getattr(value, "name", None)
-    if isinstance(value, Enum):  # enums that are also numbers too, such as the algorithm of a random generator
+    if isinstance(value, Enum):  # before numbers: some enums are numbers too, as the algorithm of a random generator
         return value.name
     if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with NumPy numbers
         return value.item()

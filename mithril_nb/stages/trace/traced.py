@@ -177,7 +177,7 @@ class Program:
         return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the contraction that an HLO instruction computes, if XLA kept only the name of its transpose.
+        """Return the contraction that an HLO instruction computes, if XLA kept only the name of a transpose of it.
 
         Args:
             opcode: Opcode of the instruction.
@@ -217,13 +217,13 @@ def record_of(
 
     Args:
         site: The equation in its program.
-        block: Path of its block.
-        role: Its role.
-        origin: Source of its block.
-        source: The user's line of Python that created it.
+        block: Path of the block of the equation.
+        role: The part of a training step that the equation belongs to.
+        origin: Evidence for the block, as in `Equation.origin`.
+        source: The user's line of Python that created the equation.
         library_source: The line of the library that this line called.
         source_range: The range of the expression on that line.
-        is_partitioned: Whether XLA's partitioner decides its communication.
+        is_partitioned: Whether XLA's partitioner decides the communication of the equation.
     """
     return Equation(
         site.id,

@@ -240,7 +240,7 @@ class Transform:
 
         Args:
             args: The arguments of the function that the transform is applied to.
-            out: Its result, as specs.
+            out: The result of this function, as specs.
         """
         return ()
 

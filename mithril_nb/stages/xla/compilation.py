@@ -75,7 +75,7 @@ class EarlyRead(Generic[Value]):
         self._over.set()
 
     def get(self) -> Value | None:
-        """Return the value if computing it started within the body; waits until it is computed."""
+        """Return the value, or `None` if its computation did not start within the body; wait until it is computed."""
         if self._thread.ident is not None:
             self._thread.join()
         return self._value
@@ -134,8 +134,8 @@ class Compilation:
 
     Attributes:
         compiled: The compiled program, to run.
-        optimized: The same module with the same memory plan, to inspect: that of `compiled` if it exists or machine
-            code is needed, otherwise a module compiled with the least effort.
+        optimized: A program with the same module and memory plan, to inspect: `compiled` if it exists or machine code
+            is needed, otherwise one compiled with the least effort.
         plan: The files that XLA wrote about its memory.
         dump: The files that XLA wrote about its kernels.
         passes: The passes that changed something.
@@ -193,7 +193,7 @@ class Compilation:
         """
         self._wants_files = self._wants_files or not self._user_dumps
         with suppress(RuntimeError):  # The process may have reached its thread limit; then compile on first use.
-            # A queue, because the interpreter waits for its step at exit: returning from XLA later aborts the process.
+            # At exit, the interpreter waits for jobs of a queue: a thread that returns from XLA later would abort it.
             JobQueue("mithril_nb compiles").submit(self._make_alone)
             self._is_compiling.wait()
 
@@ -311,7 +311,7 @@ class Compilation:
         except Exception as error:
             if effort is not NO_MACHINE_CODE:
                 raise
-            if dump.optimized() is None:  # it failed before it was to fail: its passes are incomplete
+            if dump.optimized() is None:  # XLA failed earlier than intended, so passes are missing
                 raise LookupError(str(error)) from error
         return self._of_same_module(dump)
 

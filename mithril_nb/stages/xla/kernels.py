@@ -79,7 +79,7 @@ class Kernel(Shown):
         """Its machine code, or PTX: text, opcode and operands of each line.
 
         Raises:
-            ValueError: Machine code of this architecture cannot be read here.
+            ValueError: The code cannot be read, for example because the architecture is not supported.
             LookupError: The platform writes no machine code.
         """
         if self._dump.path(self._file, "ptx").exists():

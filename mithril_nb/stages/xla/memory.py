@@ -47,7 +47,7 @@ class Buffer(Shown):
 
     Attributes:
         number: XLA's number of the buffer.
-        size_bytes: Its size in bytes.
+        size_bytes: Size of the buffer in bytes.
         kind: `"parameter"` (an argument), `"result"` (returned, as far as XLA can tell), `"constant"`,
             `"thread-local"`, or `"temporary"`.
         parameter: Index of the argument, counted from 0; `None` for other kinds.

@@ -171,7 +171,7 @@ class Outcomes:
             return [Outcome("unknown", way.first)]
         new = step.same(line) if line.op_name else step.nameless(line)
         new = [one for one in new if self._is_meant(one, copy.equations)] or new
-        # XLA gives the instructions of a rewrite the op name of the original: those of its opcode are its copies.
+        # XLA gives all instructions of a rewrite the op name of the original. Those with its opcode are its copies.
         copies = [one for one in new if one.opcode == line.opcode]
         if line.opcode == "call" and not copies:
             return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]
@@ -181,7 +181,7 @@ class Outcomes:
         elif replaced is not None and replaced.name in before.lines:
             return [self._merged(line, replaced, step, gone, copy)]
         else:
-            # A rewrite keeps the name of the instruction it is made from, or computes the same from another.
+            # The instructions of a rewrite have the op name of the original; else another one may compute the result.
             copies = at_work(new)
             if not copies and replaced is not None and replaced.opcode in (line.opcode, "fusion"):
                 copies = [replaced]

@@ -156,7 +156,7 @@ class InstructionHistory(Shown):
 
     @property
     def became(self) -> Became:
-        """The first in the order of `Became` among the outcomes: `"kept"` if any part was kept."""
+        """The first outcome in the order of `Became`: `"kept"` if any part was kept; `"unknown"` without outcomes."""
         found = {one.became for one in self.outcomes}
         return next((one for one in get_args(Became) if one in found), "unknown")
 
@@ -244,7 +244,7 @@ class Histories:
         self.vanished: dict[str, Pass] = {}
         names: set[str] | None = None
         for one in passes:
-            if names is None:  # each pass starts where the one before ended, so only the first needs both texts
+            if names is None:  # each pass starts with the text that the previous one wrote
                 names = set(instruction_names(one._dump.text(one._from, "txt")))
             after = set(instruction_names(one._dump.text(one._to, "txt")))
             for name in after - names:

@@ -233,7 +233,7 @@ class Attribution:
         visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
 
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
-        """Attribute each equation of the update to the only block whose parameters and gradients it takes or makes."""
+        """Attribute each equation of the update to the only block whose parameters and gradients flow in, else out."""
         jaxpr = trace.closed.jaxpr
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]

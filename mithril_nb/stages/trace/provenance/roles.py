@@ -16,7 +16,7 @@ from mithril_nb.stages.records import Role
 from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.provenance.reach import backwards, forwards
 
-# Bits, because an input may lead to both.
+# Bits, because an input may lead to both loss and update.
 _TO_LOSS, _TO_UPDATE = 1, 2
 _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 
