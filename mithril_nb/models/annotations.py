@@ -173,7 +173,7 @@ class AnnotationMethods:
         """Merge connections into one: several inputs, or an output and the inputs that should read it.
 
         Args:
-            names: Names of the connections.
+            names: Names of at least two connections.
 
         Raises:
             ConnectionError: A name does not exist, or two of the connections are outputs.

@@ -13,7 +13,7 @@ from mithril_nb.graph.found import Found, Match
 from mithril_nb.graph.paths import join_path, lineage
 from mithril_nb.graph.query import Item, parse_query
 from mithril_nb.graph.records import BlockSpecs, LogicalGraph
-from mithril_nb.graph.spec import Dim, Spec, StaticSpec
+from mithril_nb.graph.spec import Dim, Spec, StaticSpec, as_dtype
 from mithril_nb.models.naming import input_specs
 from mithril_nb.models.rules import Inference, Parameter
 from mithril_nb.models.saving.serialization import graph_to_dict, save_graph
@@ -92,6 +92,7 @@ class Portable:
 
         Raises:
             ShapeError: Shapes are incompatible.
+            UnknownDtypeError: `dtype` is unknown.
             UnexpectedInputError: `shapes` names an input that the model does not have, or one input twice.
             UnknownOptionError: `shapes` is not a dict, or a shape or the depth is invalid.
 
@@ -105,6 +106,7 @@ class Portable:
             linear_1  Linear  (batch, 10)      650   1.3 %
             50,890 parameters, 204 kB
         """
+        dtype = str(as_dtype(dtype))
         inference = infer(self.graph, input_specs(self.graph, shapes or {}, dtype), dtype)
         inference.raise_problems()
         return table(self.graph, inference, depth, dtype)

@@ -117,3 +117,9 @@ def test_a_compiled_model_has_the_same_table_with_its_dtype():
 )
 def test_message(call, text):
     assert message_of(call) == dedented(text)
+
+
+def test_an_unknown_dtype():
+    assert message_of(lambda: Linear(3).summary({"input": [2, 3]}, dtype="float8")).startswith(
+        "UnknownDtypeError: unknown dtype 'float8'.\n"
+    )
