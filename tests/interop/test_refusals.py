@@ -147,6 +147,10 @@ CASES = {
         ),
         "because  it works on the channels on the last axis, but blocks have them on axis 1",
     ),
+    "a norm over the first axes": (
+        lambda: ml.from_flax(nnx.LayerNorm(4, reduction_axes=(0, 1), rngs=nnx.Rngs(0))),
+        "because  only the last axis is supported, not reduction_axes=(0, 1)",
+    ),
     "circular padding": (
         lambda: ml.from_flax(nnx.Conv(3, 4, (3, 3), padding="CIRCULAR", rngs=nnx.Rngs(0))),
         "because  only same, valid or numeric padding is supported, without mask and input_dilation",

@@ -218,6 +218,17 @@ def test_bad_options_write_nothing(options: dict[str, Any], error: type, text: s
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("args", "options", "what"), [((2.0,), {}, "arguments"), ((), {"name": "f"}, "option 'name'")])
+def test_an_inspection_takes_no_arguments(args: Any, options: Any, what: str, tmp_path: Path) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.export(ml.inspect(jnp.sin, 1.0), tmp_path / "out", *args, to="numpy", **options)
+    assert str(error.value) == (
+        f"ml.export takes no {what} for a program that is compiled or inspected already.\n"
+        "    takes  to, params, inputs, overwrite\n"
+        '    Try: ml.export(model, "exported", to="numpy")'
+    )
+
+
 def test_an_existing_folder_stays(tmp_path: Path) -> None:
     options = {"to": "numpy", "shapes": {"input": [8, 4]}}
     (tmp_path / "notes.txt").write_text("mine")
