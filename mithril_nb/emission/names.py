@@ -24,7 +24,7 @@ _LONGEST = 40
 
 
 def identifier(text: str) -> str:
-    """Return a name as a valid identifier in Python and C: ASCII letters, digits and underscores.
+    """Return a name as a valid identifier in Python and C. A long name keeps its last 40 characters.
 
     Examples:
         >>> identifier("linear_0.weight"), identifier("2nd layer/é"), identifier("lambda"), identifier("")

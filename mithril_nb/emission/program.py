@@ -140,7 +140,7 @@ class Function:
         outputs: The arrays and numbers that it returns.
         statements: The statements, in the order of execution.
         block: Path of its block, of the first one if several share it; `""` for the whole program and for bodies.
-        role: Its part of a training step; `None` for the whole program and for bodies.
+        role: Its part of a training step; `None` for the whole program and for bodies, or if it is unknown.
         blocks: Paths of all blocks that share it; `()` for the whole program and for bodies.
         ports: Names that the inputs, except parameters, have in the forward function of the block, and names of the
             block's output ports.

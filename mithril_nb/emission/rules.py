@@ -39,7 +39,7 @@ class Rules(dict[str, Callable[[To, Statement], Result]]):
     def write(self, to: To, statement: Statement) -> Result:
         """Call the function for the primitive of a statement.
 
-        If it raises anything but a `MithrilError`, the error gets a note with the primitive and the block.
+        If it raises anything but a `MithrilError`, a note is added to the error: the primitive, the block, the line.
         """
         try:
             return self[statement.primitive](to, statement)

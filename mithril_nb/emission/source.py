@@ -14,8 +14,8 @@ class Line:
 
     Attributes:
         text: The line, with its indentation.
-        equations: Ids of the equations that it computes; `("arg3",)` for a line that receives input 3 of the program;
-            `()` for lines such as imports.
+        equations: Ids of the equations that it computes; `()` for lines such as imports. In Python source, a line that
+            assigns input 3 of the program has the equation `"arg3"`.
         block: Path of its block; `""` without one.
         role: Its part of a training step; `None` without one.
         source: The user's line of Python that caused it, as `"file.py:12"`, or `""`.

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def instructions_of(source: Source, by_id: Mapping[str, Equation], inputs: tuple[Input, ...]) -> Read:
-    """Return the text of a source, and an instruction for each line that has equations or receives an input.
+    """Return the text of a source, and an instruction for each line with equations.
 
     Args:
         source: The source.
         by_id: The equations of the program, by id.
-        inputs: The arrays that the program takes; the line that receives input 3 has the equation `"arg3"`.
+        inputs: The arrays that the program takes. A line that assigns input 3 has the equation `"arg3"`.
     """
     blocks = {f"arg{place}": one.block for place, one in enumerate(inputs)}
     found = [_instruction(number, line, by_id, blocks) for number, line in enumerate(source.lines, 1) if line.equations]

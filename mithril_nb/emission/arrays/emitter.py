@@ -44,8 +44,8 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
     """Return a traced program as the source of an array library.
 
     The file imports the library, modules of Python, and for large constants NumPy. NumPy source also imports the error
-    function of SciPy if SciPy is installed. The last function takes the arguments of the program. Each function before
-    it computes a block, or a part of a training step for a block.
+    function of SciPy if SciPy is installed. Helper functions come first, then functions for blocks, or for parts of a
+    training step of blocks. The last function takes the arguments of the program.
 
     Args:
         program: The traced program.

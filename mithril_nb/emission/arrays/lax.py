@@ -54,7 +54,7 @@ def _linear(to: Context, one: Statement) -> str:
 
 
 def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[str, Any] | None = None) -> str:
-    """Return a call of a function of JAX, with the params that are arguments of the function and not its defaults."""
+    """Return a call of a function of JAX, with the params that differ from its defaults, except the precision."""
     function: Any = jax
     for part in name.split(".")[1:]:
         function = getattr(function, part)

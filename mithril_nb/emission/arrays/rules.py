@@ -46,7 +46,7 @@ class Context:
         return self.dialect.number(one) if isinstance(one, Number) else one.name
 
     def array(self, one: Operand) -> str:
-        """Return the expression of an operand with its dtype: a number becomes an array."""
+        """Return the expression of an operand with its dtype, also for a number."""
         return self.dialect.typed(one) if isinstance(one, Number) else one.name
 
     def operands(self, statement: Statement) -> list[str]:
@@ -83,7 +83,7 @@ class Context:
         return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
 
     def wrapped(self, statement: Statement, text: str) -> str:
-        """Return an expression for a statement. In PyTorch, where int64 holds uint32, keep only its lower 32 bits."""
+        """Return an expression. In PyTorch, where int64 holds uint32, cut results that may exceed 32 bits."""
         if self.library == "torch" and statement.outputs[0].dtype == "uint32" and statement.primitive in _WRAPS:
             return f"({text}) & 0xFFFFFFFF"
         return text

@@ -29,7 +29,7 @@ class Stored:
         text: Name of the array or of the variable.
         shape: The shape in C; `()` for a single number.
         buffer: The memory in the arena; `None` for values outside the arena.
-        is_pointer: True if `text` is a pointer, also for a single number, whose expression is then `*text`.
+        is_pointer: Only used for a single number: true if `text` is a pointer to it, so that its expression is `*text`.
     """
 
     text: str
