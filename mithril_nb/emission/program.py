@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,10 +49,7 @@ class Value:
     @property
     def size(self) -> int:
         """Number of items."""
-        size = 1
-        for dim in self.shape:
-            size *= dim
-        return size
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -236,10 +237,7 @@ class Body:
 
     def array(self, name: str, shape: tuple[int, ...], dtype: str, one: Statement | None) -> Stored:
         """Declare an array in the arena."""
-        size = item_bytes(dtype)
-        for dim in shape:
-            size *= dim
-        buffer = self.memory(size)
+        buffer = self.memory(item_bytes(dtype) * math.prod(shape))
         before, after = pointer_type(dtype, shape)
         self.add(
             f"{before}{name}{after} = ({before}{after})(arena + {mark(buffer, self.buffers)});  // {dims(shape)}", one

@@ -13,7 +13,6 @@ from mithril_nb.emission.c.writing import Body, Index, Stored
 from mithril_nb.emission.program import Operand, Statement, Value
 from mithril_nb.emission.unsupported import unsupported
 
-_Pair = tuple[int, int]
 _LARGE = 4096
 """Number of multiplications from which the helper function is faster than plain loops."""
 
