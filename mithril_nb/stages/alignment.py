@@ -64,7 +64,7 @@ def _anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window
 
 
 def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]]:
-    """Align a window in which every common item is repeated."""
+    """Align a window in which every common item is repeated on at least one side."""
     start, end, low, high = window
     if (end - start) * (high - low) <= _SMALL:
         matcher = SequenceMatcher(None, left[start:end], right[low:high], autojunk=False)

@@ -372,6 +372,6 @@ def _lowered() -> Source:
 
 
 def _source(text: str) -> Source:
-    """Return file and line of `"name at file.py:12"`."""
+    """Return file and line in a text such as `"name at file.py:12"`; `("", 0)` if it contains none."""
     file, colon, line = text.partition(" at ")[2].rpartition(":")
     return (file, int(line)) if colon and line.isdigit() else ("", 0)

@@ -106,7 +106,7 @@ class Pipeline:
 
     @property
     def elapsed(self) -> Mapping[str, float]:
-        """Seconds that JAX took for each step so far."""
+        """A dict from the name of each step that has run to the seconds that JAX took for it."""
         made = {"trace": self.traced, "lower": self.lowered, "compile": self.compiled}
         if self.compilation.has_module_alone:
             made["optimize"] = self.optimized

@@ -141,7 +141,10 @@ class ProgramStages(Shown):
 
     @property
     def elapsed(self) -> Mapping[str, float]:
-        """Seconds JAX took so far: `trace`, `lower`, `compile`; `optimize` for a compile without code generation."""
+        """Seconds that JAX took, by step: `trace`, `lower`, `compile`, and `optimize` for a compile with least effort.
+
+        Steps that have not run are missing.
+        """
         return self._pipeline.elapsed
 
     def stage(self, name: str) -> Stage:
@@ -199,8 +202,8 @@ class ProgramStages(Shown):
             target: Name of the stage to link to. Both stages must be available to have links.
 
         Returns:
-            A dict from the id of each instruction of `source` to the ids of the linked instructions of `target`, empty
-            if there are none. `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
+            A dict from the id of each instruction of `source` to the set of ids of the linked instructions of `target`,
+            which may be empty. `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
 
         Raises:
             StageUnavailableError: No stage has one of these names.

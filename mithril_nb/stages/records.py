@@ -356,7 +356,7 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
 
 
 def format_lines(file: str, lines: Sequence[int]) -> str:
-    """Return the label of the lines of a file from the first to the last of some lines.
+    """Return a label for the part of a file from the first to the last of some lines.
 
     Args:
         file: Label of the file: its name, or `cell [12]`.

@@ -180,14 +180,14 @@ def _argument(name: str) -> str:
 
 
 def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
-    """Return the program in the result of `jax.jit(f).lower(x)`."""
+    """Return a `Given` for the result of `jax.jit(f).lower(x)`."""
     module = lowered.compiler_ir()
     name, sizes = _title(jax_modules.name_of(module)), _sizes(lowered.in_avals)
     return Given(name, "a jax.stages.Lowered", *_entry_of(module), lowered, sizes=sizes, is_fixed=True)
 
 
 def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
-    """Return the program in the result of `jax.jit(f).lower(x).compile()`."""
+    """Return a `Given` for the result of `jax.jit(f).lower(x).compile()`."""
     # Not every platform gives the text of its executables.
     text = compiled.as_text() or ""
     title, specs, results = _entry_of_hlo(text)
@@ -196,13 +196,13 @@ def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
 
 
 def given_of_exported(exported: jax.export.Exported, device: Any = None) -> Given:
-    """Return the program in the result of `jax.export`."""
+    """Return a `Given` for the result of `jax.export`."""
     text = text_of_bytecode(exported.mlir_module_serialized)
     return _of_exported(text, exported.fun_name, exported.platforms, _sizes(exported.in_avals), device)
 
 
 def given_of_serialized(data: bytes, device: Any = None) -> Given:
-    """Return the program in serialized bytes: from `jax.export`, StableHLO as MLIR bytecode, or an HLO module.
+    """Return a `Given` for serialized bytes: from `jax.export`, StableHLO as MLIR bytecode, or an HLO module.
 
     Args:
         data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot crash this one.
@@ -251,7 +251,7 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
 
 
 def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
-    """Return the program in a StableHLO text.
+    """Return a `Given` for a StableHLO text.
 
     Args:
         text: The text.
@@ -266,7 +266,7 @@ def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
 
 
 def given_of_hlo(module: str | bytes, name: str = "") -> Given:
-    """Return the program in an HLO text or a serialized HLO module, before or after XLA's passes.
+    """Return a `Given` for an HLO text or a serialized HLO module, before or after XLA's passes.
 
     Args:
         module: The text, or the bytes.
@@ -302,7 +302,7 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
 def _entry_of(module: Any) -> tuple[Specs, Specs]:
     """Return the name and spec of each parameter and result of the entry of a StableHLO module.
 
-    Names that the module lacks are `arg_0`, `arg_1`, ... and `result[0]`, `result[1]`, ...
+    Names that the module lacks are `arg_0`, `arg_1`, ..., and `result`, or `result[0]`, `result[1]`, ... for several.
 
     Raises:
         ValueError: The module has no entry function.

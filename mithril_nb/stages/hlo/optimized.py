@@ -242,7 +242,7 @@ class _Module:
         return known
 
     def _behind_callers(self, id: str, computation: Computation) -> set[str]:
-        """Return the full ids for an id relative to the function that a computation is, or is part of."""
+        """Return the full ids of an equation whose `id` is relative to the function that contains `computation`."""
         if computation.is_entry:
             return {id}
         if (id, computation.name) in self._behind:

@@ -42,7 +42,7 @@ class _Open:
         self.users: Sequence[_Open] = ()
 
     def settle(self) -> bool:
-        """Take the block of the operands or the users, if it is known by now, as `pass_on` does."""
+        """Take the block of operands or users if they have one by now, as `pass_on` does; return whether it changed."""
         if self.is_known:
             return False
         for side in (self.users, self.makers) if self.prefers_users else (self.makers, self.users):

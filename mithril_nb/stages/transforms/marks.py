@@ -129,7 +129,7 @@ class Matching:
         return [at for at, (name, _) in enumerate(jax_versions.name_stack(site.equation)) if self._tags.path(name)]
 
     def _match_body(self, site: Site) -> None:
-        """Match the body of a rule written in Python by position: JAX traces it again, without tags."""
+        """Match the equations of a body by position if they have no tags, because JAX traced the body again."""
         source = self._source(site)
         if source is None or source.primitive != site.primitive or len(source.bodies) != len(site.bodies):
             return
@@ -183,7 +183,7 @@ class Matching:
         return list(_tokens(jaxpr.outvars, made))
 
     def _may_replace(self, site: Site, source: Site, operands: tuple[Token, ...]) -> bool:
-        """Return whether an equation after replaces its source, instead of being added to it."""
+        """Return whether an equation after the transform replaces its source, instead of being added to it."""
         if source.id in self._claims or source.primitive != site.primitive or "transpose" in self._via[site.id]:
             return False
         others = [one for one in self._same.get(source.id, ()) if one != site.id and one not in self._marks]

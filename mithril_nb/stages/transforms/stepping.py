@@ -292,7 +292,7 @@ class _Point:
 
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
-    """Return the result of a transform as a trace. It keeps an outer jit, which the step must show."""
+    """Return the result of a transform as a trace. A `jit` around the whole program stays: the step shows it."""
     inputs, outputs = leaves_of(args, list(names), closed.jaxpr, out)
     # Only the equations of a step are shown, so nothing is donated.
     none = (False,) * len(inputs)

@@ -100,7 +100,7 @@ def paired(left: Any, right: Any) -> tuple[Any, Any]:
 def slope_along(
     fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
 ) -> tuple[Any, str, bool]:
-    """Return the derivative of a scalar function along a direction, the name of the method, and if it is approximate.
+    """Return the slope of a scalar function along a direction, the name of the method, and whether it is approximate.
 
     The method is `jax.jvp`, or `jax.vjp` if `backwards` is true. If JAX does not support that mode for the function,
     the method is finite differences.
