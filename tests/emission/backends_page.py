@@ -27,8 +27,9 @@ RUNNING = {(library, dtype) for library in KINDS for dtype in DTYPES} - {("mlx",
 
 TEXT = """# Backends
 
-A model runs with JAX, or as source for another array library that JAX traces once. The source is readable:
-`pm.source()` returns it, and `inspection.stage("numpy")` links its lines to blocks, jaxpr and Python.
+A model can run with JAX or with another array library. For another library, JAX traces the model once, and mithril_nb
+writes the jaxpr as source of that library. The source is readable: `pm.source()` returns it, and
+`inspection.stage("numpy")` links its lines to blocks, jaxpr and Python.
 
 ```python
 import mithril_nb as ml
@@ -42,50 +43,54 @@ run = ml.fit(model, (np.ones((20, 4)), np.zeros(20, int)), backend=ml.NumpyBacke
 ```
 
 A seed gives the same parameters on every backend, and `pm.convert_params(params, other)` moves them. `ml.fit` runs the
-whole step as emitted source, optimizer included; the losses are those of JAX, and a checkpoint continues on another
-backend.
+whole training step as emitted source, optimizer included. The losses are those of JAX, and a checkpoint continues on
+another backend.
 
 ## Availability
 
-`ml.TorchBackend.available()` returns whether a backend can be used, or the reason and the command below.
+`ml.TorchBackend.available()` is true if the backend can be used. Otherwise it has the reason, and the command in the
+last column. The column *gradients* shows what derives them: the library, or JAX, whose gradients are then emitted as
+source.
 
 | backend | dtypes | devices | gradients | install |
 |---|---|---|---|---|
 {backends}
 
-- PyTorch: `grads="jax"` runs the gradients that JAX derives, `use_amp=True` runs matrix products, with their bias, in
-  bfloat16, `compile=True` uses `torch.compile`. `pm.as_module()` returns an `nn.Module` with named parameters.
-  The source calls functions such as `layer_norm`, `gelu`, `softmax` and `scaled_dot_product_attention` where equations
-  of one block compute them, whichever library wrote the block. On a CPU, PyTorch has no second derivatives of attention
-  outside `torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)`.
-- MLX: `grads="jax"` as above; `compile=True` uses `mx.compile`.
+- PyTorch: `grads="jax"` runs the gradients that JAX derives. `use_amp=True` runs matrix products and the addition of
+  their bias in bfloat16. `compile=True` uses `torch.compile`. `pm.as_module()` returns an `nn.Module` with named
+  parameters.
+- If the equations of a block compute a function such as `layer_norm`, `gelu`, `softmax` or
+  `scaled_dot_product_attention`, the PyTorch source calls that function. On a CPU, PyTorch has no second derivatives of
+  attention, except inside `torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)`.
+- MLX: `grads="jax"` as above. `compile=True` uses `mx.compile`.
 - C: the first evaluation with new shapes runs the compiler, `$CC` or else `cc`.
-- A custom op with a hand-written gradient runs that gradient on every backend. `pm.as_module()` rejects it.
-- Where several gradients are possible, as at ties of a maximum, a library may choose another one than JAX.
+- A custom op with a hand-written gradient runs that gradient on every backend. `pm.as_module()` rejects such an op.
+- Some points have several valid gradients, such as ties of a maximum. There, a library may choose another one than JAX.
 
 `mithril_nb.analysis.measure.time_backends(pm.inspect("forward+backward"))` returns FLOPs and times of each block with
 XLA, NumPy, PyTorch and C; print it to see one table.
 
 ## Limits
 
-- A program is emitted for the shapes and dtypes of its arguments. Each new set costs one emission, and in C one
+- A program is emitted for the shapes and dtypes of its arguments. Each new combination costs one emission, and in C one
   compilation.
-- A primitive without source raises `UnsupportedPrimitiveError` with the block and the line of Python: `ml.compile` if
-  it has all shapes, else the first evaluation. A model whose gradients have no source still runs forward.
+- If a primitive cannot be written as source, `UnsupportedPrimitiveError` states the block and the line of Python.
+  `ml.compile` raises it if all shapes are known, else the first evaluation. A model whose gradients have no source
+  still runs forward.
 - {refused}
-- PyTorch has no arithmetic for 64 random bits, so blocks that draw random numbers do not run in float64.
+- PyTorch has no arithmetic on unsigned integers of 64 bits, so blocks that draw random numbers do not run in float64.
 - MLX runs models in at most 32 bits. GGML computes in float32, on arrays of at most four axes, none of them empty.
 - Draws from the normal distribution ({normal}) agree with JAX to 1e-6 in float64.
 
 ## Blocks
 
-The tests compare each kind of block with JAX in float64: forward, and the gradients of all parameters and floating
-inputs. The error max|a - b| / max|b| is at most 1e-5 in float32, or ten times what rounding the inputs changes, and
-1e-12 in float64. Some examples subtract nearly equal numbers, and the tests allow more for them:
-{cancelling}.
+The tests compare each kind of block with JAX in float64: its outputs, and the gradients of all parameters and
+floating-point inputs. The error max|a - b| / max|b| is at most 1e-12 in float64. In float32 it is at most 1e-5, or ten
+times the change that rounding the inputs causes. Some examples subtract nearly equal numbers, and the tests allow
+larger errors for them: {cancelling}.
 
-Each cell shows float32, then float64: `fg` is forward and gradients; `f` is forward only, because the block has no
-gradients or its example has only whole numbers; `-` does not run.
+Each cell shows float32, then float64. `fg`: the block runs forward, with gradients. `f`: it runs forward only, because
+it has no gradients or its example has only integers. `-`: it does not run.
 
 | block | {titles} |
 |---|{lines}|
