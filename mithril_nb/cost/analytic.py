@@ -33,7 +33,7 @@ COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
-    """Return a row for each equation that is not a call; the equations inside a call have their own rows.
+    """Return a row for each equation that has its own cost; the equations inside a call have separate rows.
 
     Only the most expensive branch of a condition counts, as in XLA.
 

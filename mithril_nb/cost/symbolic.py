@@ -111,7 +111,7 @@ class SymbolicProgram:
         return self.known_kinds or kinds_of(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
-        """Return a row for each equation that is not a call; the equations inside a call have their own rows.
+        """Return a row for each equation that has its own cost; the equations inside a call have separate rows.
 
         Only the most expensive branch of a condition counts, as in XLA. Rows of arguments that XLA's partitioner moves
         come last. The cost of each kind of equation is computed only once.
@@ -250,7 +250,7 @@ class SymbolicProgram:
 
     @cached_property
     def example(self) -> Mapping[str, int]:
-        """An example number for each symbolic size, such that `check` accepts all of them together."""
+        """An example number for each symbolic size: the same for all, and valid if one of 32, 16, 8, 4 and 2 is."""
         return fitting_numbers(self.symbols, self.check)
 
     def in_numbers(self, path: str, field: str, role: str | None) -> str:

@@ -97,7 +97,7 @@ class _Costs:
         )  # fmt: skip
 
     def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
-        """Return the computations that an instruction calls, with their counts for one run of the instruction."""
+        """Return the computations that an instruction calls, each with its counts for one run of the instruction."""
         module = self._module
         if one.opcode == "while":
             body = self._rounds(one, home)

@@ -41,7 +41,7 @@ class Computation:
 
     @cached_property
     def users(self) -> Mapping[str, tuple[Instruction, ...]]:
-        """The instructions that use a result, by id of the instruction that computes it."""
+        """A dict from the id of each instruction to the instructions that use its result."""
         found: dict[str, list[Instruction]] = {}
         for one in self.by_id.values():
             for operand in dict.fromkeys(one.operands):
@@ -73,8 +73,8 @@ class HloModule:
     Attributes:
         computations: The computations by name.
         entry: The entry computation.
-        replicas: Number of replicas; `None` if it is not in the text.
-        partitions: Number of partitions of each replica; `None` if it is not in the text.
+        replicas: Number of replicas; `None` if the text has no number of devices.
+        partitions: Number of partitions of each replica; `None` if the text has no number of devices.
     """
 
     computations: Mapping[str, Computation]
@@ -117,7 +117,7 @@ class HloModule:
         return None if entry is None else cls(found, entry, replicas, partitions)
 
     def called(self, one: Instruction, *how: str) -> list[Computation]:
-        """Return the computations that an instruction names in the attributes `how`; by default in all attributes."""
+        """Return the computations that an instruction calls through the attributes `how`; by default through any."""
         return [
             self.computations[name]
             for key, value in one.attributes

@@ -120,9 +120,13 @@ def hlo_bytes(one: Instruction, body: Computation) -> int | None:
 
 
 def fusion_bytes(body: Computation) -> int | None:
-    """Return the bytes that a fusion reads and writes: the used parts of its operands, and its results.
+    """Return the bytes that a fusion reads and writes: the used parts of the operands, and the results.
 
-    Intermediate values inside the fusion stay in registers.
+    Intermediate values inside the fusion stay in registers. The result is `None` if the size of a dtype is unknown, or
+    if the text of the body is cut off.
+
+    Args:
+        body: The computation that the fusion calls.
     """
     root = body.root
     if root is None:

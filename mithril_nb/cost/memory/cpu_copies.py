@@ -96,8 +96,8 @@ class CpuCopies:
     def _scatter(self, place: int, equation: Equation) -> None:
         """Add the arrays of indices for a `select_and_scatter_add`, which XLA turns into a scatter.
 
-        They have an index for each axis and element. XLA finds the indices together with the maxima of the windows, so
-        at the `reduce_window` over the same array if there is one.
+        They have an index for each axis and element. XLA finds the indices together with the maxima of the windows: at
+        the `reduce_window` over the same array, if there is one.
         """
         spec = equation.outputs[0]
         searched = self._windows.get(spec, place)

@@ -141,7 +141,7 @@ class _Estimate:
         """Return for each value whether it has its own memory, and update the ends of live ranges accordingly.
 
         If a value has no memory, because it is fused or a view, its users read the operands that it is computed from.
-        So these live until its last use.
+        So these operands live until the last use of the value.
         """
         kept = [True] * len(self._values)
         absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
@@ -211,7 +211,7 @@ class _Estimate:
     def _is_made_by(value: Value, equation: Equation) -> bool:
         """Return whether a value is a result of an equation.
 
-        It is not if the value is the result of a `cond`, for which `made` is the last equation in the branches.
+        The result of a `cond` is not: its `made` is the last equation in the branches.
         """
         return value.id.partition("{")[0] == equation.id
 

@@ -271,7 +271,7 @@ class Makers:
         return home is not None and home.is_entry and self._by_id[id].opcode == "parameter"
 
     def _maker(self, one: Instruction, index: list[int]) -> Instruction:
-        """Follow an element of a result to the instruction that computes it."""
+        """Return the instruction that computes the element of a result with an index."""
         for _ in range(_MOST_STEPS):
             found = self._behind(one, index)
             if found is None:
@@ -280,7 +280,7 @@ class Makers:
         return one
 
     def _behind(self, one: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Take one step of `_maker`; return `None` at the end."""
+        """Return the instruction and index from which an element is copied unchanged; `None` if it is computed here."""
         home = self._home.get(one.id)
         if home is None or self._module is None:
             return None
