@@ -223,8 +223,8 @@ class Comparison(Shown):
             *stages: Names of the stages to include; by default `quick_stages`.
 
         Returns:
-            `before`, `after`, `blocks`, `connections`, `stages` (the `StageComparison.to_dict()` of each, by name), and
-            `cost` (`CostComparison.to_dict()`, or `None` if not available).
+            `before`, `after`, `blocks`, `connections`, `stages` (by name, the result of `StageComparison.to_dict`), and
+            `cost` (the result of `CostComparison.to_dict`, or `None` if not available).
         """
         return {
             "before": self.before.to_dict(),

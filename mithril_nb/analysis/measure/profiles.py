@@ -80,7 +80,7 @@ class Profile(Cost):
     All times are seconds of one run. `total.time_s` is the wall time of runs without the profiler, `wall_s`. The time
     of an instruction is the mean over the half of the profiled runs whose wall time is closest to this. The rest of the
     wall time is between and around instructions, so all rows sum to the total. `source` is `"measured"`. FLOPs and
-    bytes are those of `cost("compiled")`; if optimized HLO is not available, those of `cost("analytic")`.
+    bytes are those of `cost("compiled")`; if optimized HLO is not available, they are the analytic ones.
 
     Attributes:
         runs: Number of measured runs without the profiler, and also of those with it.

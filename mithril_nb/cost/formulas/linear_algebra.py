@@ -85,7 +85,7 @@ def qr(equation: Equation) -> Formula:
     """R like `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`; and Q like `householder_product`, unless Q is unused.
 
     Q is formed from `k = min(m, n)` reflections as an `m` x `q` matrix [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]. For
-    `m ≥ n`, a thin Q (`q = n`) takes as many FLOPs as R, a square Q (`q = m`) `4·(m²·n - m·n² + n³/3)`.
+    `m ≥ n`, a thin Q of `n` columns takes as many FLOPs as R, a square Q `4·(m²·n - m·n² + n³/3)`.
     """
     letters = _matrix(equation)
     unused: Any = equation.param.get(UNUSED, ())

@@ -23,7 +23,7 @@ class UndecidedError(ValueError):
 
 @dataclass(frozen=True)
 class Call:
-    """A function of polynomials that is not a polynomial, such as `max(T, 4)`. It occurs in products like a name.
+    """A function of polynomials that is not a polynomial, such as a maximum. It occurs in products like a name.
 
     Attributes:
         function: Name of the function in `FUNCTIONS`.

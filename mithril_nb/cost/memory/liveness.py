@@ -159,7 +159,7 @@ class _Taken:
 
 
 def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
-    """Return a dict from `id(output)` to the donated argument that the output overwrites, both as live ranges."""
+    """Return a dict from the `id` of an output to the donated argument that it overwrites, both as live ranges."""
     ended: dict[int, list[LiveRange]] = {}
     # The argument that ends first is the last of the list, where `pop` takes it.
     for life in sorted(lives, key=lambda one: -one.last):
