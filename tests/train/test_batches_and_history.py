@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from transcript import message_of
 
 from mithril_nb.train import COLUMNS, CURVES, History
 from mithril_nb.train.data import DataSet, batch_count, batches, epoch_order
@@ -113,3 +115,12 @@ def test_reading_while_another_thread_appends() -> None:
         assert step.tolist() == list(range(1, len(step) + 1))
     thread.join()
     assert len(history) == 5000
+
+
+@pytest.mark.parametrize(("column", "near"), [("val_loss", "validation_loss"), ("lr", "learning_rate"), (3, "loss")])
+def test_unknown_column_is_reported(column: Any, near: str) -> None:
+    assert message_of(lambda: History()[column]) == (
+        f"UnknownOptionError: the history has no column {column!r}.\n"
+        "    columns  step, loss, accuracy, validation_loss, validation_accuracy, epoch, learning_rate, elapsed_s\n"
+        f'    Try: run.history["{near}"]'
+    )

@@ -9,6 +9,8 @@ from typing import Literal
 
 import numpy as np
 
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
+
 EventKind = Literal["started", "step", "epoch", "paused", "resumed", "stopped", "done", "failed"]
 
 
@@ -149,7 +151,17 @@ class History:
         Args:
             start: Index of the first row; from the end, if negative.
             columns: Names of the columns, in the order to return. Live curves use `CURVES`.
+
+        Raises:
+            UnknownOptionError: A column does not exist.
         """
+        for name in columns:
+            if name not in COLUMNS:
+                raise UnknownOptionError(
+                    f"the history has no column {short_repr(name)}.",
+                    (("columns", ", ".join(COLUMNS)),),
+                    f'run.history["{(*alike(name, COLUMNS), "loss")[0]}"]',
+                )
         places = [COLUMNS.index(name) for name in columns]
         with self._lock:
             return self._table[:, : self._count][places, start:]
