@@ -320,7 +320,7 @@ def _kind(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None:
         return f"{type(value).__name__} of shape {tuple(shape)}"
-    return f"{type(value).__name__} of {len(value)}" if hasattr(value, "__len__") else type(value).__name__
+    return f"{type(value).__name__} of length {len(value)}" if hasattr(value, "__len__") else type(value).__name__
 
 
 Tail = Literal["pad", "drop", "short"]

@@ -31,6 +31,13 @@ DATA = {
         "    needed  (x, y), or ({input name: array, ...}, y)\n"
         "    Try: ml.fit(model, (x, y))",
     ),
+    "one value": (
+        (X,),
+        "data is not a pair of inputs and targets.\n"
+        "    got     tuple of length 1\n"
+        "    needed  (x, y), or ({input name: array, ...}, y)\n"
+        "    Try: ml.fit(model, (x, y))",
+    ),
     "wrong names": (
         ({"image": X, "mask": X}, Y),
         "data does not have the model's inputs.\n    needed  'input'\n    given   'image', 'mask'\n"
