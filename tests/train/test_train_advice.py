@@ -211,6 +211,10 @@ DATA_CASES = {
 }
 
 OPTIONS = {
+    "train/run/events.py:History.rows": f"""{RUN}
+        run.history["val_loss"]
+        # Try: {{}}
+        """,
     "train/fit.py:wants_accuracy": f"""{DATA}
         ml.fit(model, data, metrics=3, **options)
         """,
