@@ -78,15 +78,15 @@ _PAN = """async () => {
     const board = document.querySelector('.mnb-board'), box = board.getBoundingClientRect(), frames = [];
     const at = (type, x, y) => board.dispatchEvent(new PointerEvent(type,
         {bubbles: true, clientX: box.x + x, clientY: box.y + y, pointerId: 1, button: 0, buttons: 1}));
-    at('pointerdown', 300, 100);
+    at('pointerdown', box.width - 4, 4);  // no block is in the corner
     let before = performance.now();
     for (let step = 1; step <= 120; step++) {
-        at('pointermove', 300 - 2 * step, 100 + step);
+        at('pointermove', box.width - 4 - 2 * step, 4 + step);
         await new Promise((done) => requestAnimationFrame(done));
         frames.push(performance.now() - before);
         before = performance.now();
     }
-    at('pointerup', 60, 220);
+    at('pointerup', box.width - 244, 124);
     return frames.sort((a, b) => a - b);
 }"""
 
