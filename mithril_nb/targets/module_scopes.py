@@ -218,16 +218,28 @@ class Scopes:
             return call(*args, **kwargs)
         if not module.path and any(type(one) is type(module) for _, one in self._open):
             return call(*args, **kwargs)  # one method of the root calls another
-        with self._at((*self._linen_root(module), *module.path), module):
-            return call(*args, **kwargs)
+        before = self._linen_prefix
+        if not module.path:
+            self._linen_prefix = self._linen_root(module)
+        try:
+            with self._at((*self._linen_prefix, *module.path), module):
+                return call(*args, **kwargs)
+        finally:
+            self._linen_prefix = before
 
     def _linen_root(self, module: Any) -> Path:
-        """Return the path of the module whose `apply` runs: linen calls a copy, identified by its class."""
-        if not module.path:
-            alike = [path for path, root in self._roots.items() if type(root) is type(module)]
-            unknown = (module.name or type(module).__name__,) if self._roots else ()
-            self._linen_prefix = alike[0] if len(alike) == 1 else unknown
-        return self._linen_prefix
+        """Return the path of a module that is the root for linen.
+
+        Its `apply` runs on a copy, identified by its class; or another module calls a copy of it, as `nn.RNN` does with
+        its cell.
+        """
+        alike = [path for path, root in self._roots.items() if type(root) is type(module)]
+        if len(alike) == 1:
+            return alike[0]
+        name = module.name or type(module).__name__
+        if self._open:
+            return (*self._open[-1][0], name)
+        return (name,) if self._roots else ()
 
     def _haiku(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
         if threading.get_ident() != self._thread or context.method_name == "__init__":

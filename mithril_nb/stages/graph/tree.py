@@ -11,6 +11,7 @@ from mithril_nb.stages.graph.attributes import block_of, options_of, shared_arra
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
 from mithril_nb.stages.graph.gradients import passed_gradients
+from mithril_nb.stages.graph.hubs import split_hubs
 from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, Flow, GraphNode, StageGraph
 from mithril_nb.stages.hlo.syntax import COMPUTATIONS, names_in
 from mithril_nb.stages.hlo.text import by_computation
@@ -65,6 +66,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     homes = _planted(root, stage, by_id, parents, _known_inputs(like))
     _name_calls(root)
     split_rounds(root, by_id)
+    split_hubs(root, by_id)
     flows = tuple(_flows(stage, by_id, homes))
     dropped = _gather_inputs(root, flows, by_id)
     flows = tuple(flow for flow in flows if flow[0] not in dropped)

@@ -1,0 +1,150 @@
+"""Split a block whose operations are between other blocks into the parts between them.
+
+A module often computes a little between its layers, such as an activation or a concatenation. As one node, these
+operations would be a hub: the data would flow from each layer into the hub and from there into the next layer, and the
+graph would not show the order of the layers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from mithril_nb.stages.graph.folds import Draft, round_name
+from mithril_nb.stages.records import Instruction
+
+_AROUND = ("block", "loop", "cond")
+"""Kinds of nodes that a hub can be between."""
+
+
+def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
+    """Split the hubs directly in the program, and directly in its loops and branches.
+
+    A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
+    another block.
+    """
+    for draft in [*root.walk()]:
+        if draft is root or draft.kind in ("loop", "branch"):
+            hubs = [part for part, child in draft.children.items() if _may_be_hub(child)]
+            if hubs and sum(child.kind in _AROUND for child in draft.children.values()) > 1:
+                for part in hubs:
+                    _split(draft, part, by_id)
+
+
+def _may_be_hub(draft: Draft) -> bool:
+    # Directly in a block are only its parameters.
+    if draft.kind != "block" or draft.ids or len(draft.children) < 2:
+        return False
+    return not any(one.kind in ("block", "repeat") for one in draft.walk() if one is not draft)
+
+
+def _split(draft: Draft, part: str, by_id: Mapping[str, Instruction]) -> None:
+    hub = draft.children[part]
+    units = [*hub.children.values()]
+    home = {id: at for at, unit in enumerate(units) for one in unit.walk() for id in one.ids}
+    level = {id: name for name, child in draft.children.items() for one in child.walk() for id in one.ids}
+    entries, comes_back = _entries(level, part, by_id)
+    if not comes_back:
+        return
+    groups = _groups(units, home, entries, by_id)
+    del draft.children[part]
+    for number, group in enumerate(groups):
+        place = draft
+        if len(group) > 1:
+            place = draft.child(f"{part}:{number}", _name(group), "lines", hub.block)
+        else:
+            group[0].source = ""  # the rounds of a loop have the same lines, but are separate parts
+        for unit in group:
+            inner = unit.key[len(hub.key) + 1 :]
+            place.children[inner] = unit
+            unit.parent = place
+            _rekey(unit, f"{place.key}/{inner}" if place.key else inner)
+
+
+def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction]) -> tuple[dict[str, int], bool]:
+    """Count how often the data of each forward instruction entered the hub from another node of the level, at most.
+
+    Returns:
+        The count by instruction, and whether data left the hub and came back.
+    """
+    entries: dict[str, int] = {}
+    has_left: dict[str, bool] = {}
+    comes_back = False
+    for id, one in by_id.items():
+        if id not in level or one.role not in ("forward", None) or one.opcode == "parameter":
+            continue
+        is_in = level[id] == hub
+        makers = [maker for maker in one.operands if maker in entries]
+        outside = [maker for maker in makers if level[maker] != hub]
+        entries[id] = max((entries[maker] + (is_in and level[maker] != hub) for maker in makers), default=0)
+        has_left[id] = any(has_left[maker] for maker in outside) or (not is_in and len(outside) < len(makers))
+        comes_back |= is_in and has_left[id]
+    return entries, comes_back
+
+
+def _groups(
+    units: Sequence[Draft], home: Mapping[str, int], entries: Mapping[str, int], by_id: Mapping[str, Instruction]
+) -> list[list[Draft]]:
+    """Return the connected units with equally many entries. Each backward unit is with its forward unit."""
+    count = len(units)
+    is_forward = [any(id in entries for id in _ids(unit)) for unit in units]
+    depth = [max((entries.get(id, 0) for id in _ids(unit)), default=0) for unit in units]
+    makers = [{id for inner in _ids(unit) for id in by_id[inner].operands} for unit in units]
+    near = [sorted({home[id] for id in makers[at] if id in home} - {at}) for at in range(count)]
+    group = list(range(count))
+
+    def first(at: int) -> int:
+        while group[at] != at:
+            at = group[at]
+        return at
+
+    for at in range(count):
+        for other in near[at] if is_forward[at] else ():
+            if depth[other] == depth[at]:
+                group[first(at)] = first(other)
+    # Constants, which read nothing outside, belong to the only part that uses them.
+    takers: dict[int, set[int]] = {}
+    reads_outside = {first(at) for at in range(count) if any(id in by_id and id not in home for id in makers[at])}
+    for at in range(count):
+        for other in near[at] if is_forward[at] else ():
+            if first(other) != first(at):
+                takers.setdefault(first(other), set()).add(first(at))
+    for whole, users in takers.items():
+        if len(users) == 1 and is_forward[whole] and whole not in reads_outside:
+            group[whole] = users.pop()
+    # The backward pass runs in reverse order.
+    lines: dict[str, list[int]] = {}
+    for at in reversed(range(count)):
+        if is_forward[at] and first(at) not in lines.setdefault(units[at].source, []):
+            lines[units[at].source].append(first(at))
+    last = [first(max((at for at in range(count) if is_forward[at]), default=0))]
+    done: Counter[tuple[str, str]] = Counter()
+    for at in range(count):
+        if not is_forward[at]:
+            known = [first(other) for other in near[at] if is_forward[other] or other < at]
+            line = lines.get(units[at].source, last)
+            nth = done[units[at].source, units[at].name]
+            group[at] = known[0] if known else line[min(nth, len(line) - 1)]
+            done[units[at].source, units[at].name] += not known
+    found: dict[int, list[Draft]] = {}
+    for at, unit in enumerate(units):
+        found.setdefault(first(at), []).append(unit)
+    return [*found.values()]
+
+
+def _ids(unit: Draft) -> Iterable[str]:
+    return (id for one in unit.walk() for id in one.ids)
+
+
+def _name(group: Sequence[Draft]) -> str:
+    """Return the name of a part: its only operation, its one or two function calls, or its lines of Python."""
+    forward = [unit for unit in group if unit.role in ("forward", None)] or group
+    calls = [unit for unit in forward if unit.kind == "call" and unit.name != unit.opcode]
+    named = dict.fromkeys(unit.name.lstrip("_") for unit in (forward if len(forward) == 1 else calls))
+    return ", ".join(named) if 0 < len(named) < 3 else round_name(forward)
+
+
+def _rekey(draft: Draft, key: str) -> None:
+    draft.key = key
+    for part, child in draft.children.items():
+        _rekey(child, f"{key}/{part}")

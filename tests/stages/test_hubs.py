@@ -1,0 +1,164 @@
+"""Blocks whose operations are between other blocks are split, so that the graph shows the order of the blocks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mithril_nb as ml
+from mithril_nb.stages.graph.stage_graph import StageGraph
+from mithril_nb.stages.graph.tree import stage_graph
+
+X = jax.ShapeDtypeStruct((2, 8, 8, 3), "float32")
+
+
+class UNet(linen.Module):
+    """Two levels with skip connections."""
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        skips = []
+        for number, width in enumerate((4, 8)):
+            x = linen.Conv(width, (3, 3), name=f"down_{number}")(x)
+            skips.append(x)
+            x = linen.max_pool(x, (2, 2), (2, 2))
+        x = linen.Conv(16, (3, 3), name="bottom")(x)
+        for number, skip in reversed([*enumerate(skips)]):
+            x = linen.ConvTranspose(skip.shape[-1], (2, 2), (2, 2), name=f"up_{number}")(x)
+            x = linen.Conv(skip.shape[-1], (3, 3), name=f"merge_{number}")(jnp.concatenate([x, skip], -1))
+        return linen.Conv(3, (1, 1), name="out")(x)
+
+
+class Mlp(linen.Module):
+    """Dense layers with a relu between them."""
+
+    depth: int
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        for _ in range(self.depth):
+            x = linen.relu(linen.Dense(8)(x))
+        return linen.Dense(2)(x)
+
+
+class Tied(linen.Module):
+    """An embedding whose weight is used twice."""
+
+    @linen.compact
+    def __call__(self, tokens: Any) -> Any:
+        embed = linen.Embed(7, 4, name="embed")
+        return embed.attend(linen.Dense(4, name="middle")(embed(tokens)))
+
+
+def applied(module: Any, *specs: jax.ShapeDtypeStruct, differentiate: bool = False) -> ml.Inspection:
+    variables = jax.eval_shape(module.init, jax.random.key(0), *specs)
+
+    def program(variables: Any, *inputs: Any) -> Any:
+        result = module.apply(variables, *inputs)
+        return result.sum() if differentiate else result
+
+    return ml.inspect(jax.grad(program) if differentiate else program, variables, *specs)
+
+
+def graph_of(inspection: ml.Inspection, stage: str = "jaxpr") -> StageGraph:
+    return stage_graph(inspection.stage(stage))
+
+
+def wires(graph: StageGraph) -> set[tuple[str, str]]:
+    """Return the links between the nodes of the top level, by name; repeated names have a number."""
+    count: Counter[str] = Counter()
+    names = {}
+    for node in graph.level():
+        count[node.name] += 1
+        names[node.key] = node.name if count[node.name] == 1 else f"{node.name} {count[node.name]}"
+
+    def top(key: str) -> str:
+        while key not in names:
+            key = graph.nodes[key].parent
+        return names[key]
+
+    return {(top(link.source), top(link.target)) for link in graph.links if "forward" in link.roles} - {
+        (name, name) for name in names.values()
+    }
+
+
+def test_a_u_net_is_a_chain_with_skip_connections() -> None:
+    found = wires(graph_of(applied(UNet(), X)))
+    chain = [
+        "inputs_0",
+        "down_0",
+        "reduce_window_max",
+        "down_1",
+        "reduce_window_max 2",
+        "bottom",
+        "up_1",
+        "concatenate",
+    ]
+    chain += ["merge_1", "up_0", "concatenate 2", "merge_0", "out"]
+    skips = {("down_1", "concatenate"), ("down_0", "concatenate 2")}
+    assert found == {*pairwise(chain)} | skips
+
+
+def test_the_backward_pass_is_with_its_forward_part() -> None:
+    graph = graph_of(applied(UNet(), X, differentiate=True))
+    parts = {node.name: node for node in graph.level() if node.kind == "lines"}
+    assert {"reduce_window_max", "concatenate"} <= set(parts)
+    opcodes = {one.id: one.opcode for one in applied(UNet(), X, differentiate=True).stage("jaxpr").instructions}
+    for node in graph.level():
+        inside = Counter(opcodes[id] for id in graph.instructions_of(node.key))
+        assert inside["reduce_window_max"] == inside["select_and_scatter_add"]
+        assert inside["concatenate"] == inside["split"]
+
+
+def test_layers_with_an_activation_between_them_are_rounds() -> None:
+    graph = graph_of(applied(Mlp(40), jax.ShapeDtypeStruct((2, 5), "float32")))
+    names = [(node.name, node.repeat) for node in graph.level()]
+    assert names == [("inputs_0", 1), ("Dense_0", 1), ("relu … Dense_1", 39), ("relu", 1), ("Dense_40", 1)]
+
+
+def test_a_block_with_parameters_stays_whole() -> None:
+    names = [node.name for node in graph_of(applied(Tied(), jax.ShapeDtypeStruct((2, 3), "int32"))).level()]
+    assert names == ["inputs_0", "embed", "middle"]
+
+
+def test_a_function_that_calls_modules_is_split_in_each_stage() -> None:
+    inspection = applied(Mlp(3), jax.ShapeDtypeStruct((2, 5), "float32"))
+    for stage in ("jaxpr", "stablehlo"):
+        blocks = [node.block for node in graph_of(inspection, stage).level() if node.kind == "block"]
+        assert blocks == ["Dense_0", "Dense_1", "Dense_2", "Dense_3"], stage
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.booleans()), min_size=2, max_size=12), st.booleans())
+def test_random_programs_lose_nothing_and_run_forward(steps: list[tuple[int, int, bool]], differentiate: bool) -> None:
+    def program(x: Any) -> Any:
+        values = [x]
+        for number, (one, other, is_block) in enumerate(steps):
+            left, right = values[one % len(values)], values[other % len(values)]
+            if is_block:
+                with jax.named_scope(f"block_{number}"):
+                    values.append(jnp.tanh(left) * right)
+            else:
+                values.append(jnp.sin(left) + right)
+        return sum(values).sum()
+
+    inspection = ml.inspect(jax.grad(program) if differentiate else program, jax.ShapeDtypeStruct((3,), "float32"))
+    stage = inspection.stage("jaxpr")
+    graph = graph_of(inspection)
+    held = Counter(id for node in graph.nodes.values() for id in node.ids)
+    assert set(held.values()) <= {1}
+    assert {one.id for one in stage.instructions if one.opcode not in ("parameter", "return")} <= set(held)
+    order = {node.key: at for at, node in enumerate(graph.level())}
+    if not graph.hidden:  # without folds, data flows from a node to a later one only
+        for link in graph.links:
+            ends = [
+                next(key for key in (end, *graph._above(end)) if key in order) for end in (link.source, link.target)
+            ]
+            assert link.roles != {"forward"} or order[ends[0]] <= order[ends[1]]
