@@ -359,3 +359,21 @@ def test_equinox_modules_that_take_a_key() -> None:
     inspection = ml.inspect(eqx.nn.Dropout(0.5), spec(9), key=jax.random.key(0))
     assert {one.block for one in inspection.equations if not one.is_call} == {"Dropout"}
     assert [one.name for one in inspection.inputs] == ["x", "key"]
+
+
+class Recurrent(linen.Module):
+    """Two recurrent layers, whose cells linen copies without their path, and a head."""
+
+    @linen.compact
+    def __call__(self, x: Any) -> Any:
+        for number in range(2):
+            x = linen.RNN(linen.OptimizedLSTMCell(4), name=f"lstm_{number}")(x)
+        return linen.Dense(2, name="head")(x)
+
+
+def test_cells_of_linen_are_in_their_layer() -> None:
+    inspection = ml.inspect(Recurrent(), spec(2, 3, 5))
+    cells = {f"lstm_{number}/OptimizedLSTMCell_{number}" for number in range(2)}
+    found = {block for block in blocks(inspection) if not any(block.startswith(f"{cell}/") for cell in cells)}
+    assert found == {"lstm_0", "lstm_1", "head", *cells}
+    assert owners(inspection)["params['head.kernel']"] == "head"
