@@ -263,8 +263,9 @@ class Examples:
         """Write the files that the commands of the documents read: a model, and the program of docs/inspect.md."""
         import mithril_nb as ml
 
-        ml.save(self["model"], folder / "model.json")
-        ml.save(self["model"], folder / "digits.json")
+        model = _model(self)  # not the shared one, which inline code may change
+        ml.save(model, folder / "model.json")
+        ml.save(model, folder / "digits.json")
         programs = [code for language, code in fences(texts()["docs/inspect.md"]) if language == "python"]
         (program,) = [code for code in programs if "def step(" in code]
         (folder / "train.py").write_text(program, encoding="utf-8")

@@ -335,7 +335,7 @@ def open_lab(options: argparse.Namespace) -> int:
 
 
 def _notebook(given: str | None) -> Path:
-    """Return the notebook to open: `given`, the first notebook of a checkout, or a new `mithril_nb.ipynb`."""
+    """Return the notebook to open: `given`, the first notebook of a checkout, or a new file, mithril_nb.ipynb."""
     if given is not None:
         if not Path(given).exists():
             raise ModelFileError(f"notebook {given!r} does not exist.", (), "mithril-nb lab")

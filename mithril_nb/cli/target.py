@@ -64,7 +64,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
     Raises:
         ModelFileError: A model file or module does not exist, a file contains no model, or the name after a Python file
-            is missing. Program files, such as `step.mlir`, are not read here.
+            is missing. Program files, such as `*.mlir`, are not read here.
         UnknownOptionError: The module or file does not define the name.
     """
     load_plugins()

@@ -175,8 +175,8 @@ class EmittedModel(EvaluatesAll):
         """Return the model as a `torch.nn.Module` with named parameters, whose forward is the emitted source.
 
         It works with `torch.compile`, `torch.autocast`, other devices and the optimizers of PyTorch. States, such as
-        running statistics, become buffers. `module.train()` and `module.eval()` switch Dropout and the updates of the
-        states on and off.
+        running statistics, become buffers. The methods `train` and `eval` of the module switch Dropout and the updates
+        of the states on and off.
 
         Args:
             params: Initial parameters by name; default: random ones.

@@ -30,7 +30,7 @@ class AnnotationMethods:
 
         Args:
             shapes: Shape by input or output, of the model (`"input"`) or of a block in it (`"linear_0.output"`).
-            **more: More shapes, with names as keywords: `set_shapes(input=["batch", 784])`.
+            **more: More shapes, with names as keywords: `input=["batch", 784]`.
 
         Raises:
             ConnectionError: A name does not exist.

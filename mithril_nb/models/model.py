@@ -264,7 +264,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         return list(dict.fromkeys(names))
 
     def __ior__(self, other: Model | Placed) -> Self:
-        """Add a block, and connect only the ports that are named in the call: `model |= Relu()(input="x")`."""
+        """Add a block, and connect only the ports that its call names, such as `Relu()(input="x")`."""
         self._extend(other, chain=False)
         return self
 

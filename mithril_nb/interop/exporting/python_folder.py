@@ -21,7 +21,7 @@ class Loading:
     Attributes:
         title: Name of the library.
         package: Packages to install, separated by spaces.
-        imports: Import lines of `test.py`.
+        imports: Import lines of the file test.py.
         load: Expression for a dict of the arrays in the file `path`.
         plain: Expression for the array `found` as a NumPy array.
         key: Expression for a random key, with `{}` for an array of its uint32 numbers.

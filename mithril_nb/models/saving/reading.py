@@ -112,7 +112,7 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
-    """Return `data[key]`, after checking its type.
+    """Return the value of a key in data, after checking its type.
 
     Args:
         data: The data.

@@ -139,7 +139,7 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return the value of `Trace.call`: it turns a closed jaxpr into a function of the program's arguments.
+    """Return the attribute `call` of a `Trace`, which turns a closed jaxpr into a function of the program's arguments.
 
     Args:
         out: The results of the program, or their shapes.

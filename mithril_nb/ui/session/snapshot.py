@@ -166,7 +166,7 @@ def snapshot_of(
 ) -> dict[str, Any]:
     """Return the data of a front end, in the format of the message protocol.
 
-    `described` is the result of `description_of(analysis)`.
+    `described` is the result of `description_of` for the same analysis.
     """
     design = analysis.design
     return {

@@ -102,7 +102,7 @@ def _stage_node(node: SceneNode, has_roles: bool, shown: NodeValue | None) -> It
 
 
 def _input_pill(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
-    """Draw an input of a program: name, and shape or value. Of `params['w']`, only the last key `w` is drawn."""
+    """Draw an input of a program: name, and shape or value. A path is drawn as its last key: params['w'] as `w`."""
     middle, room = node.x + node.w / 2, node.w - 24
     last = node.name.rstrip("]").rpartition("[")[2].strip("'")
     name = last if node.name.endswith("]") and not last.isdigit() else node.name

@@ -127,7 +127,7 @@ def check_time(time: Dim | None, most: Value, advice: str) -> None:
 
 
 def check_divides(model: Model, **numbers: int) -> None:
-    """Raise if the first of two named numbers does not divide the second: `check_divides(self, heads=8, width=64)`.
+    """Raise if the first of two named numbers, such as `heads=8` and `width=64`, does not divide the second.
 
     Raises:
         UnknownOptionError: The division leaves a remainder.

@@ -104,8 +104,8 @@ class AbsoluteError(Paired):
 class HuberLoss(Paired):
     """Huber loss: quadratic for small differences, linear for large ones, so that outliers have a bounded gradient.
 
-    For a difference `e = input - target`, the loss is `½ e²` if `|e| <= delta`, and else `delta (|e| - ½ delta)`
-    (Huber, 1964).
+    If the difference `e` between input and target satisfies `|e| <= delta`, the loss is `½ e²`; else it is
+    `delta (|e| - ½ delta)` (Huber, 1964).
 
     Args:
         delta: Largest absolute difference with a quadratic loss.

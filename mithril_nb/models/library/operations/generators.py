@@ -330,7 +330,7 @@ def wanted_shape(value: Value) -> tuple[Dim, ...]:
 
 
 def steps(start: int | float | str, stop: int | float | str, step: int | float | str) -> Dim:
-    """Return the length of `range(start, stop, step)`; `"..."` if names or fractions leave it unknown.
+    """Return the length of a range from `start` to `stop` by `step`; `"..."` if names or fractions leave it unknown.
 
     Examples:
         >>> steps(0, 10, 3), steps(0, "n", 1), steps(1, "n", 2)
