@@ -124,6 +124,22 @@ def test_layers_with_an_activation_between_them_are_rounds() -> None:
     assert names == [("inputs_0", 1), ("Dense_0", 1), ("relu … Dense_1", 39), ("relu", 1), ("Dense_40", 1)]
 
 
+def test_one_line_of_python_before_and_after_a_loop_is_two_nodes() -> None:
+    class Layer(linen.Module):
+        @linen.compact
+        def __call__(self, x: Any) -> Any:
+            return linen.RNN(linen.SimpleCell(4), name="layer")(linen.Dense(4, name="first")(x))
+
+    graph = graph_of(applied(Layer(), jax.ShapeDtypeStruct((2, 3, 5), "float32")))
+    before: dict[str, set[str]] = {}
+    inside = {node.key for node in graph.level("layer")}
+    for link in graph.links:
+        ends = [inside.intersection((end, *graph._above(end))) for end in (link.source, link.target)]
+        if all(ends) and ends[0] != ends[1] and not link.loop:
+            before.setdefault(ends[1].pop(), set()).update(ends[0])
+    TopologicalSorter(before).prepare()  # raises if data comes back
+
+
 def test_a_block_with_parameters_stays_whole() -> None:
     names = [node.name for node in graph_of(applied(Tied(), jax.ShapeDtypeStruct((2, 3), "int32"))).level()]
     assert names == ["inputs_0", "embed", "middle"]

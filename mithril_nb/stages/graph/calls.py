@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mithril_nb.stages.graph.folds import Draft, round_name, rounds
+from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.folds import round_name, rounds
 from mithril_nb.stages.records import Instruction
 
 _FEWEST = 6

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Hashable, Mapping, Sequence
 
-from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.graph.stage_graph import Kind, StageGraph, shapes_text, size_of_shape
-from mithril_nb.stages.records import LOSS, OPTIMIZER, Role, format_lines, format_source, lines_of_source
+from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
+from mithril_nb.stages.records import LOSS, OPTIMIZER, format_lines, format_source, lines_of_source
 
 _PERIODS = 40
 """Number of distances between equal items that `rounds` tries as the length of a round."""
@@ -19,74 +17,6 @@ _MOST_RUNS = 8
 _MOST_LOOSE = 6
 # Added to the size of a node that must not be merged with its neighbours.
 _FAR = 10**9
-
-
-def dtype_of(specs: Iterable[TensorSpec]) -> str:
-    """Return the dtype of the spec with the most elements; `""` if there are no specs.
-
-    Examples:
-        >>> dtype_of([TensorSpec((2,), "int32"), TensorSpec(("n + 1", 4), "bfloat16")])
-        'bfloat16'
-    """
-    largest = max(specs, key=size_of_shape, default=None)
-    return "" if largest is None else str(largest.dtype)
-
-
-@lru_cache(maxsize=1 << 12)  # a program has few distinct specs
-def _result_of(specs: tuple[TensorSpec, ...]) -> tuple[str, str]:
-    return shapes_text(specs), dtype_of(specs)
-
-
-@dataclass
-class Draft:
-    """A `GraphNode` while its graph is built."""
-
-    key: str
-    name: str
-    kind: Kind
-    block: str
-    parent: Draft | None
-    children: dict[str, Draft] = field(default_factory=dict)
-    ids: list[str] = field(default_factory=list)
-    note: str = ""
-    repeat: int = 1
-    members: list[Draft] = field(default_factory=list)
-    order: int = 0
-    opcode: str = ""
-    shapes: tuple[TensorSpec, ...] = ()
-    takes: tuple[TensorSpec | None, ...] = ()
-    options: tuple[tuple[str, str], ...] = ()
-    reads: tuple[str, ...] = ()
-    source: str = ""
-    role: Role | None = None
-    signature: int = 0
-    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
-    shape: str = ""
-    dtype: str = ""
-
-    def set_result(self, specs: tuple[TensorSpec, ...]) -> None:
-        """Set shape and dtype from the specs of the node's result."""
-        self.shape, self.dtype = _result_of(specs)
-
-    def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
-        """Return the child for a part of a key; it is created if missing."""
-        found = self.children.get(part)
-        if found is None:
-            key = f"{self.key}/{part}" if self.key else part
-            found = self.children[part] = Draft(key, name, kind, block, self)
-        return found
-
-    def walk(self) -> Iterator[Draft]:
-        """Yield the node and all nodes inside it, each before its children."""
-        stack: list[Draft] = [self]
-        while stack:
-            one = stack.pop()
-            yield one
-            stack.extend(one.children.values())
-
-    def add_counts(self, others: Iterable[Draft]) -> None:
-        """Add the counts of other nodes to its counts."""
-        self.counts = [sum(column) for column in zip(self.counts, *(other.counts for other in others), strict=True)]
 
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
@@ -340,14 +270,27 @@ def _is_mixed(draft: Draft) -> bool:
 
 
 def _by_line(draft: Draft) -> None:
-    """Group the loose instructions of a level by the line of Python that they come from."""
-    lines: dict[str, list[tuple[str, Draft]]] = {}
+    """Group the loose instructions of a level by the line of Python that they come from.
+
+    Forward instructions before and after a block are separate groups: one group would have data flow back into it.
+    """
+    groups: dict[str, list[list[tuple[str, Draft]]]] = {}
+    last: dict[str, int] = {}
+    blocks = 0
     for part, child in draft.children.items():
-        if child.kind in ("instruction", "call") and child.source:
-            lines.setdefault(child.source, []).append((part, child))
-    for line, found in lines.items():
-        if len(found) > 1:
-            _gather(draft, f"line:{line}", format_source(line), "lines", found)
+        if child.kind not in ("instruction", "call"):
+            blocks += child.kind != "input"
+        elif child.source:
+            found = groups.setdefault(child.source, [])
+            is_forward = child.role in ("forward", None)
+            if not found or (is_forward and last[child.source] != blocks):
+                found.append([])
+            (found[-1] if is_forward else found[0]).append((part, child))
+            last[child.source] = blocks
+    for line, runs in groups.items():
+        for number, run in enumerate(runs):
+            if len(run) > 1:
+                _gather(draft, f"line:{line}#{number}" if number else f"line:{line}", format_source(line), "lines", run)
 
 
 def _bucket(draft: Draft, most: int) -> None:

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from mithril_nb.stages.graph.folds import Draft, round_name
+from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.folds import round_name
 from mithril_nb.stages.records import Instruction
 
 _AROUND = ("block", "loop", "cond")
 """Kinds of nodes that a hub can be between."""
+_ARRANGES = frozenset("broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit".split())
+_MOST_NAMES = 3
+"""A part with more operations is named after its lines of Python."""
 
 
 def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
@@ -137,11 +141,10 @@ def _ids(unit: Draft) -> Iterable[str]:
 
 
 def _name(group: Sequence[Draft]) -> str:
-    """Return the name of a part: its only operation, its one or two function calls, or its lines of Python."""
+    """Return the name of a part: its operations, without those that only arrange data; else its lines of Python."""
     forward = [unit for unit in group if unit.role in ("forward", None)] or group
-    calls = [unit for unit in forward if unit.kind == "call" and unit.name != unit.opcode]
-    named = dict.fromkeys(unit.name.lstrip("_") for unit in (forward if len(forward) == 1 else calls))
-    return ", ".join(named) if 0 < len(named) < 3 else round_name(forward)
+    named = dict.fromkeys(unit.name.lstrip("_") for unit in forward if unit.name not in _ARRANGES)
+    return ", ".join(named) if 0 < len(named) <= _MOST_NAMES else round_name(forward)
 
 
 def _rekey(draft: Draft, key: str) -> None:

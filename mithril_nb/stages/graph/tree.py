@@ -9,7 +9,8 @@ from typing import Literal
 
 from mithril_nb.stages.graph.attributes import block_of, options_of, shared_arrays
 from mithril_nb.stages.graph.calls import split_rounds
-from mithril_nb.stages.graph.folds import Draft, fold, sort_children
+from mithril_nb.stages.graph.draft import Draft
+from mithril_nb.stages.graph.folds import fold, sort_children
 from mithril_nb.stages.graph.gradients import passed_gradients
 from mithril_nb.stages.graph.hubs import split_hubs
 from mithril_nb.stages.graph.stage_graph import FAILURE, MOST, ROOT, Flow, GraphNode, StageGraph
