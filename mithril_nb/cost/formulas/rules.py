@@ -320,7 +320,12 @@ def without_arithmetic(
     *primitives: str, note: str, moved: Callable[[Equation], Expression | None] | None = None
 ) -> None:
     """Register primitives that take no arithmetic: `0` FLOPs. `note` and `moved` are as in `rule`."""
-    rule(*primitives, flops="0", note=note, moved=moved)(lambda equation: {})
+    rule(*primitives, flops="0", note=note, moved=moved)(_no_letters)
+
+
+def _no_letters(equation: Equation) -> Letters:
+    """Return no letters: the formula is a number."""
+    return {}
 
 
 def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
