@@ -17,6 +17,7 @@ from mithril_nb.stages.records import Instruction
 _AROUND = ("block", "loop", "cond")
 """Kinds of nodes that a hub can be between."""
 _ARRANGES = frozenset("broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit".split())
+_MOST_HUBS = 8
 _MOST_NAMES = 3
 """A part with more operations is named after its lines of Python."""
 
@@ -25,14 +26,43 @@ def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
     """Split the hubs directly in the program, and directly in its loops and branches.
 
     A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
-    another block.
+    another block. On each level, the hubs with the most operations are split.
     """
     for draft in [*root.walk()]:
-        if draft is root or draft.kind in ("loop", "branch"):
-            hubs = [part for part, child in draft.children.items() if _may_be_hub(child)]
-            if hubs and sum(child.kind in _AROUND for child in draft.children.values()) > 1:
-                for part in hubs:
-                    _split(draft, part, by_id)
+        if draft is not root and draft.kind not in ("loop", "branch"):
+            continue
+        hubs = [part for part, child in draft.children.items() if _may_be_hub(child)]
+        if not hubs or sum(child.kind in _AROUND for child in draft.children.values()) < 2:
+            continue
+        level = {id: part for part, child in draft.children.items() for one in child.walk() for id in one.ids}
+        cycles = _in_cycles(level, by_id)
+        hubs = sorted((part for part in hubs if part in cycles), key=lambda part: -len(draft.children[part].children))
+        for part in hubs[:_MOST_HUBS]:
+            _split(draft, part, level, by_id)
+
+
+def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> set[str]:
+    """Return the nodes of a level in or between cycles of forward data: those left when the ends are removed."""
+    into: dict[str, set[str]] = {}
+    out: dict[str, set[str]] = {}
+    for id, part in level.items():
+        if by_id[id].role in ("forward", None):
+            for maker in by_id[id].operands:
+                source = level.get(maker, part)
+                if source != part:
+                    into.setdefault(part, set()).add(source)
+                    out.setdefault(source, set()).add(part)
+    left = {*into} & {*out}
+    ends = [part for part in {*into} ^ {*out}]
+    while ends:
+        end = ends.pop()
+        for near, back in ((out, into), (into, out)):
+            for other in near.pop(end, ()):
+                back.get(other, set()).discard(end)
+                if other in left and not back.get(other):
+                    left.remove(other)
+                    ends.append(other)
+    return left
 
 
 def _may_be_hub(draft: Draft) -> bool:
@@ -42,11 +72,10 @@ def _may_be_hub(draft: Draft) -> bool:
     return not any(one.kind in ("block", "repeat") for one in draft.walk() if one is not draft)
 
 
-def _split(draft: Draft, part: str, by_id: Mapping[str, Instruction]) -> None:
+def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> None:
     hub = draft.children[part]
     units = [*hub.children.values()]
     home = {id: at for at, unit in enumerate(units) for one in unit.walk() for id in one.ids}
-    level = {id: name for name, child in draft.children.items() for one in child.walk() for id in one.ids}
     entries, comes_back = _entries(level, part, by_id)
     if not comes_back:
         return

@@ -267,6 +267,25 @@ describe("a saved page", () => {
     expect(selection.anchors.pin).toEqual([]);
   });
 
+  test("draws links once while the pointer moves over the lines of one kernel", () => {
+    const equations = ["0", "1"];
+    const shares: [string, number][] = [["a", 1]];
+    const instructions = [1, 2, 3].map((line): RawInstruction => [line, 1, "mov", line < 3 ? equations : ["2"], shares, null, null]);
+    const text = new StageText("asm", 0, "mov\nmov\nmov", { instructions, equations: {} });
+    const painted: string[] = [];
+    const selection = new Selection(new Map([["asm", text]]), (look) => painted.push(look));
+    const at = (index: number) => ({ kind: "instruction" as const, stage: "asm" as const, version: 0, index });
+    for (const index of [0, 1, 0]) selection.hover(at(index));
+    expect(painted).toEqual(["on"]);
+    expect(selection.anchors.on).toEqual([at(0)]);
+    selection.hover(at(2));
+    selection.hover(null);
+    selection.refresh();
+    expect(painted).toEqual(["on", "on", "on", "on", "pin"]);
+    for (const index of [0, 1]) selection.pin(at(index));
+    expect(painted.slice(5)).toEqual(["pin", "pin"]);
+  });
+
   test("folds long signatures and blocks, by click and by key", async () => {
     document.body.innerHTML = '<div class="x"></div>';
     const lines = ["{ lambda", ...Array<string>(12).fill("  a:f32[]"), "  let", ...Array<string>(4).fill("  b = add a"), ...Array<string>(3).fill("  c = mul b")];
