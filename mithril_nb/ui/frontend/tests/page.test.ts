@@ -286,6 +286,14 @@ describe("a saved page", () => {
     expect(painted.slice(5)).toEqual(["pin", "pin"]);
   });
 
+  test("links a row that scrolls below the pointer once the scrolling ends", async () => {
+    await mount(wide, "<tr><th>and 500 smaller</th></tr>");
+    window.dispatchEvent(new Event("scroll"));
+    over(document.querySelector("tr[data-line]")!);
+    expect(linked("on", "jaxpr")).toEqual([]);
+    await vi.waitFor(() => expect(linked("on", "jaxpr")).toEqual(["a = tanh x"]));
+  });
+
   test("folds long signatures and blocks, by click and by key", async () => {
     document.body.innerHTML = '<div class="x"></div>';
     const lines = ["{ lambda", ...Array<string>(12).fill("  a:f32[]"), "  let", ...Array<string>(4).fill("  b = add a"), ...Array<string>(3).fill("  c = mul b")];

@@ -6,6 +6,11 @@ import { type Look, walkByKeys } from "./selection";
 
 /** Rows drawn above and below the visible ones: scrolling within them changes no element. */
 const AHEAD = 12;
+/** Time after a scroll in which a row comes below the pointer because it scrolled, in ms. */
+const SCROLLS_MS = 150;
+
+let scrolledAt = -Infinity;
+globalThis.addEventListener?.("scroll", () => (scrolledAt = performance.now()), { capture: true, passive: true });
 
 export abstract class ScrolledRows {
   /** The row that the keys have reached; rows count from 1, and 0 is none. */
@@ -20,6 +25,7 @@ export abstract class ScrolledRows {
   private first = 1;
   private last = 0;
   private over = 0;
+  private waiting: ReturnType<typeof setTimeout> | undefined;
 
   /** `frame` scrolls, and `list` holds the rows; `head` is the height above the rows that stays when they scroll. */
   protected constructor(
@@ -31,8 +37,8 @@ export abstract class ScrolledRows {
   ) {
     frame.addEventListener("scroll", () => this.scrolled());
     new ResizeObserver(() => this.draw()).observe(frame);
-    frame.addEventListener("mouseover", (event) => this.hoverOver(this.lineAt(event)));
-    frame.addEventListener("mouseleave", () => this.hoverOver(0));
+    frame.addEventListener("mouseover", (event) => this.hoverSoon(this.lineAt(event)));
+    frame.addEventListener("mouseleave", () => this.hoverSoon(0));
     walkByKeys(frame, this);
   }
 
@@ -144,6 +150,13 @@ export abstract class ScrolledRows {
     row.classList.toggle("pin", this.isRowLinked("pin", line));
     row.classList.toggle("found", this.isRowLinked("found", line));
     row.classList.toggle("here", line === this.here);
+  }
+
+  /** Hover over a row; if it came below the pointer by scrolling, once the scrolling ends. */
+  private hoverSoon(line: number): void {
+    clearTimeout(this.waiting);
+    if (performance.now() - scrolledAt > SCROLLS_MS) this.hoverOver(line);
+    else this.waiting = setTimeout(() => this.hoverSoon(line), SCROLLS_MS);
   }
 
   private hoverOver(line: number): void {
