@@ -91,7 +91,9 @@ _TOTAL_ORDER = """static inline int{bits}_t total_order_{S}({T} a)
     memcpy(&order, &a, sizeof order);
     return order < 0 ? order ^ INT{bits}_MAX : order;
 }}"""
-_PRODUCT = """#ifdef __AVX__
+_PRODUCT = """#if defined __AVX512F__
+typedef {T} lanes_{S} __attribute__((vector_size(64)));
+#elif defined __AVX__
 typedef {T} lanes_{S} __attribute__((vector_size(32)));
 #else
 typedef {T} lanes_{S} __attribute__((vector_size(16)));
