@@ -10,7 +10,7 @@ help:
 lab:  ## set up and open JupyterLab with the first notebook; LAB_ARGS="--port=9999" adds arguments
 	@exec $(DEV) lab
 
-test:  ## set up and run the checks, with a quarter of the slow tests; PARTS="lint unit" runs some
+test:  ## set up and run the checks, with an eighth of the slow tests; PARTS="lint unit" runs some
 	@exec $(DEV) test $(if $(PARTS),--only $(PARTS))
 
 quick:  ## run the house tests, and the tests of the changed rooms, for about a minute

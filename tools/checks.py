@@ -55,12 +55,12 @@ def frontend(*package_folders: Path) -> list[Beside]:
     ]
 
 
-def unit(venv: Environment, **variables: str) -> int:
-    """Run unit and property tests, and the examples in docstrings."""
+def unit(venv: Environment, report: str = "unit", **variables: str) -> int:
+    """Run unit and property tests, and the examples in docstrings; write a report with this name."""
     # One process per core: most of the time is XLA compiling thousands of small programs.
     many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
     elsewhere = ("--ignore=tests/browser", f"--ignore={GGML}")
-    return _pytest(venv, "unit", "mithril_nb", "tests", *elsewhere, *IN_PYTHON, *many, **variables)
+    return _pytest(venv, report, "mithril_nb", "tests", *elsewhere, *IN_PYTHON, *many, **variables)
 
 
 IN_PYTHON = ("--doctest-modules", "-p", "no:nbval")
@@ -163,7 +163,7 @@ def run_parts(only: Sequence[str] = (), slow: str | None = None) -> int:
 
     Args:
         only: Names of the parts; default: all.
-        slow: Part of the slow tests to run, such as `"0/4"`; default: all of them.
+        slow: Part of the slow tests to run, such as `"0/8"`; default: all of them.
 
     Returns:
         0 if all passed, else 1.
@@ -226,7 +226,8 @@ def run_everywhere() -> int:
 
         def work(name: str = name, path: str = interpreter.path) -> int:
             # This variable also makes the tests compile every program as users do: see tests/process.py.
-            return unit(environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path), MITHRIL_NB_EXAMPLES="1")
+            venv = environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path)
+            return unit(venv, f"unit-{name}", MITHRIL_NB_EXAMPLES="1")
 
         clock.part(f"Python {name}: unit tests", work)
     if not clock.parts:

@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/dev.py", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     commands.add_parser("lab", help="set up, and open JupyterLab with the first notebook")
-    test = commands.add_parser("test", help="set up, and run the checks with a quarter of the slow tests")
+    test = commands.add_parser("test", help="set up, and run the checks with an eighth of the slow tests")
     parts = ", ".join(part.name for part in checks.PARTS)
     test.add_argument("--only", nargs="+", default=[], metavar="PART", help=f"some of: {parts}")
     commands.add_parser("quick", help="run the tests of the changed rooms, for about a minute")

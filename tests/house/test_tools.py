@@ -211,9 +211,26 @@ def test_listed_slow_tests_exist_and_each_is_in_one_part(tmp_path: Path) -> None
         assert re.findall(r"::(\w+) PASSED", done.stdout) == wanted.split(), done.stdout + done.stderr
 
 
-def test_the_commit_chooses_the_part_of_the_slow_tests() -> None:
-    assert re.fullmatch(rf"[0-3]/{slow_tests.PARTS}", slow_tests.part())
-    assert slow_tests.part() == slow_tests.part()
+def test_the_next_commit_runs_the_next_part_of_the_slow_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for commits in ("16\n", "17\n", "23\n", None):
+        monkeypatch.setattr(slow_tests, "output", lambda command, commits=commits: commits)
+        found.append(slow_tests.part())
+    assert found == ["0/8", "1/8", "7/8", "0/8"]
+
+
+def test_an_incomplete_report_does_not_replace_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = slow_tests.LIST.read_text(encoding="utf-8")
+    for name in slow_tests.LONG_S:
+        (tmp_path / f"report-{name}.xml").write_text("<suite/>")
+    monkeypatch.setattr(slow_tests, "WORK", tmp_path)
+    with pytest.raises(steps.Stop) as raised:
+        slow_tests.main()
+    first = listed.splitlines()[0]
+    assert str(raised.value) == (
+        f"the reports do not contain all slow tests.\n    missing  {first}\n    Try: make test-all"
+    )
+    assert slow_tests.LIST.read_text(encoding="utf-8") == listed
 
 
 def test_an_unknown_part_raises() -> None:

@@ -283,10 +283,11 @@ def _by_line(draft: Draft) -> None:
         elif child.source:
             found = groups.setdefault(child.source, [])
             is_forward = child.role in ("forward", None)
-            if not found or (is_forward and last[child.source] != blocks):
+            if not found or (is_forward and last.get(child.source, blocks) != blocks):
                 found.append([])
             (found[-1] if is_forward else found[0]).append((part, child))
-            last[child.source] = blocks
+            if is_forward:
+                last[child.source] = blocks
     for line, runs in groups.items():
         for number, run in enumerate(runs):
             if len(run) > 1:

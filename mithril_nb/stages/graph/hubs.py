@@ -16,7 +16,11 @@ from mithril_nb.stages.records import Instruction
 
 _AROUND = ("block", "loop", "cond")
 """Kinds of nodes that a hub can be between."""
-_ARRANGES = frozenset("broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit".split())
+_ARRANGES = frozenset(
+    "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant broadcast convert "
+    "bitcast tuple get-tuple-element call".split()
+)
+"""Operations that do not name a part, in jaxprs and HLO."""
 _MOST_HUBS = 8
 _MOST_NAMES = 3
 """A part with more operations is named after its lines of Python."""
@@ -28,13 +32,16 @@ def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
     A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
     another block. On each level, the hubs with the most operations are split.
     """
+    places: dict[str, int] = {}
     for draft in [*root.walk()]:
         if draft is not root and draft.kind not in ("loop", "branch"):
             continue
         hubs = [part for part, child in draft.children.items() if _may_be_hub(child)]
         if not hubs or sum(child.kind in _AROUND for child in draft.children.values()) < 2:
             continue
-        level = {id: part for part, child in draft.children.items() for one in child.walk() for id in one.ids}
+        places = places or {id: place for place, id in enumerate(by_id)}
+        parts = {id: part for part, child in draft.children.items() for one in child.walk() for id in one.ids}
+        level = {id: parts[id] for id in sorted(parts, key=places.__getitem__)}
         cycles = _in_cycles(level, by_id)
         hubs = sorted((part for part in hubs if part in cycles), key=lambda part: -len(draft.children[part].children))
         for part in hubs[:_MOST_HUBS]:
@@ -81,14 +88,20 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
         return
     groups = _groups(units, home, entries, by_id)
     del draft.children[part]
+    names = [_operations(group) for group in groups]
+    # A function that is called several times has its own name in each place.
+    is_function = len(names[0]) > 1 and all(name == names[0] for name in names)
     for number, group in enumerate(groups):
         place = draft
         if len(group) > 1:
-            place = draft.child(f"{part}:{number}", _name(group), "lines", hub.block)
+            name = hub.name if is_function else _name(group)
+            place = draft.child(f"{part}:{number}", name, "lines", hub.block)
         else:
             group[0].source = ""  # the rounds of a loop have the same lines, but are separate parts
         for unit in group:
             inner = unit.key[len(hub.key) + 1 :]
+            if inner in place.children:  # another hub has a loop with this key
+                inner = f"{part}:{number}:{inner}"
             place.children[inner] = unit
             unit.parent = place
             _rekey(unit, f"{place.key}/{inner}" if place.key else inner)
@@ -103,10 +116,11 @@ def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction
     entries: dict[str, int] = {}
     has_left: dict[str, bool] = {}
     comes_back = False
-    for id, one in by_id.items():
-        if id not in level or one.role not in ("forward", None) or one.opcode == "parameter":
+    for id, part in level.items():  # in program order
+        one = by_id[id]
+        if one.role not in ("forward", None) or one.opcode == "parameter":
             continue
-        is_in = level[id] == hub
+        is_in = part == hub
         makers = [maker for maker in one.operands if maker in entries]
         outside = [maker for maker in makers if level[maker] != hub]
         entries[id] = max((entries[maker] + (is_in and level[maker] != hub) for maker in makers), default=0)
@@ -128,19 +142,19 @@ def _groups(
 
     def first(at: int) -> int:
         while group[at] != at:
-            at = group[at]
+            group[at] = at = group[group[at]]
         return at
 
     for at in range(count):
         for other in near[at] if is_forward[at] else ():
-            if depth[other] == depth[at]:
+            if is_forward[other] and depth[other] == depth[at]:
                 group[first(at)] = first(other)
     # Constants, which read nothing outside, belong to the only part that uses them.
     takers: dict[int, set[int]] = {}
     reads_outside = {first(at) for at in range(count) if any(id in by_id and id not in home for id in makers[at])}
     for at in range(count):
         for other in near[at] if is_forward[at] else ():
-            if first(other) != first(at):
+            if is_forward[other] and first(other) != first(at):
                 takers.setdefault(first(other), set()).add(first(at))
     for whole, users in takers.items():
         if len(users) == 1 and is_forward[whole] and whole not in reads_outside:
@@ -169,11 +183,18 @@ def _ids(unit: Draft) -> Iterable[str]:
     return (id for one in unit.walk() for id in one.ids)
 
 
-def _name(group: Sequence[Draft]) -> str:
-    """Return the name of a part: its operations, without those that only arrange data; else its lines of Python."""
+def _operations(group: Sequence[Draft]) -> list[str]:
+    """Return the names of the forward operations of a part, without those that only arrange data."""
     forward = [unit for unit in group if unit.role in ("forward", None)] or group
-    named = dict.fromkeys(unit.name.lstrip("_") for unit in forward if unit.name not in _ARRANGES)
-    return ", ".join(named) if 0 < len(named) <= _MOST_NAMES else round_name(forward)
+    return [unit.name.lstrip("_") for unit in forward if unit.name not in _ARRANGES]
+
+
+def _name(group: Sequence[Draft]) -> str:
+    """Return the name of a part: its operations if they are few, else its lines of Python."""
+    named = dict.fromkeys(_operations(group))
+    if 0 < len(named) <= _MOST_NAMES:
+        return ", ".join(named)
+    return round_name([unit for unit in group if unit.role in ("forward", None)] or group)
 
 
 def _rekey(draft: Draft, key: str) -> None:

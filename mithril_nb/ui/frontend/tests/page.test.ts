@@ -272,18 +272,20 @@ describe("a saved page", () => {
     const shares: [string, number][] = [["a", 1]];
     const instructions = [1, 2, 3].map((line): RawInstruction => [line, 1, "mov", line < 3 ? equations : ["2"], shares, null, null]);
     const text = new StageText("asm", 0, "mov\nmov\nmov", { instructions, equations: {} });
-    const painted: string[] = [];
-    const selection = new Selection(new Map([["asm", text]]), (look) => painted.push(look));
-    const at = (index: number) => ({ kind: "instruction" as const, stage: "asm" as const, version: 0, index });
-    for (const index of [0, 1, 0]) selection.hover(at(index));
-    expect(painted).toEqual(["on"]);
-    expect(selection.anchors.on).toEqual([at(0)]);
-    selection.hover(at(2));
-    selection.hover(null);
-    selection.refresh();
-    expect(painted).toEqual(["on", "on", "on", "on", "pin"]);
-    for (const index of [0, 1]) selection.pin(at(index));
-    expect(painted.slice(5)).toEqual(["pin", "pin"]);
+    let painted = 0;
+    const selection = new Selection(new Map([["asm", text]]), () => painted++);
+    const pane = new TextPane({ name: "asm", title: "asm", language: "", unavailable: null, text }, selection, {}, undefined, () => "");
+    document.body.replaceChildren(pane.root);
+    pane.draw();
+    const rows = [...document.querySelectorAll<HTMLElement>(".l")];
+    for (const row of [rows[0]!, rows[1]!]) over(row);
+    expect(painted).toBe(1);
+    expect(rows.map((row) => row.classList.contains("on"))).toEqual([false, true, false]);
+    over(rows[2]!);
+    expect(painted).toBe(2);
+    expect(selection.equations("on")).toEqual(["2"]);
+    over(rows[1]!);
+    expect(selection.equations("on")).toEqual(["0", "1"]);
   });
 
   test("links a row that scrolls below the pointer once the scrolling ends", async () => {

@@ -43,20 +43,9 @@ export class Selection {
   }
 
   private set(look: Look, anchors: readonly Anchor[]): void {
-    const isSame = look === "on" && this.haveSameLinks(this.anchors.on, anchors);
     this.anchors[look] = anchors;
-    // While a kernel's lines scroll below the pointer, each is hovered; its links may be tens of thousands.
-    if (isSame) return;
     this.links[look] = linksOf(this.stages, anchors);
     this.paint(look);
-  }
-
-  /** Return whether both are one instruction of a stage with the same shares and equations, such as lines of a kernel. */
-  private haveSameLinks([before, ...others]: readonly Anchor[], [after, ...more]: readonly Anchor[]): boolean {
-    if (before?.kind !== "instruction" || after?.kind !== "instruction" || before.stage !== after.stage || others.length || more.length) return false;
-    const instructions = this.stages.get(after.stage)?.instructions;
-    const [one, other] = [instructions?.[before.index], instructions?.[after.index]];
-    return one !== other && one?.equations === other?.equations && one?.shares === other?.shares;
   }
 
   /** Return the equations of the anchors. */

@@ -169,7 +169,19 @@ export class TextPane extends ScrolledRows {
   protected hover(line: number): void {
     const instruction = line ? this.text.at(line) : null;
     if (instruction) this.drawn.get(line)?.setAttribute("title", describe(this.text, instruction).join("\n"));
-    this.selection.hover(this.anchorAt(line));
+    if (!instruction || !this.isLinkedAs(instruction)) return this.selection.hover(this.anchorAt(line));
+    // While a kernel's lines move below the pointer, each is hovered. Its links to other stages may be tens of thousands.
+    this.selection.anchors.on = [this.anchorAt(line)!];
+    this.selection.links.on.lines.set(this.text.stage, new Set([instruction.index]));
+    this.paint();
+  }
+
+  /** Return whether the hovered part is another instruction with the same links: a line of the same kernel. */
+  private isLinkedAs({ equations, shares }: Instruction): boolean {
+    const [over] = this.selection.anchors.on;
+    if (over?.kind !== "instruction" || over.stage !== this.text.stage) return false;
+    const before = this.text.instructions[over.index];
+    return before?.equations === equations && before.shares === shares;
   }
 
   protected leaveRoom(above: number): void {
