@@ -17,8 +17,8 @@ from mithril_nb.stages.records import Instruction
 _AROUND = ("block", "loop", "cond")
 """Kinds of nodes that a hub can be between."""
 _ARRANGES = frozenset(
-    "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant broadcast convert "
-    "bitcast tuple get-tuple-element call".split()
+    "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant "
+    "broadcast convert bitcast tuple get-tuple-element call".split()
 )
 """Operations that do not name a part, in jaxprs and HLO."""
 _MOST_HUBS = 8
