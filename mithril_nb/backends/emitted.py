@@ -338,7 +338,8 @@ class EmittedBackend(Backend):
         total = self._reduction("sum")
         shifted = logits - self._reduction("max")(logits, -1, True)
         logs = shifted - self._library.log(total(self._library.exp(shifted), -1, True))
-        return -total(logs * self.one_hot(labels, logits.shape[-1], math.nan)) / math.prod(logits.shape[:-1])
+        targets = self.one_hot(labels, logits.shape[-1], math.nan)  # not a factor below: 0 * -inf is NaN
+        return -total(self._library.where(targets == 1, logs, targets)) / math.prod(logits.shape[:-1])
 
     def _cross_entropy_grad(self, logits: Any, labels: Any) -> Any:
         """Return the gradient of `cross_entropy` with respect to the logits."""

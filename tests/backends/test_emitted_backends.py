@@ -61,6 +61,20 @@ def test_cross_entropy_of_extreme_logits_and_invalid_labels(kind: type[EmittedBa
 
 
 @each_kind
+def test_cross_entropy_of_masked_and_invalid_logits(kind: type[EmittedBackend]) -> None:
+    backend, jax = kind(), ml.JaxBackend()
+    for row in ([-np.inf, 0, 1], [np.nan, 0, 1], [np.inf, 0, 1], [-np.inf] * 3):
+        logits = np.float32([row, [1, 2, 3]])
+        for labels in ([1, 2], [0, 2], [3, 2]):
+            given, expected = backend.array(labels, dtype="int32"), jax.array(labels, dtype="int32")
+            for name in ("cross_entropy", "cross_entropy_grad"):
+                with np.errstate(invalid="ignore"):  # NumPy warns of inf - inf
+                    found = backend.to_numpy(getattr(backend, name)(backend.array(logits), given))
+                wanted = getattr(jax, name)(logits, expected)
+                np.testing.assert_allclose(found, wanted, rtol=1e-6, err_msg=f"{name}, {row}, {labels}")
+
+
+@each_kind
 def test_a_seed_starts_the_random_numbers_again(kind: type[EmittedBackend]) -> None:
     backend = kind(seed=1)
     first = backend.to_numpy(backend.rand(3))
