@@ -159,6 +159,16 @@ def test_primitives_agree_with_jax(part: str) -> None:
     assert_close(found, run_quickly(function, array), 1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "int8", "int32"])
+def test_shifts_of_any_number_by_any_count(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    numbers = [0, 1, 77, limits.min, limits.min + 5, limits.max // 2 + 1, limits.max - 5, limits.max]
+    counts = [0, 1, 4, limits.bits - 1, limits.bits, limits.bits + 8, *([-1] if limits.min else [])]
+    x, n = np.repeat(np.array(numbers, dtype), len(counts)), np.tile(np.array(counts, dtype), len(numbers))
+    for shift in (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic):
+        assert_close(run_c(ml.inspect(shift, x, n), x, n), shift(x, n), 0)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_agree_with_jax(name: str) -> None:
     inspection = PROGRAMS[name]()

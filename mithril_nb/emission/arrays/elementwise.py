@@ -148,11 +148,12 @@ def _bitcast(to: Context, one: Statement) -> str:
 @rule("shift_left", "shift_right_logical", "shift_right_arithmetic")
 def _shift(to: Context, one: Statement) -> str:
     array, count = one.inputs
-    is_logical = one.primitive == "shift_right_logical" and not array.dtype.startswith("uint")
-    if not isinstance(count, Number) or is_logical:
+    bits, is_unsigned = int(array.dtype.lstrip("uint")), array.dtype.startswith("u")
+    fits = isinstance(count, Number) and count.value in range(bits)
+    if not fits or one.primitive == ("shift_right_arithmetic" if is_unsigned else "shift_right_logical"):
         # An int64 tensor may hold uint32, so PyTorch's helpers need the number of bits.
-        bits = [array.dtype.lstrip("uint")] if to.library == "torch" else []
-        return to.wrapped(one, to.helper(one.primitive, *to.arrays(one), *bits))
+        more = [str(bits)] if to.library == "torch" else []
+        return to.wrapped(one, to.helper(one.primitive, *to.arrays(one), *more))
     sign = "<<" if one.primitive == "shift_left" else ">>"
     return to.wrapped(one, f"{to.array(array)} {sign} {to.operand(count)}")
 

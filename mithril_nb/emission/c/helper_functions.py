@@ -53,7 +53,7 @@ _UNSIGNED = {
     "magnitude": "return a;",
     "shift_left": "return b >= ({T}){bits} ? 0 : ({T})(a << b);",
     "shift_right": "return b >= ({T}){bits} ? 0 : ({T})(a >> b);",
-    "shift_right_signed": "return a >> (b >= ({T}){bits} ? ({T})({bits} - 1) : b);",
+    "shift_right_signed": "return ({T})(({signed})a >> (b >= ({T}){bits} ? ({T})({bits} - 1) : b));",
 }
 _ONE_ARGUMENT = frozenset({"sign_of", "erf_inverse", "magnitude"})
 _BOOL_RESULT = frozenset({"is_before", "is_above", "is_below"})
@@ -205,7 +205,8 @@ def helper_text(name: str, dtype: str = "") -> str:
     table = _FLOATS if is_float(dtype) else {**_INTEGERS, **(_UNSIGNED if is_unsigned else {})}
     unsigned = f"u{kind}" if kind.startswith("int") else kind
     width = 0 if is_float(dtype) else bits(dtype)
-    body = table[name].format(T=kind, U=unsigned, bits=width, f="f" if kind == "float" else "")
+    signed = kind.removeprefix("u")
+    body = table[name].format(T=kind, U=unsigned, signed=signed, bits=width, f="f" if kind == "float" else "")
     result = "bool" if name in _BOOL_RESULT else kind
     given = f"{kind} a" if name in _ONE_ARGUMENT else f"{kind} a, {kind} b"
     return f"static inline {result} {name}_{ending}({given})\n{{\n    {body}\n}}"

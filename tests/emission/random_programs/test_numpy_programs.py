@@ -47,6 +47,7 @@ WRAPPERS: tuple[Callable[[Function], Function], ...] = (
     lambda fn: lambda x: jax.lax.cond(x.sum() > 0.1, fn, jnp.cos, x),
     lambda fn: lambda x: jax.lax.fori_loop(0, 2, lambda i, c: fn(c) * 0.5, x),
 )
+SHIFTS = (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)
 layers = st.lists(st.tuples(st.sampled_from(UNARY), st.sampled_from(WRAPPERS)), min_size=1, max_size=3)
 
 
@@ -187,14 +188,17 @@ def test_a_cholesky_factor_is_nan_only_where_there_is_none(library: str) -> None
 
 
 @each_library
-@pytest.mark.parametrize("dtype", ["uint8", "uint32", "int32", "int64"])
-def test_shifts_by_all_bits_or_more(dtype: str, library: str) -> None:
+@pytest.mark.parametrize("dtype", ["uint8", "uint32", "int8", "int32", "int64"])
+def test_shifts_of_any_number_by_any_count(dtype: str, library: str) -> None:
+    limits = np.iinfo(dtype)
+    numbers = [0, 1, 77, limits.min, limits.min + 5, limits.max // 2 + 1, limits.max - 5, limits.max]
+    counts = [0, 1, 4, 6, limits.bits - 1, limits.bits, limits.bits + 8, 64, *([-1] if limits.min else [])]
+
     def program(x: Any, n: Any) -> Any:
-        return lax.shift_left(x, n), lax.shift_right_logical(x, n), lax.shift_right_arithmetic(x, n)
+        return [shift(x, by) for shift in SHIFTS for by in (n, *(np.asarray(count, dtype) for count in counts))]
 
     with jax.enable_x64(True):
-        x, n = np.array([77, 1, 5, 101, 9]).astype(dtype), np.array([0, 6, 31, 40, 64]).astype(dtype)
-        x = -x if dtype.startswith("int") else x
+        x, n = np.repeat(np.array(numbers, dtype), len(counts)), np.tile(np.array(counts, dtype), len(numbers))
         found = run_emitted(ml.inspect(program, x, n), library, {"x": x, "n": n})
         for one, other in zip(found, program(x, n), strict=True):
             np.testing.assert_array_equal(one, np.asarray(other))

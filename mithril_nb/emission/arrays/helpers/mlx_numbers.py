@@ -97,21 +97,29 @@ def bits_of(x):
     return 8 * x.dtype.size
 
 
+def unsigned(x):
+    """Return the bits of integers as unsigned integers."""
+    return x.view({1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}[x.dtype.size])
+
+
 def shift_left(x, count):
-    """Shift left; a count of all bits or more gives 0."""
-    return mx.where(count < bits_of(x), x << mx.minimum(count, bits_of(x) - 1), mx.zeros_like(x))
+    """Shift left; a negative count, or a count of all bits or more, gives 0."""
+    count = unsigned(count)
+    found = (unsigned(x) << mx.minimum(count, bits_of(x) - 1)).view(x.dtype)
+    return mx.where(count < bits_of(x), found, mx.zeros_like(x))
 
 
 def shift_right_logical(x, count):
-    """Shift right and insert zeros; a count of all bits or more gives 0."""
-    unsigned = {1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}[x.dtype.size]
-    found = (x.view(unsigned) >> mx.minimum(count, bits_of(x) - 1).astype(unsigned)).view(x.dtype)
+    """Shift right and insert zeros; a negative count, or a count of all bits or more, gives 0."""
+    count = unsigned(count)
+    found = (unsigned(x) >> mx.minimum(count, bits_of(x) - 1)).view(x.dtype)
     return mx.where(count < bits_of(x), found, mx.zeros_like(x))
 
 
 def shift_right_arithmetic(x, count):
-    """Shift right and insert copies of the sign bit."""
-    return x >> mx.minimum(count, bits_of(x) - 1)
+    """Shift right and insert copies of the first bit, also for unsigned numbers; a negative count shifts all bits."""
+    signed = {1: mx.int8, 2: mx.int16, 4: mx.int32, 8: mx.int64}[x.dtype.size]
+    return (x.view(signed) >> mx.minimum(unsigned(count), bits_of(x) - 1).view(signed)).view(x.dtype)
 
 
 def cholesky(x):

@@ -34,20 +34,22 @@ def le_to(x, y):
 
 
 def shift_left(x, count):
-    """Shift left; a count of all bits or more gives 0."""
+    """Shift left; a negative count, or a count of all bits or more, gives 0."""
     return np.where(count < 8 * x.dtype.itemsize, x << count, 0).astype(x.dtype)
 
 
 def shift_right_logical(x, count):
-    """Shift right and insert zeros; a count of all bits or more gives 0."""
+    """Shift right and insert zeros; a negative count, or a count of all bits or more, gives 0."""
     unsigned = np.dtype(f"u{x.dtype.name.removeprefix('u')}")
     found = np.asarray(x).astype(unsigned) >> np.asarray(count).astype(unsigned)
     return np.where(count < 8 * x.dtype.itemsize, found, 0).astype(x.dtype)
 
 
 def shift_right_arithmetic(x, count):
-    """Shift right and insert copies of the sign bit."""
-    return x >> np.minimum(count, 8 * x.dtype.itemsize - 1).astype(x.dtype)
+    """Shift right and insert copies of the first bit, also for unsigned numbers; a negative count shifts all bits."""
+    signed = np.dtype(x.dtype.name.removeprefix("u"))
+    shift = np.minimum(count, 8 * x.dtype.itemsize - 1).astype(signed)
+    return (np.asarray(x).view(signed) >> shift).view(x.dtype)
 
 
 def erf(x):

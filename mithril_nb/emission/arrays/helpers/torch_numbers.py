@@ -43,21 +43,28 @@ def le_to(x, y):
 
 
 def shift_left(x, count, bits):
-    """Shift left; a count of all bits or more gives 0."""
-    return torch.where(count < bits, x << torch.clamp(count, max=bits - 1), torch.zeros_like(x))
+    """Shift left; a negative count, or a count of all bits or more, gives 0."""
+    fits = (count >= 0) & (count < bits)
+    return torch.where(fits, x << torch.clamp(count, 0, bits - 1), torch.zeros_like(x))
 
 
 def shift_right_logical(x, count, bits):
-    """Shift right and insert zeros; a count of all bits or more gives 0."""
-    shift = torch.clamp(count, max=bits - 1).to(torch.int64)
+    """Shift right and insert zeros; a negative count, or a count of all bits or more, gives 0."""
+    fits = (count >= 0) & (count < bits)
+    shift = torch.clamp(count, 0, bits - 1).to(torch.int64)
     mask = (torch.full_like(shift, 2) << (bits - 1 - shift)) - 1  # the bits that remain
     found = (x.to(torch.int64) >> shift) & mask
-    return torch.where(count < bits, found, torch.zeros_like(found)).to(x.dtype)
+    return torch.where(fits, found, torch.zeros_like(found)).to(x.dtype)
 
 
 def shift_right_arithmetic(x, count, bits):
-    """Shift right and insert copies of the sign bit."""
-    return x >> torch.clamp(count, max=bits - 1)
+    """Shift right and insert copies of the first bit, also for unsigned numbers; a negative count shifts all bits."""
+    shift = torch.where(count < 0, bits - 1, torch.clamp(count, max=bits - 1))
+    if x.dtype == torch.uint8:
+        return (x.view(torch.int8) >> shift.view(torch.int8)).view(torch.uint8)
+    if x.dtype == torch.int64 and bits == 32:  # uint32
+        return (x.to(torch.int32) >> shift).to(torch.int64) & 0xFFFFFFFF
+    return x >> shift
 
 
 def cholesky(x):
