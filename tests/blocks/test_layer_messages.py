@@ -12,7 +12,7 @@ UnknownOptionError: Conv2d cannot take groups=3.
 >>> Conv3d(4, padding=(1, 2))
 UnknownOptionError: Conv3d cannot take padding=(1, 2).
     needs  'same', 'valid', a number, 3 numbers, or 3 pairs (before, after)
-    means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Numbers add zeros before and after.
+    means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis, or a pair (before, after) for each axis.
     Try: Conv3d(out_channels=4, padding='same')
 
 >>> MaxPool2d(2, padding=-1)

@@ -240,9 +240,9 @@ CASES = {
         """
         UnknownOptionError: Conv2d cannot take padding='full'.
             needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
-            means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Numbers add zeros before and after.
+            means  `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis, or a pair (before, after) for each axis.
             Try: Conv2d(out_channels=3, padding='same')
-        """,
+        """,  # noqa: E501 - as it is shown
     ),
     "text for a flag": (
         lambda: Linear(3, use_bias="yes"),

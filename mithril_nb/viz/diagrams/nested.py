@@ -17,7 +17,7 @@ from mithril_nb.viz.diagrams.scene import NEXT_ROUND
 
 ROOT = ""
 GRADIENT = 3
-"""In `Flow.roles`: a gradient that sums pass on. It has no wire of its own."""
+"""In `Flow.roles`: a gradient that sums pass on. It has no separate wire."""
 
 
 @dataclass(frozen=True)

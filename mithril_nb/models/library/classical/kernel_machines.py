@@ -1,7 +1,6 @@
 """Regressions, support vector machines and Gaussian processes, and their kernels.
 
-Numbers of equations and algorithms without a source refer to Rasmussen and Williams (2006), Gaussian Processes for
-Machine Learning, chapter 2.
+Rasmussen and Williams (2006) is Gaussian Processes for Machine Learning.
 """
 
 from __future__ import annotations
@@ -151,7 +150,9 @@ class LinearSVM(Composite):
 
 
 class RBFKernel(Composite):
-    """Squared exponential kernel: the similarity of each point of `input1` to each point of `input2` (eq. 2.31).
+    """Squared exponential kernel: the similarity of points (Rasmussen and Williams, 2006, eq. 2.31).
+
+    The output contains the similarity of each point of `input1` to each point of `input2`.
 
     Examples:
         >>> sorted(port.name for port in RBFKernel().inputs)
@@ -233,7 +234,7 @@ class KernelizedSVM(Composite):
 
 
 class GPRLoss(Composite):
-    """Negative log marginal likelihood of the labels (eq. 2.30, algorithm 2.1).
+    """Negative log marginal likelihood of the labels (Rasmussen and Williams, 2006, eq. 2.30, algorithm 2.1).
 
     L is the Cholesky factor of `K_term`. If L is NaN, `Eigvalsh` replaces its diagonal.
 
@@ -262,7 +263,9 @@ class GPRLoss(Composite):
 
 
 class GaussProcessRegressionCore(Composite):
-    """Predicts labels and their variance from kernels of points (eq. 2.23 to 2.26 and 2.38, algorithm 2.1).
+    """Predicts labels and their variance from kernels of points.
+
+    The equations are 2.23 to 2.26 and 2.38, and algorithm 2.1, of Rasmussen and Williams (2006).
 
     The inputs are `k`, the kernel of the n labelled points with themselves, `s`, the variance of the label noise, `mu`,
     the prior mean, and `k_star`, the kernel of the points to predict with themselves. By default, the points to predict

@@ -181,7 +181,7 @@ class Conv1d(_OwnWeight):
             (before, after).
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
 
     Examples:
         >>> Conv1d(16, kernel_size=5).options["kernel_size"]
@@ -202,10 +202,11 @@ class Conv2d(_OwnWeight):
         kernel_size: Height and width of a window; one number for both.
         in_channels: Number of channels of the input; by default taken from the input.
         stride: Distance between neighbouring windows; one number for both.
-        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Numbers add zeros before and after.
+        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis,
+            or a pair (before, after) for each axis.
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window; one number for both.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
 
     Examples:
         >>> Conv2d(16, kernel_size=3).options["kernel_size"]
@@ -228,10 +229,11 @@ class Conv3d(_OwnWeight):
         kernel_size: Depth, height and width of a window; one number for all.
         in_channels: Number of channels of the input; by default taken from the input.
         stride: Distance between neighbouring windows.
-        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Numbers add zeros before and after.
+        padding: `"same"` keeps the size at stride 1, `"valid"` adds nothing. Also a number of zeros, one for each axis,
+            or a pair (before, after) for each axis.
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
 
     Examples:
         >>> Conv3d(16).options["kernel_size"]
@@ -310,7 +312,7 @@ class ConvTranspose1d(_Transposed):
             padding of the `Conv1d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
         output_padding: Number of items to add after each axis of the output.
 
     Examples:
@@ -336,7 +338,7 @@ class ConvTranspose2d(_Transposed):
             padding of the `Conv2d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
         output_padding: Number of items to add after each axis of the output.
 
     Examples:
@@ -362,7 +364,7 @@ class ConvTranspose3d(_Transposed):
             padding of the `Conv3d` whose gradient this block is: that many items are removed from the output.
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
         output_padding: Number of items to add after each axis of the output.
 
     Examples:

@@ -71,7 +71,7 @@ class Convolution2D(Convolution):
         stride: Distance between neighbouring windows; one number for both.
         padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window; one number for both.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
         use_bias: If true, add a bias to each channel.
 
     Examples:
@@ -137,7 +137,7 @@ class PrimitiveConvolution2D(Convolution):
         stride: Distance between neighbouring windows; one number for both.
         padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window; one number for both.
-        groups: Number of groups of channels. The windows of a group see only its channels.
+        groups: Number of groups of channels. The windows of a group use only its channels.
 
     Examples:
         >>> [port.name for port in PrimitiveConvolution2D(use_bias=False).inputs]

@@ -277,7 +277,7 @@ class Softsign(_Elementwise):
 
 
 class _AlongAxis(_Elementwise):
-    is_activation = False  # the scale of the output does not depend on the scale of the input
+    is_activation = False  # it does not halve the mean square, as He's initializers assume
 
     def __init__(self, axis: Axis = -1, name: str | None = None):
         super().__init__(name, axis=axis)

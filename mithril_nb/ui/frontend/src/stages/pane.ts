@@ -166,7 +166,7 @@ export class Pane {
     return null;
   }
 
-  /** Return the first visible line. All rows have the same height; asking the editor would make it measure again. */
+  /** Return the first visible line. All rows have the same height; a call of the editor would measure again. */
   private firstLine(): number {
     const { scrollDOM, defaultLineHeight, documentPadding } = this.view;
     return this.folds.now.lineOf(1 + Math.max(0, Math.floor((scrollDOM.scrollTop - documentPadding.top + 1) / defaultLineHeight)));
