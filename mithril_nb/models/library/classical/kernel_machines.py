@@ -1,6 +1,6 @@
 """Regressions, support vector machines and Gaussian processes, and their kernels.
 
-Rasmussen and Williams (2006) is Gaussian Processes for Machine Learning.
+References to Rasmussen and Williams (2006) are to chapter 2 of Gaussian Processes for Machine Learning.
 """
 
 from __future__ import annotations

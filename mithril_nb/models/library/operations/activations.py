@@ -277,7 +277,7 @@ class Softsign(_Elementwise):
 
 
 class _AlongAxis(_Elementwise):
-    is_activation = False  # it does not halve the mean square, as He's initializers assume
+    is_activation = False  # He's initializers assume a halved mean square, which softmax does not give
 
     def __init__(self, axis: Axis = -1, name: str | None = None):
         super().__init__(name, axis=axis)
