@@ -305,7 +305,7 @@ class _Namer:
         for path, values in leaving.items():
             ports = self._ports.outputs[path]
             if len(ports) == len(values):
-                # The clean-up may make an output the array of an earlier statement than that of the output before it.
+                # The clean-up may make an output an array that an earlier statement made.
                 found.update(zip(sorted(values, key=values.__getitem__), [(path, port) for port in ports], strict=True))
         return found
 
@@ -358,7 +358,7 @@ class _Namer:
             received = ("input", *self._received.get(block, ()))
             if name and name.removeprefix("d_") not in received:  # the gradient of an input is a result's name
                 return name
-            return "term"  # the name of its operation may be that of an array of the forward pass
+            return "term"  # an array of the forward pass may have the name of its operation
         return self._meanings.get(value, value.name)
 
     def _paths(self, function: Function) -> list[str]:

@@ -246,7 +246,7 @@ class Gradients:
             return
         made = self._producers.get(other)
         if made is not None and made.block == one.block and made.primitive in (*_PRODUCTS, "div"):
-            return  # a derivative of several products, such as that of tanh
+            return  # a derivative of several products, such as tanh's
         partners = self._partners.get((one.primitive, one.block, self._source(factor)), set())
         equal = [value for value in partners if value.size == output.size] if len(partners) > 1 else [*partners]
         self._note(output, equal[0] if len(equal) == 1 else None)

@@ -196,7 +196,7 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
 
 def _padding(name: str, rows: Any) -> str:
     """Return code that fills rows of numbers with zeros."""
-    with suppress(ValueError):  # from np.ndim, for a row that is no array either
+    with suppress(ValueError):  # from np.ndim, for a row that is not an array either
         if all(np.ndim(row) == 1 for row in rows):
             short = f"[0] * ({max(map(len, rows))} - len(row))"
             return f"{name} = np.array([[*row, *{short}] for row in {name}])  # fills short rows with 0"

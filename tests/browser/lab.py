@@ -153,7 +153,7 @@ class Server:
             f"--ServerApp.root_dir={self.root}",
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
-            # It asks yarn at each load of a page whether JupyterLab should be built anew.
+            # At each load of a page it runs yarn to find out whether JupyterLab needs a new build.
             "--ServerApp.tornado_settings={'page_config_data': {'buildCheck': False, 'buildAvailable': False}}",
         ]
 

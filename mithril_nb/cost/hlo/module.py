@@ -60,7 +60,7 @@ class Computation:
 
     def carried(self, one: Instruction) -> int | None:
         """Return the index of the loop-carried value that an instruction reads; `None` if it reads none."""
-        taken = self.operands(one)  # a loop body has one parameter, the tuple of the carried values
+        taken = self.operands(one)  # a loop body has one parameter, the tuple of its state
         if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
             return None
         return index_of(one)

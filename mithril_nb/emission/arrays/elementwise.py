@@ -87,7 +87,7 @@ def _maximum(to: Context, one: Statement) -> str:
     if to.library == "torch" and isinstance(left, Number) != isinstance(right, Number):
         array, number = (right, left) if isinstance(left, Number) else (left, right)
         if one.primitive == "max" and isinstance(number, Number) and number.value == 0 and is_float(array.dtype):
-            return f"torch.relu({to.operand(array)})"  # its gradient at 0 is that of jax.nn.relu
+            return f"torch.relu({to.operand(array)})"  # its gradient at 0 equals jax.nn.relu's
         bound = "min" if one.primitive == "max" else "max"
         return f"torch.clamp({to.operand(array)}, {bound}={to.operand(number)})"
     return to.function(one.primitive, *to.operands(one))

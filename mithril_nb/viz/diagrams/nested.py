@@ -232,7 +232,7 @@ class NestedGraph:
             if not self._is_drawn(bundle):
                 continue
             tails, heads = self.above(bundle.source), self.above(bundle.target)
-            if bundle.loop:  # a carried wire may lead from a box to itself, around the box
+            if bundle.loop:  # a wire to the next round may lead from a box to itself, around the box
                 common = next(key for key in tails[1:] if key in heads[1:])
             else:
                 common = next(key for key in tails if key in heads)
