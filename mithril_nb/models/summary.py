@@ -251,5 +251,5 @@ def _checked(depth: Any) -> int | None:
     if isinstance(depth, SupportsIndex) and not isinstance(depth, bool) and index(depth) >= 0:
         return index(depth)
     raise UnknownOptionError(
-        f"cannot show {depth!r} levels.", (("needs", "a whole number, or None for all"),), "depth=1"
+        f"cannot show {depth!r} levels.", (("needs", "a whole number of 0 or more, or None for all"),), "depth=1"
     )

@@ -286,10 +286,13 @@ def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Pro
         return
     bad = ~np.isfinite(array)
     if bad.any():
+        name = "x" if ": input " in what else "y"
+        # A number may be too large for the model's dtype only.
+        checked = f"np.asarray({name}, '{array.dtype}')" if np.isfinite(given).all() else name
         problems.add(
             f"{what} holds NaN or infinity.",
             (("count", f"{int(bad.sum())} of {array.size}"), ("first", first_of(bad, given))),
-            "keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+            f"keep = np.isfinite({checked}).reshape(len({name}), -1).all(axis=1); x, y = x[keep], y[keep]",
         )
 
 

@@ -96,14 +96,14 @@ def test_a_compiled_model_has_the_same_table_with_its_dtype():
             lambda: Relu().summary(depth=-1),
             """
             UnknownOptionError: cannot show -1 levels.
-                needs  a whole number, or None for all
+                needs  a whole number of 0 or more, or None for all
                 Try: depth=1""",
         ),
         (
             lambda: Relu().summary(depth="all"),
             """
             UnknownOptionError: cannot show 'all' levels.
-                needs  a whole number, or None for all
+                needs  a whole number of 0 or more, or None for all
                 Try: depth=1""",
         ),
         (

@@ -87,7 +87,7 @@ DATA = {
     "too large for float32": (
         (INF, Y),
         "data: input 'input' holds NaN or infinity.\n    count  24 of 24\n    first  [0, 0] is 1e+300\n"
-        "    Try: keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+        "    Try: keep = np.isfinite(np.asarray(x, 'float32')).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
     ),
     "width": (
         (X[:, :3], Y),
@@ -101,7 +101,7 @@ DATA = {
         "    data   (6, 2, 2) float32\n    model  ('batch', 4) float32\n"
         "    Try: x.reshape(len(x), 4)\n"
         "data: targets holds NaN or infinity.\n    count  1 of 6\n    first  [2] is nan\n"
-        "    Try: keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+        "    Try: keep = np.isfinite(y).reshape(len(y), -1).all(axis=1); x, y = x[keep], y[keep]",
     ),
     "labels too large": (
         (X, Y + 1),
