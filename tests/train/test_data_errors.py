@@ -87,7 +87,8 @@ DATA = {
     "too large for float32": (
         (INF, Y),
         "data: input 'input' holds NaN or infinity.\n    count  24 of 24\n    first  [0, 0] is 1e+300\n"
-        "    Try: keep = np.isfinite(np.asarray(x, 'float32')).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+        "    Try: keep = np.isfinite(np.asarray(x, 'float32')).reshape(len(x), -1).all(axis=1);"
+        " x, y = x[keep], y[keep]",
     ),
     "width": (
         (X[:, :3], Y),
