@@ -47,6 +47,8 @@ def lines(page: Page, stage: str, look: str) -> list[str]:
 
 def test_a_line_highlights_its_counterparts(page: Page):
     page.locator('[data-stage="jaxpr"] .l', has_text="tanh").locator(".x").hover()
+    # Playwright scrolls the line into view first; it is linked once the scrolling ends.
+    page.locator('[data-stage="stablehlo"] .l.on').first.wait_for()
     assert any("tanh" in text for text in lines(page, "stablehlo", "on"))
     assert any("tanh" in text for text in lines(page, "hlo", "on"))
     linked = page.locator('.picture [data-mnb-linked="hover"]')

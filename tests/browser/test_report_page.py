@@ -57,7 +57,7 @@ def test_hovering_a_line_highlights_block_and_counterparts(page: Page):
     line = page.locator('[data-stage="jaxpr"] .l[data-of="layer_norm_0"]:not([data-e^="arg"])').first
     equation = line.get_attribute("data-e")
     line.locator(".x").hover()
-    assert page.locator('.node[data-block="layer_norm_0"].on').count() == 1
+    page.locator('.node[data-block="layer_norm_0"].on').wait_for()  # after a scroll, once it ends
     lit = page.eval_on_selector_all(
         '[data-stage="stablehlo"] .l.on', "lines => lines.map(line => line.getAttribute('data-e').split(' '))"
     )
