@@ -61,7 +61,7 @@ def lab(arguments: list[str]) -> int:
 
 
 def _end_after_interrupt(server: subprocess.Popen[bytes]) -> int:
-    # The terminal interrupts the server as well. It wants a confirmation to shut down; wait for its answer.
+    # The terminal interrupts the server as well. It needs a confirmation to shut down; wait for its answer.
     while True:
         try:
             return server.wait()

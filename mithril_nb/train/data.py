@@ -287,7 +287,6 @@ def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Pro
     bad = ~np.isfinite(array)
     if bad.any():
         name = "x" if ": input " in what else "y"
-        # A number may be too large for the model's dtype only.
         checked = f"np.asarray({name}, '{array.dtype}')" if np.isfinite(given).all() else name
         problems.add(
             f"{what} holds NaN or infinity.",
@@ -351,10 +350,7 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
 
 
 def evaluation_tail(tail: Tail) -> Tail:
-    """Return the treatment of a last batch in evaluation, given the treatment in training.
-
-    Evaluation counts each sample, so it drops no batch. Padding is always safe, because evaluation changes no state.
-    """
+    """Return the treatment of a last batch in evaluation, which drops none, given the treatment in training."""
     return "short" if tail == "drop" else "pad"
 
 
