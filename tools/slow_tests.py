@@ -17,7 +17,7 @@ VARIABLE = "MITHRIL_NB_SLOW_TESTS"
 """Environment variable with the part of the slow tests to run, such as `"0/8"`; tests/conftest.py reads it."""
 PARTS = 8
 LONG_S = {"unit": 0.3, "jupyter": 6.0}
-"""Seconds from which a test is slow, by the part of the checks that runs it."""
+"""Shortest duration of a slow test in seconds, by the part of the checks that runs it."""
 
 
 def part() -> str:
@@ -33,8 +33,8 @@ def slow_tests(reports: Iterable[tuple[Path, float]]) -> list[str]:
     """Return the ids of slow tests.
 
     Args:
-        reports: A report in JUnit's format, and the seconds from which one of its tests is slow. Cells of notebooks are
-            never slow: they run in order.
+        reports: Reports in JUnit's format, each with the shortest duration of a slow test in seconds. Cells of
+            notebooks are never slow tests, because they run in order.
     """
     return sorted(
         f"{case.get('classname', '').replace('.', '/')}.py::{case.get('name')}"

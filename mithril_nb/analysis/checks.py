@@ -90,8 +90,8 @@ def assert_cost(
 ) -> None:
     """Fail if a program costs more than a bound. Use it in a test to catch changes that make a program more expensive.
 
-    Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest value, one of which
-    may be `None`.
+    Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest value. One value of
+    the pair may be `None`.
 
     If the cost of some equations is unknown, the sum of the others is compared: the check fails if this sum is above
     the bound, else a warning lists the unknown equations. The check always fails if a cost is unknown for another
@@ -182,7 +182,7 @@ def assert_cost(
 
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
-    """Return the lower and the upper bound of a cost, either of which may be `None`.
+    """Return the lower and the upper bound of a cost. Each may be `None`.
 
     Raises:
         UnknownOptionError: `bound` is neither a number of at least 0 nor a pair of such numbers in order.
@@ -238,7 +238,7 @@ def _numbers(cost: Cost) -> Mapping[str, int]:
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
-    """Return a text for each group of rows of which a cost is unknown, such as `"2 × sort: no rule"`."""
+    """Return a text for each group of rows with an unknown cost, such as `"2 × sort: no rule"`."""
     groups: dict[tuple[str, str], int] = {}
     for row in cost.rows if name != "params" else ():
         if getattr(row, name) is None:

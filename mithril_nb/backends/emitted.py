@@ -48,7 +48,7 @@ class Availability:
     Attributes:
         is_available: True if the backend can be used.
         reason: The reason why it cannot be used, or `""`.
-        install: The command that installs what is missing, or `""`.
+        install: The command that installs the missing package or program, or `""`.
     """
 
     is_available: bool

@@ -137,7 +137,7 @@ def compile_emitted(
     """Bind a model to a backend that runs emitted source; JAX traces it.
 
     Raises:
-        UnknownOptionError: `unused` contains an option, all of which need XLA.
+        UnknownOptionError: `unused` contains an option; these options need XLA.
         UnsupportedPrimitiveError: The backend has no source for a block.
     """
     given = [name for name, value in unused.items() if value is not None]

@@ -75,7 +75,7 @@ class CostComparison(Shown):
         by_block: Change of the cost of each block, without the blocks inside it. Blocks before the change come first,
             in their order; then blocks that exist only after it.
         unattributed: Change of the cost not attributed to a block.
-        fusions: The fusions after the change, the one that saves the most bytes first.
+        fusions: The fusions after the change, sorted by the bytes that they save, most first.
         devices: Notes if one side counts all devices and the other only one.
     """
 
@@ -169,7 +169,7 @@ class CostComparison(Shown):
 
     @property
     def _overlap(self) -> tuple[str, ...]:
-        """A note with the bytes that fusion saves and those that the whole compilation saves, if they differ."""
+        """A note with the bytes that fusion saves and the bytes that the whole compilation saves, if they differ."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:

@@ -166,7 +166,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
         )
         if one.ours != one.theirs and not one.reason:
-            # XLA's passes also remove instructions. Only before them is a missing equation one that JAX removed.
+            # XLA's passes also remove instructions. Before them, only JAX can have removed an equation.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
             one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:

@@ -95,7 +95,7 @@ class Renaming:
         self._left: dict[str, str] = {}
 
     def define(self, left: Line, right: Line) -> None:
-        """Map the names that the left line defines to those that the right line defines, in order."""
+        """Map the names that the left line defines to the names that the right line defines, in order."""
         for name, other in zip(_defined(left), _defined(right), strict=False):
             self._bind(name, other)
 

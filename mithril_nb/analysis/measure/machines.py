@@ -116,7 +116,7 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
     the next call on an idle machine measures the rate again.
 
     Args:
-        dtypes: The dtypes of which the peaks are needed. If some peaks are cached, the result may contain more.
+        dtypes: The dtypes whose peaks are needed. If some peaks are cached, the result may contain more.
         device: The `jax.Device`; by default JAX's default device.
         anew: True to measure again even if the peaks are cached.
 

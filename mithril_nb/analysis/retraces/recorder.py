@@ -132,7 +132,7 @@ class WatchReport(Shown):
         return sum(one.time_s for one in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
-        """Return the report of the function with a name; of several functions, the one that took longest.
+        """Return the report of the function with a name. If several functions have it, return the slowest one's report.
 
         Raises:
             UnknownOptionError: No function with this name was traced or compiled.
@@ -204,7 +204,7 @@ class Recorder:
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
         self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
-        """Signatures of the calls that traced (`True`), and of those that lowered (`False`)."""
+        """Signatures of the calls that traced (`True`), or that lowered (`False`)."""
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
         self._left_out = 0

@@ -119,7 +119,7 @@ class Signature(NamedTuple):
     context: tuple[tuple[str, str, int | None], ...]
     options: tuple[tuple[str, str], ...]
     transforms: tuple[Transform, ...] = ()
-    """The JAX transformations of which the call receives tracers, the outermost first."""
+    """The JAX transformations whose tracers the call receives, the outermost first."""
 
 
 def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:

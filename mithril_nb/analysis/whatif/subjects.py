@@ -290,8 +290,8 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
 def batch_of(inspection: Inspection) -> Batch:
     """Return the batch of a program: arguments whose arrays all have the same size on their first axis.
 
-    Arguments with different sizes are different candidates. Of several candidates, the batch is the one that can change
-    its size alone. A weight cannot, because the other arrays would no longer fit.
+    Arguments with different sizes are different candidates. If there are several, the batch is the candidate whose size
+    can change alone. The size of a weight cannot, because the other arrays would no longer fit.
 
     Raises:
         ShapeError: There is no candidate; or of several, none or more than one can change its size alone.

@@ -133,7 +133,8 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
         tensor_split: For each mesh axis, the array axis to split over it, or `None` to split no axis over it.
 
     Raises:
-        UnknownOptionError: `tensor_split` has an axis twice or one that the array lacks, or is longer than the mesh.
+        UnknownOptionError: `tensor_split` names an axis twice, names an axis that the array lacks, or is
+            longer than the mesh.
         ShapeError: An axis cannot be split evenly.
     """
     axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)

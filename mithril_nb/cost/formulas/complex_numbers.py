@@ -120,7 +120,7 @@ def conversion(equation: Equation) -> Formula:
     return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
 
 
-# Real argmax takes 9 operations, three of which are comparisons. For complex numbers `>` takes 5 operations, and `==`
+# Real argmax takes 9 operations, including three comparisons. For complex numbers `>` takes 5 operations, and `==`
 # and `!=` take 2 each. JAX traces argmax of complex numbers but cannot lower it.
 rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")(reduction)
 # A complex multiply-add takes 8 operations where a real one takes 2.

@@ -159,7 +159,7 @@ def _move(run: _Run, instance: Draft, place: dict[str, tuple[int, str, Draft]], 
         del unit.parent.children[part]
         home.children[part] = unit
         unit.parent = home
-        _rekey(unit, f"{home.key}/{part}")
+        unit.rekey(f"{home.key}/{part}")
         for id in (id for one in unit.walk() for id in one.ids):
             place[id] = number, run.part, instance
 
@@ -167,12 +167,6 @@ def _move(run: _Run, instance: Draft, place: dict[str, tuple[int, str, Draft]], 
 def _part(draft: Draft) -> str:
     assert draft.parent is not None  # nothing is folded yet, so a key is the parent's key and the part
     return draft.key[len(draft.parent.key) + 1 :] if draft.parent.key else draft.key
-
-
-def _rekey(draft: Draft, key: str) -> None:
-    draft.key = key
-    for part, child in draft.children.items():
-        _rekey(child, f"{key}/{part}")
 
 
 def _drop_empty(draft: Draft) -> None:

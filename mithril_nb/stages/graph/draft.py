@@ -77,3 +77,9 @@ class Draft:
     def add_counts(self, others: Iterable[Draft]) -> None:
         """Add the counts of other nodes to its counts."""
         self.counts = [sum(column) for column in zip(self.counts, *(other.counts for other in others), strict=True)]
+
+    def rekey(self, key: str) -> None:
+        """Change its key, and the keys of all nodes inside it."""
+        self.key = key
+        for part, child in self.children.items():
+            child.rekey(f"{key}/{part}")

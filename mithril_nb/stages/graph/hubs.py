@@ -104,7 +104,7 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
                 inner = f"{part}:{number}:{inner}"
             place.children[inner] = unit
             unit.parent = place
-            _rekey(unit, f"{place.key}/{inner}" if place.key else inner)
+            unit.rekey(f"{place.key}/{inner}" if place.key else inner)
 
 
 def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction]) -> tuple[dict[str, int], bool]:
@@ -195,9 +195,3 @@ def _name(group: Sequence[Draft]) -> str:
     if 0 < len(named) <= _MOST_NAMES:
         return ", ".join(named)
     return round_name([unit for unit in group if unit.role in ("forward", None)] or group)
-
-
-def _rekey(draft: Draft, key: str) -> None:
-    draft.key = key
-    for part, child in draft.children.items():
-        _rekey(child, f"{key}/{part}")

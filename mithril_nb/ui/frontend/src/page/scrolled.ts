@@ -6,7 +6,7 @@ import { type Look, walkByKeys } from "./selection";
 
 /** Rows drawn above and below the visible ones: scrolling within them changes no element. */
 const AHEAD = 12;
-/** Time after a scroll in which a row comes below the pointer because it scrolled, in ms. */
+/** Within this time after a scroll, in ms, a row is below the pointer because it scrolled, not because the pointer moved. */
 const SCROLLS_MS = 150;
 
 let scrolledAt = -Infinity;
