@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.records import Source
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.program_stages import ProgramStages
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,27 @@ def source_of(name: str, figures: Callable[[], Any]) -> Source:
     # XLA returns -1 if the module contains an instruction it cannot count, and leaves out figures that are 0.
     known = {key: found.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
     return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
+
+
+def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
+    """Return XLA's own costs for the lowered and the compiled program, each if it exists already or is requested.
+
+    Args:
+        inspection: The program.
+        lower: True to lower the program.
+        compile: True to compile the program, which may take long.
+
+    Raises:
+        Exception: JAX or XLA raised it while lowering or compiling the program.
+    """
+    found: list[Source] = []
+    if lower or compile or inspection.is_lowered:
+        _ = inspection.lowered
+        found.append(source_of("XLA lowered", lambda: inspection.analysis("lowered")))
+    if compile or inspection.is_optimized:
+        _ = inspection.optimized
+        found.append(source_of("XLA compiled", lambda: inspection.analysis("compiled")))
+    return tuple(found)
 
 
 def xla_memory(figures: Callable[[], Any]) -> Memory | None:
