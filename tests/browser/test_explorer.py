@@ -152,3 +152,17 @@ def test_keys_pressed_anywhere_in_an_explorer_stay_in_it(open_explorer, stress) 
     found = press_everywhere(notebook, ".mnb-explorer", stress.size(short=40, long=10_000))
     stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
     assert found["wrong"] == []
+
+
+def test_the_figures_are_beside_the_search_at_every_width(open_explorer) -> None:
+    notebook = open_explorer()
+    for width in range(1000, 1500, 10):
+        notebook.resize(width, 1150)
+        overlaps = notebook.page.evaluate(
+            """() => {
+                const [figures, search] = ['.mnb-figures', '.mnb-search'].map(
+                    (part) => document.querySelector(`.mnb-explorer ${part}`).getBoundingClientRect());
+                return figures.right > search.left && figures.bottom > search.top + 1;
+            }"""
+        )
+        assert not overlaps, width
