@@ -96,7 +96,6 @@ def emission_comparisons(rounds: int) -> Iterator[Comparison]:
             repeated(jitted, on_jax),
             bar=work.c_bar,
             rounds=rounds,
-            clock=time.process_time,  # of all threads: C has one, while jax.jit runs two calls at once
         )
 
 
