@@ -17,7 +17,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.once import Once, paused_collector
 
 PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
-"""Suffixes of files of StableHLO, of HLO, or of an exported program; the content of a file decides how it is read."""
+"""Suffixes of files that may contain StableHLO, HLO or an exported program. The format is read from the content."""
 
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
@@ -26,41 +26,33 @@ Origin = Literal["tagged", "inferred", "kernel"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
 Range = tuple[int, int | None, int, int | None]
-"""First line and column of an expression, its last line, and the column after its end.
+"""Range of an expression: first line, first column, last line, and the column after the last character.
 
-Columns count bytes from 0; `None` if unknown.
+Lines count from 1. Columns count bytes from 0, and are `None` if unknown.
 """
 Constant = float | str | None
-"""The value of an operand, as far as it is known without running the program; see `Equation.constants`."""
+"""A value in `Equation.constants`."""
 SIZE = "size "
-"""Prefix of a constant that is a named size without a value: `"size 2*batch"`."""
+"""Prefix of a symbolic size in `Equation.constants`."""
 
 LOSS = "(loss)"
 """Block path of the loss function."""
 OPTIMIZER = "(optimizer)"
 """Block path of optimizer work that belongs to no single block, such as counting steps."""
 UNATTRIBUTED = ""
-"""Block path of work that no block caused, or whose block is unknown."""
+"""Block path of work that belongs to no block, or to an unknown one."""
 
 Record = TypeVar("Record")
 _NOTHING: frozenset[str] = frozenset()
 Traced = Iterable[tuple[str, tuple[str, ...]]]
-"""Id and equation ids of each instruction of a stage, in order: all that `link_instructions` needs."""
+"""The id of each instruction of a stage with the ids of its equations, in the order of the text."""
 
 
 def quick_to_make(cls: type[Record]) -> type[Record]:
-    """Make a frozen dataclass write its values directly into its `__dict__`; nothing else about it changes.
+    """Replace the `__init__` of a frozen dataclass by one that takes a third of the time.
 
-    The generated `__init__` of a frozen dataclass calls `object.__setattr__` for each field, which takes three times as
-    long. The new one is also generated from source text, so that Python checks the arguments and raises its usual
-    errors.
-
-    Args:
-        cls: A frozen dataclass whose `__init__` takes every field, and which has neither slots, nor `__post_init__`,
-            nor fields with a `default_factory`.
-
-    Returns:
-        The same class.
+    The original calls `object.__setattr__` for each field; the new `__init__` writes the fields into `__dict__`. The
+    class must have no slots, no `__post_init__`, and only fields that `__init__` takes, without `default_factory`.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -73,7 +65,7 @@ def quick_to_make(cls: type[Record]) -> type[Record]:
         (Point(x=1, y=2), True, Point(x=3, y=0))
     """
     names = [field.name for field in fields(cls)]  # pyright: ignore[reportArgumentType]
-    # If keys are always assigned in this order, Python stores them once for all instances of the class.
+    # Instances share one table of keys if their `__init__` always assigns the keys in the same order.
     lines = "".join(f"    __values__[{name!r}] = {name}\n" for name in names)
     space: dict[str, Callable[..., None]] = {}
     exec(f"def __init__(self, {', '.join(names)}):\n    __values__ = self.__dict__\n{lines}", space)
@@ -87,32 +79,34 @@ def quick_to_make(cls: type[Record]) -> type[Record]:
 @quick_to_make
 @dataclass(frozen=True)
 class Equation:
-    """One equation of the jaxpr: the unit to which every later instruction is traced back.
+    """One equation of the jaxpr. Instructions of all later stages are linked to the equations they came from.
 
     Attributes:
-        id: Path of the equation: `"12"` at the top, `"12.b1.3"` for equation 3 of body 1 in the params of equation 12,
-            `"12.3"` if equation 12 has a single body.
+        id: Position of the equation. `"12"` is equation 12 of the program. `"12.3"` is equation 3 of the jaxpr nested
+            in equation 12. If several jaxprs are nested in equation 12, `"12.b1.3"` is equation 3 of the one with index
+            1.
         primitive: Name of the JAX primitive.
-        block: Path of the block that caused it, `"(loss)"`, `"(optimizer)"`, or `""`.
-        role: The part of a step it belongs to; `None` if unknown.
-        inputs: Specs of its operands.
-        outputs: Specs of its results.
-        source: The user's line of Python that caused it, as `"file.py:12"`, or `""` if there is none.
-        repeats: Number of times it runs per run of the program: the product of the enclosing trip counts. `None` if
-            unknown.
-        is_call: True if it only calls nested jaxprs, whose equations are listed (and counted) separately.
-        params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
-        is_used: True if anything needs its results. JAX drops unused equations when it lowers.
-        constants: One entry per operand. A number if the operand has the same known value everywhere; `"?"` if it is
-            such a constant but its value is not computed or makes no difference; a string that starts with `SIZE` if
-            it is a named size without a value; else `None`.
-        origin: `"tagged"` if its block comes from the enclosing scopes or the functions that made it, `"inferred"` if
-            it comes from the data flow, else `None`.
-        transforms: Transforms around it, the outermost first: `"vmap"`, `"remat"`, `"scan"`, `"while"`, `"cond"`,
-            `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
-        library_source: Line of the library code that the user's line called and that made the equation, as
-            `"optax/_src/transform.py:12"`, or `""`.
-        source_range: Range of the user's expression, which starts on the line of `source`; `None` if unknown.
+        block: Path of the block that the equation belongs to. `"(loss)"` is the loss function, `"(optimizer)"` is work
+            of the optimizer for no single block, and `""` means unknown.
+        role: `"forward"`, `"backward"` or `"update"`; `None` if unknown.
+        inputs: Specs of the operands.
+        outputs: Specs of the results.
+        source: The line of the user's Python that created the equation, as `"file.py:12"`; `""` if unknown.
+        repeats: Number of times the equation runs when the program runs once: the product of the trip counts of the
+            loops around it. `None` if unknown.
+        is_call: True if the equation only runs nested jaxprs. Their equations are separate records.
+        params: Name and value of each param that is plain data. Nested jaxprs and functions are left out.
+        is_used: False if no result of the equation is needed. JAX drops such equations when it lowers the program.
+        constants: The value of each operand before the program runs. A number if all elements have this value; `"?"` if
+            the operand is constant, but its value was not computed; `"size 2*batch"` if it is this symbolic size;
+            `None` if it depends on the inputs.
+        origin: Evidence for `block`: `"tagged"` if the block comes from named scopes or from the functions that created
+            the equation, `"inferred"` if it comes from the data flow; `None` without a block.
+        transforms: The transforms around the equation, the outermost first: `"vmap"`, `"remat"`, `"scan"`, `"while"`,
+            `"cond"`, `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
+        library_source: If the line in `source` calls a library: the library's line that created the equation, as
+            `"optax/_src/transform.py:12"`; else `""`.
+        source_range: Range of the expression in `source` that created the equation; `None` if unknown.
     """
 
     id: str
@@ -134,7 +128,7 @@ class Equation:
 
     @property
     def place(self) -> str:
-        """`source`, with the last line for an expression of several lines: `"file.py:12-14"`."""
+        """Lines of the expression that created the equation: `"file.py:12"`, or `"file.py:12-14"` for several lines."""
         if self.source_range is None or self.source_range[2] <= self.source_range[0]:
             return self.source
         return f"{self.source}-{self.source_range[2]}"
@@ -153,25 +147,29 @@ class Instruction:
     Attributes:
         id: Unique in its stage: an equation id in the jaxpr, a name such as `dot.3` in HLO.
         opcode: The operation, as its stage names it.
-        line: Line in `Stage.text` on which it starts, counted from 1.
-        equations: Ids of the equations that it came from.
-        shares: Pairs of block path and share, the largest share first. The shares sum to 1; empty if unattributed.
-        role: The part of a step that most of its work belongs to; a fusion may have equations of other parts.
-        origin: `"tagged"` if the compiler preserved the link, `"inferred"` if it comes from operands or users,
-            `"kernel"` if it covers everything its kernel runs, as for each line of LLVM IR and machine code;
-            `None` if unattributed.
-        lines: Number of its lines, regions included.
-        operands: Its operands in the order of the text: ids of instructions of the same stage where they exist.
-        shapes: Specs of its results.
+        line: Line in `Stage.text` on which the instruction starts, counted from 1.
+        equations: Ids of the equations that the instruction came from.
+        shares: Path and share of each block that the instruction does work for, the largest share first. A fusion of
+            equal work for two blocks has `(("a", 0.5), ("b", 0.5))`. Shares sum to 1; `()` if no block is known.
+        role: `"forward"`, `"backward"` or `"update"`: the role of most of its work. `None` if unknown.
+        origin: Evidence for `shares`: `"tagged"` if the compiler preserved the link to the equations, `"inferred"` if
+            the blocks come from operands or users. A line of LLVM IR or machine code has `"kernel"`, because it gets
+            the blocks of the whole kernel. `None` without a block.
+        lines: Number of lines of the instruction, with its regions.
+        operands: The operands in the order of the text. An operand that an instruction of the stage computes is the id
+            of this instruction.
+        shapes: Specs of the results.
         attributes: Pairs of name and value, as the stage prints them.
-        transforms: Transforms around it, the outermost first: `"vmap"`, `"remat"`, `"scan"`, ...
-        source: The user's lines of Python that caused it, as `"file.py:12"`, or `"file.py:12-14"` for an expression
-            of several lines.
-        library_source: Lines of library code that these lines called, as `"optax/_src/transform.py:12"`.
-        picks: For each operand, its index among the results of the instruction that computes it; `()` if all are 0.
-        results: For a loop or conditional in the jaxpr, the ids of the instructions inside that compute its results,
-            branch after branch; `""` for a result that nothing inside computes.
-        carried: Ids of the instructions whose results it uses in the next round of a loop.
+        transforms: The transforms around the instruction, the outermost first: `"vmap"`, `"remat"`, `"scan"`, ...
+        source: The lines of the user's Python that created it, as `"file.py:12"`, or `"file.py:12-14"` for an
+            expression of several lines.
+        library_source: Lines of libraries, called by the lines in `source`, that created it.
+        picks: For each operand: if the instruction that computes it has several results, the index of the result that
+            is used. `()` if all indices are 0.
+        results: For a loop or conditional in the jaxpr: ids of the inner instructions that compute its results, branch
+            after branch. A result that no inner instruction computes has `""`.
+        carried: For an instruction that uses a carry of a loop: ids of the instructions that compute the carry's next
+            value.
     """
 
     id: str
@@ -194,7 +192,7 @@ class Instruction:
 
     @property
     def blocks(self) -> MappingProxyType[str, float]:
-        """A read-only mapping from block path to the share of the block in this instruction."""
+        """`shares` as a read-only mapping from block path to share."""
         return MappingProxyType(dict(self.shares))
 
 
@@ -204,10 +202,11 @@ class Stage(Shown):
 
     Attributes:
         name: `"jaxpr"`, `"stablehlo"`, `"hlo"`, ...
-        text: The text, one instruction a line where the stage allows; `""` if the stage is missing.
+        text: The text, mostly one instruction per line; `""` if the stage is not available.
         instructions: The instructions, in the order of their lines.
-        elapsed_s: Seconds that the stage took to compute from the previous stage.
-        unavailable: The reason why the stage is missing, or ends at the line where tracing failed; else `None`.
+        elapsed_s: Seconds from the previous stage to this one.
+        unavailable: The reason why the text is missing, or why it ends early because tracing failed; `None` if the
+            stage is complete.
     """
 
     name: str
@@ -225,11 +224,11 @@ class Stage(Shown):
         Args:
             name: Name of the stage.
             read: Computes the text and the instructions.
-            traced: Returns ids and equations of the instructions; `None` if they can only be read from the text.
-            elapsed_s: Seconds that the stage took to compute from the previous stage.
+            traced: Computes the attribute `traced` without the text; returns `None` if only the text contains it.
+            elapsed_s: Seconds from the previous stage to this one.
         """
         stage = cls(name, "", (), elapsed_s)
-        # Without these entries, reading either attribute calls `__getattr__`, which computes both.
+        # With these entries removed, reading `text` or `instructions` calls `__getattr__`, which computes both.
         del stage.__dict__["text"], stage.__dict__["instructions"]
         stage.__dict__.update(_read=Once(read), _traced=traced)
         return stage
@@ -243,12 +242,12 @@ class Stage(Shown):
         return self.__dict__[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        # The functions that compute the text cannot be pickled, so a copy contains the text.
+        # The functions that compute the text cannot be pickled, so the text is computed first.
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     @property
     def traced(self) -> Traced:
-        """Id and equation ids of each instruction, in order; does not compute the text."""
+        """The id of each instruction with the ids of its equations, computed without the text where possible."""
         if "_traced" in self.__dict__ and "instructions" not in self.__dict__:
             with paused_collector():
                 found = self.__dict__["_traced"]()
@@ -260,21 +259,21 @@ class Stage(Shown):
         return self.text if self.unavailable is None else f"{self.name} is not available: {self.unavailable}"
 
 
-# Without a class attribute, `__getattr__` is called until the instructions are computed.
+# The dataclass stores the default as a class attribute, and while that exists, `__getattr__` is not called.
 del Stage.instructions
 
 
 def column_of(instructions: Sequence[Instruction], name: str) -> list[Any]:
-    """Return an attribute of each instruction, without creating the `Instruction` objects of kernels."""
+    """Return the attribute `name` of each instruction. `KernelLines` returns it without creating the instructions."""
     column = getattr(instructions, "column", None)
     return list(map(attrgetter(name), instructions)) if column is None else column(name)
 
 
 def shared_by_kernel(instructions: Sequence[Instruction], name: str) -> list[tuple[Any, int]] | None:
-    """Return pairs of an attribute and the number of instructions that share it, one for each kernel.
+    """Return an attribute of each kernel, with the number of instructions of the kernel.
 
-    `None` if the instructions are not those of kernels. A program of 10,000 blocks may have 20 kernels with 300,000
-    instructions.
+    Return `None` if the stage has no kernels, or if instructions of one kernel differ in the attribute. This avoids a
+    walk over all instructions: 20 kernels may have 300,000.
     """
     shared = getattr(instructions, "shared", None)
     return None if shared is None else shared(name)
@@ -291,13 +290,13 @@ class Input:
     Attributes:
         name: Python expression of the array: `params['linear_0.weight']`.
         spec: Shape and dtype of the array.
-        block: Path of the block of the array, or `""`.
-        is_param: True for a parameter of the model, False for data and for the state of an optimizer; `None` if
-            unknown, because no argument is called `params` and none was named as the holder of the parameters.
-        used_by: Blocks that use it, if it is a parameter that these blocks share and that belongs to no single block.
+        block: Path of the block that the array belongs to; `""` if there is none.
+        is_param: True for a parameter of the model, False for data and for the state of an optimizer. `None` if
+            unknown: no argument is called `params`, and the option `params=` names none.
+        used_by: For a parameter that several blocks share: the paths of these blocks. Its `block` is `""`.
         argument: Name of the argument that contains the array: `params`.
-        is_moved: True if XLA's partitioner may move it to other devices, because it is also a result with another
-            sharding.
+        is_moved: True if the program returns the array with another sharding, so that XLA may have to move it to
+            other devices.
     """
 
     name: str
@@ -311,23 +310,18 @@ class Input:
 
 @paused_collector()
 def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]:
-    """Link the instructions of two stages that share an equation.
+    """Link two stages: return the linked instructions of `target` for the id of each instruction of `source`.
 
-    Args:
-        source: The stage to link from.
-        target: The stage to link to.
-
-    Returns:
-        A dict from the id of each instruction of `source` to the ids of the linked instructions of `target`.
+    Two instructions are linked if they have an equation in common.
     """
-    # Thousands of lines of a kernel have the same equations: look them up once and share their links.
+    # Thousands of lines of a kernel have the same equations, and share one set of links.
     named: dict[tuple[str, ...], list[str]] = {}
     for name, equations in target.traced:
         named.setdefault(equations, []).append(name)
     groups: dict[tuple[str, ...], frozenset[str]] = {}
     several: dict[str, list[frozenset[str]]] = {}  # the groups of more than one equation
     while named:
-        # Each list is released once its set exists, so that a large program is held only once.
+        # Popped, so that each list is freed once it is a set: a large program is in memory only once.
         equations, names = named.popitem()
         group = groups[equations] = frozenset(names)
         for equation in equations if len(equations) > 1 else ():
@@ -356,10 +350,10 @@ def link_instructions(source: Stage, target: Stage) -> dict[str, frozenset[str]]
 
 
 def format_lines(file: str, lines: Sequence[int]) -> str:
-    """Return a label for the part of a file from the first to the last of some lines.
+    """Return a label for the lines of a file, from the first to the last number in `lines`.
 
     Args:
-        file: Label of the file: its name, or `cell [12]`.
+        file: Label of the file: its name, or `cell [12]` for a notebook cell.
         lines: Line numbers in ascending order.
 
     Examples:
@@ -376,7 +370,7 @@ def format_lines(file: str, lines: Sequence[int]) -> str:
 
 
 def format_source(source: str) -> str:
-    """Return the label of an instruction's source, given as `file:line` or `file:first-last`.
+    """Return a label for a string in `Instruction.source`; a string without line numbers is returned unchanged.
 
     Examples:
         >>> format_source("cell [12]:3"), format_source("net.py:3"), format_source("net.py:3-7"), format_source("model")
@@ -387,7 +381,7 @@ def format_source(source: str) -> str:
 
 
 def lines_of_source(source: str) -> tuple[str, int, int]:
-    """Return the file, first line and last line of an instruction's source; `""` and 0 if it names no line.
+    """Split a string in `Instruction.source` into file, first line and last line; `("", 0, 0)` if it has no lines.
 
     Examples:
         >>> lines_of_source("net.py:3-7"), lines_of_source("net.py:3"), lines_of_source("model")

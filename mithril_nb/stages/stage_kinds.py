@@ -1,4 +1,4 @@
-"""The kinds of stages that a program has, in order; plugins register more."""
+"""The stages that a program has, in order. Plugins register more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mithril_nb.stages.records import Read
 
 Step = Literal["trace", "lower", "compile"]
 Maker = Callable[[Any], Read]
-"""Computes the text of a stage and its instructions from a `Pipeline`."""
+"""A function that takes a `Pipeline` and returns the text and the instructions of a stage."""
 Function = TypeVar("Function", bound=Maker)
 
 
@@ -20,15 +20,14 @@ class StageKind:
 
     Attributes:
         name: Name of the stage, such as `"stablehlo"`.
-        title: Short title, on buttons and panes.
-        needs: The last step of JAX that the stage needs; `"compile"` may take long.
-        description: Title in messages and static pages.
+        title: Short title, for buttons and panes.
+        needs: The step of JAX after which the stage can be computed: `"trace"`, `"lower"` or `"compile"`.
+        description: Title for messages and static pages.
         language: Name of the language of the text in `viz/tokens.json`; `""` for plain text.
         verb: Label while the stage is computed, such as `"Compiling"`.
-        needs_numbers: True if every size must be a number: a program with named sizes does not have the stage.
-        is_machine_code: True if the stage shows code of kernels, which XLA writes only on request.
-        make: Function that `register_stage` registered: it takes a `Pipeline` and returns text and instructions. `None`
-            for the eight stages from `"python"` to `"asm"`, each computed by a method of `Pipeline`.
+        needs_numbers: True if a program with symbolic sizes does not have the stage.
+        is_machine_code: True if the stage needs the code of the kernels. XLA writes this code only on request.
+        make: The function passed to `register_stage`; `None` for a built-in stage.
         is_optional: True if the stage is computed only when it is requested by name. `inspection.stages`, pages and
             JSON files do not contain it.
     """
@@ -46,7 +45,7 @@ class StageKind:
 
     @property
     def basis(self) -> str:
-        """Name of the built-in stage that a program must have for this stage to be computed."""
+        """Name of the built-in stage that this stage is computed from; a built-in stage's own name."""
         return self.name if self.make is None else _FIRST[self.needs]
 
 
@@ -68,7 +67,7 @@ _VERBS = {"trace": "Tracing", "lower": "Lowering", "compile": "Compiling"}
 
 
 def title_of(stage: str) -> str:
-    """Return the title of a stage in messages and static pages; an unknown name is its own title."""
+    """Return the title of a stage for messages and static pages; an unknown name is returned unchanged."""
     return STAGE_KINDS[stage].description if stage in STAGE_KINDS else stage
 
 
@@ -78,17 +77,17 @@ def language_of(stage: str) -> str:
 
 
 def has_machine_code(stages: Iterable[str]) -> bool:
-    """Return whether any of these stages shows code of kernels."""
+    """Return whether one of these stages needs the code of the kernels."""
     return any(name in STAGE_KINDS and STAGE_KINDS[name].is_machine_code for name in stages)
 
 
 def needs_compile(stages: Iterable[str]) -> bool:
-    """Return whether any of these stages needs a compilation."""
+    """Return whether one of these stages needs a compiled program."""
     return any(name in STAGE_KINDS and STAGE_KINDS[name].needs == "compile" for name in stages)
 
 
 def kinds_of_stages() -> dict[str, list[str]]:
-    """Return a dict from the name of each stage to its title, progress label and language, for front ends.
+    """Return title, progress label and language of each stage by name, for the front end.
 
     Examples:
         >>> kinds_of_stages()["asm"]
@@ -106,26 +105,30 @@ def register_stage(
     is_machine_code: bool = False,
     is_optional: bool = False,
 ) -> Callable[[Function], Function]:
-    """Register a function that computes a stage. Programs that are inspected later have it as their last stage.
+    """Return a decorator that registers a function as a new stage.
+
+    The function takes a `Pipeline` and returns the text of the stage and a tuple of `Instruction`s. All programs that
+    are inspected from then on have the stage, after the built-in ones.
 
     Args:
         name: Name of the stage. A second function with the same name replaces the first.
-        title: Title of the stage, on buttons and panes.
-        needs: The last step of JAX that the stage needs: `"trace"`, `"lower"` or `"compile"`.
-        language: The language for the colours of the text, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`.
-        is_machine_code: True if the stage shows code of kernels, which XLA writes only on request.
+        title: Title of the stage, for buttons and panes.
+        needs: The step of JAX after which the stage can be computed: `"trace"`, `"lower"` or `"compile"`.
+        language: Language for syntax colours, such as `"python"`, `"mlir"`, `"hlo"` or `"llvm"`; `""` for plain text.
+        is_machine_code: True if the stage needs the code of the kernels. XLA writes this code only on request.
         is_optional: True to compute the stage only when it is requested by name. `inspection.stages`, pages and
             `to_json()` do not contain it.
 
     Examples:
         >>> from mithril_nb.inspection import inspect
         >>> @register_stage("opcodes", "Opcodes", "trace")
-        ... def opcodes(pipeline):
-        ...     names = {one.opcode for one in pipeline.stages["jaxpr"].get().instructions}
+        ... def list_opcodes(pipeline):
+        ...     jaxpr = pipeline.stages["jaxpr"].get()
+        ...     names = {instruction.opcode for instruction in jaxpr.instructions}
         ...     return " ".join(sorted(names)), ()
         >>> inspect(lambda x: x * x + x, 1.0).stage("opcodes").text
         'add mul parameter'
-        >>> _ = STAGE_KINDS.pop("opcodes")
+        >>> _ = STAGE_KINDS.pop("opcodes")  # undo, because this is only an example
     """
 
     def register(function: Function) -> Function:

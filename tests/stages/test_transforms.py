@@ -68,7 +68,9 @@ def test_vmap_batches_dependent_equations() -> None:
     assert found["exp", "0"] == "kept"
     assert found["mul", "1"] == "changed"
     assert {one.note for one in step.equations if one.mark == "changed"} == {"adds a batch axis of 8"}
-    assert step.explanation.startswith("adds a batch axis of 8 to 1 of 2 equations; 1 does not depend on it and stays")
+    assert step.explanation.startswith(
+        "adds a batch axis of 8 to 1 of 2 equations; 1 is unchanged, as it does not depend on the batch"
+    )
     agree(steps)
 
 

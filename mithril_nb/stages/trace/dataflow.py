@@ -12,7 +12,7 @@ from mithril_nb.stages.trace.equations import Site, wirings
 from mithril_nb.stages.trace.traced import Program
 
 BEFORE = -1
-"""`Value.made` of a value that exists before the program runs."""
+"""`Value.made` of an array that exists before the program runs."""
 
 
 _CHANGE = frozenset({"scan", "while", "scatter", "dynamic_update_slice"})
@@ -21,22 +21,22 @@ _CHANGE = frozenset({"scan", "while", "scatter", "dynamic_update_slice"})
 
 @dataclass(slots=True)
 class Value:
-    """One array of a program. An operand or result of a call is the same value inside the call and around it.
+    """One array of a program. An array that is passed to a call is the same `Value` inside the call and around it.
 
     Attributes:
-        id: Id of the equation that computes it, followed by the index of the result (`"12{1}"`) if there are several;
-            or the name of the argument. A value that a loop holds for its body has the id of the loop and the index of
-            the operand (`"12.x1"`).
+        id: `"12"` for the result of equation 12, `"12{1}"` for its result with index 1 if it has several. The name of
+            an argument. `"12.x1"` for what the body of loop 12 receives as its input with index 1.
         spec: Shape and dtype of the array.
-        block: Path of the block that computes it, or that it belongs to.
-        made: Index in `Inspection.equations` of the equation that computes it; `BEFORE` if the value exists before the
-            program runs.
-        uses: Indices of the equations that use it, in order. A loop or conditional uses its operands until its last
-            equation, except the first value of a carry.
+        block: Path of the block that computes the array, or that an argument belongs to; `""` if unknown.
+        made: Index in `Inspection.equations` of the equation that computes the array; `BEFORE` if the array exists
+            before the program runs.
+        uses: Indices of the equations that use the array, in order. An operand of a loop is used until the last
+            equation of the loop, because each iteration reads it. The initial value of a carry is used only when the
+            loop starts.
         is_argument: True for an argument of the program.
-        is_donated: True if its memory may be reused for results.
-        given: Number of results of the program that are this value.
-        is_in_place: True if it is the next value of a loop's carry and is stored in the memory of that carry.
+        is_donated: True if the program may reuse the memory of this argument.
+        given: Number of results of the program that are this array.
+        is_in_place: True for the next value of a carry that is stored in the memory of the carry.
     """
 
     id: str
@@ -56,7 +56,7 @@ class Value:
 
 
 def dataflow(program: Program) -> tuple[Value, ...]:
-    """Return the arguments and constants of a program, and the results of its used equations, in order of creation."""
+    """Return all arrays of a program in order of creation: arguments, constants, and results of used equations."""
     return _Flow(program).values_in_order()
 
 
@@ -87,7 +87,7 @@ class _Flow:
         return value
 
     def _walk(self, sites: Sequence[Site], known: dict[Any, Value]) -> None:
-        """Collect the values of a body, given the values of its inputs."""
+        """Collect the values that some equations compute. `known` has the values of their inputs, by variable."""
         for site in sites:
             if not site.is_used:
                 continue
@@ -132,7 +132,7 @@ class _Flow:
                 known[var] = inside[atom]
 
     def _branches(self, site: Site, known: dict[Any, Value], place: int) -> None:
-        """Collect the values of a conditional, which runs one of several bodies and returns its results."""
+        """Collect the values of a conditional."""
         for body, inner in site.bodies:
             inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
             self._walk(inner, inside)
@@ -147,7 +147,7 @@ class _Flow:
         end = self._last_inside[site.id]
         self._results(site, known, place)
         loop, *conditions = wirings(site)
-        # A carry is one value for all iterations. Of an input that is cut into slices, one slice exists at a time.
+        # A carry is one `Value` for all iterations. Each iteration of a scan reads one slice of a scanned input.
         carried = {(loop.operands or ())[at]: result for at, result in loop.carried}
         for wiring in (*conditions, loop):
             operands = wiring.operands or ()
@@ -169,10 +169,10 @@ class _Flow:
     def _end_iteration(
         self, site: Site, body: Any, inside: dict[Any, Value], known: dict[Any, Value], end: int, carried: Sequence[Any]
     ) -> None:
-        """Keep the results of a body and of its loop to the end of the iteration; assign blocks to the loop's results.
+        """Keep the results of a body until the end of the loop, and set the blocks of the loop's results.
 
-        A result of the loop, carried or stacked, belongs to the block that computes it in the body. If the body only
-        passes its input through, the result belongs to the block that computed the input.
+        A result belongs to the block that computes it in the body. If the body returns an input unchanged, the result
+        belongs to the block that computed the initial value.
         """
         for var, atom, _ in zip(site.equation.outvars, body.outvars, carried, strict=False):
             whole, made = known.get(var), _value(inside, atom)
@@ -188,7 +188,7 @@ class _Flow:
                 whole.block = made.block
 
     def _is_written_over(self, carried: Value, made: Value) -> bool:
-        """Return whether a body computes the next value after the last use of the carry, or by updating it in place."""
+        """Return whether the next value of a carry can be stored in the memory of the carry."""
         last = max(carried.uses, default=carried.made)
         primitive = self._program.sites[made.made].primitive
         # XLA scatters in place if nothing else reads the array.
@@ -199,7 +199,7 @@ class _Flow:
     def _given(
         self, site: Site, body: Any, atoms: Sequence[Any], known: dict[Any, Value], place: int
     ) -> dict[Any, Value]:
-        """Return the values of the first variables of a body: the operands, with new values for literals."""
+        """Return the values of the inputs of a body by variable; a literal operand gets a new value."""
         block = self._program.by_id[site.id].block
         inside: dict[Any, Value] = {}
         for number, (var, atom) in enumerate(zip(body.invars, atoms, strict=False)):
@@ -218,7 +218,7 @@ class _Flow:
 
 
 def _values(known: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
-    """Return the values among some operands or results; literals and unused results have none."""
+    """Return the values of operands or results, without literals and unused results."""
     return [value for value in (_value(known, atom) for atom in atoms) if value is not None]
 
 
@@ -227,10 +227,11 @@ def _value(known: dict[Any, Value], atom: Any) -> Value | None:
 
 
 def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:
-    """Return the operand for each input of a body: all in order, or the last unmatched one of the same shape and dtype.
+    """Return the operand for each input of a body.
 
-    The first operand of a conditional selects the branch. A linear solve has operands for other jaxprs, which do not
-    run.
+    An equation may have more operands than the body has inputs: the first operand of a conditional selects the branch,
+    and a linear solve has operands for jaxprs that do not run. Then each input, from the last to the first, gets the
+    last remaining operand of its shape and dtype; `None` if there is none.
     """
     left = list(atoms)
     if len(left) == len(body.invars):
@@ -247,7 +248,7 @@ def _spec(var: Any) -> TensorSpec:
 
 
 def _last_inside(sites: Sequence[Site], places: dict[str, int]) -> dict[str, int]:
-    """Return for each equation the index of the last equation inside it; its own index if there is none."""
+    """Return the index of the last equation inside each equation by id; for one without a body, its own index."""
     found = dict(places)
     for site in reversed(sites):
         if site.parent is not None:

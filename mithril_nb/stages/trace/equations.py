@@ -1,4 +1,4 @@
-"""A jaxpr as a flat list of equations, parents before their bodies, each with its path, scopes and run count."""
+"""A jaxpr as a flat list of equations with paths, scopes and run counts. An equation precedes those of its bodies."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ class Site:
     """One equation at its place in a program.
 
     Attributes:
-        id: Path of the equation, as in `Equation.id`.
+        id: As `Equation.id`.
         equation: JAX's own object.
         primitive: Name of the primitive.
-        variables: The operands without literals, and without a predicate that selects between equal values.
-        parent: The site whose body contains this one, or `None` at the top.
-        stack: All names around it, those of the callers first.
-        repeats: Number of times it runs per run of the program; `None` if unknown.
-        bodies: The nested jaxprs (open) with the sites of their equations.
-        is_used: True if its results are used; JAX drops unused equations when it lowers.
-        constants: Known values of its operands, as in `Equation.constants`.
-        transforms: The transformations around it, as in `Equation.transforms`.
-        dropped: Indices of the results of a loop that neither the program nor the next iteration uses, or of the unused
-            results of a QR factorization; empty for other equations.
+        variables: The operands that are variables. If a `select_n` selects between equal values, its predicate is
+            left out.
+        parent: The site whose body contains this one; `None` at the top level.
+        stack: The name stack: names of scopes and transforms around the equation, the outermost first.
+        repeats: As `Equation.repeats`.
+        bodies: The nested jaxprs (open), each with the sites of its equations.
+        is_used: As `Equation.is_used`.
+        constants: As `Equation.constants`.
+        transforms: As `Equation.transforms`.
+        dropped: Indices of unused results of a loop or of a QR factorization; empty for other equations.
     """
 
     id: str
@@ -50,20 +50,20 @@ class Site:
 
     @property
     def is_call(self) -> bool:
-        """Return whether it only calls nested jaxprs."""
+        """Return whether the equation only runs nested jaxprs."""
         return bool(self.bodies)
 
 
 class Wiring(NamedTuple):
-    """Connection of a body to the equation that contains it.
+    """Connection between the inputs and outputs of a body and the operands and results of its equation.
 
     Attributes:
         jaxpr: The body, as an open jaxpr.
         sites: The sites of the body's equations.
-        operands: Index of the operand for each of its inputs; `None` if each input depends on all operands.
-        results: Index of the result for each of its outputs; `None` if all results may depend on all outputs.
-        carried: Pairs of an input and the output that replaces it in the next iteration.
-        constants: Number of inputs of a loop that are the same in each iteration; they come first.
+        operands: For each input of the body, the index of the operand that it receives; `None` if unknown.
+        results: For each output of the body, the index of the result that it becomes; `None` if unknown.
+        carried: For each carry of a loop, the index of the body's input and of the output with the next value.
+        constants: Number of loop constants. They are the first inputs of the body.
     """
 
     jaxpr: Any
@@ -75,14 +75,14 @@ class Wiring(NamedTuple):
 
 
 def wirings(site: Site) -> list[Wiring]:
-    """Return the connection of each body of an equation; the body of a `while` comes before its condition."""
+    """Return a `Wiring` for each body of an equation. For a `while`, the loop body precedes the condition."""
     equation = site.equation
     taken, given = len(equation.invars), len(equation.outvars)
     if site.primitive == "scan":
         ((jaxpr, body),) = site.bodies
         count = jax_versions.carried(equation)
         pairs = zip(jaxpr.invars, equation.invars, strict=True)
-        # JAX 0.12 stores no count of sliced operands. In all versions, the body's variable for one lacks an axis.
+        # JAX 0.12 does not store how many operands are sliced. A sliced operand has one axis less inside the body.
         sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
         first = taken - count - sliced
         return [Wiring(jaxpr, body, range(taken), range(given), tuple((first + k, k) for k in range(count)), first)]
@@ -97,7 +97,7 @@ def wirings(site: Site) -> list[Wiring]:
             Wiring(loop.body, by_jaxpr[id(loop.body)], places, range(given), carried, own),
             Wiring(loop.condition, by_jaxpr[id(loop.condition)], [*range(first), *state], None, constants=first),
         ]
-    # A predicate, or the constants of another body, come first.
+    # The first operands are a predicate, or constants of another body.
     return [
         Wiring(
             jaxpr,
@@ -110,7 +110,7 @@ def wirings(site: Site) -> list[Wiring]:
 
 
 def each_equation(jaxpr: Any) -> Iterator[Any]:
-    """Yield JAX's own equations of a jaxpr and of its nested jaxprs; the equations of a shared body once."""
+    """Yield the equations of a jaxpr and of its nested jaxprs, as JAX's objects. A shared body is visited once."""
     seen: dict[int, Any] = {}  # keeps the bodies alive, so their ids stay unique
 
     def walk(jaxpr: Any) -> Iterator[Any]:
@@ -125,12 +125,12 @@ def each_equation(jaxpr: Any) -> Iterator[Any]:
 
 
 class Outline(NamedTuple):
-    """Structure of a jaxpr, available before its equations are analysed.
+    """Ids and names of a jaxpr, which take less time to compute than its sites.
 
     Attributes:
-        ids: The ids of all equations, parents before their bodies.
-        inside: For each equation with a body, by its index in `ids`: the number of ids of the equation and its bodies.
-        names: The scopes around the equations, and the names of the functions that they call.
+        ids: The ids of all equations. An equation precedes those of its bodies.
+        inside: For the index in `ids` of each equation with a body: 1 plus the number of equations in its bodies.
+        names: Names of all scopes and of all called functions.
         have_frames: True if JAX recorded Python frames for every equation.
     """
 
@@ -141,7 +141,7 @@ class Outline(NamedTuple):
 
 
 def outline_of(jaxpr: Any) -> Outline:
-    """Return the outline of a jaxpr; a shared body is read once."""
+    """Return the outline of a jaxpr."""
     known: dict[int, Outline] = {}
     names: set[str] = set()
 
@@ -153,13 +153,13 @@ def outline_of(jaxpr: Any) -> Outline:
             names.update([scope for scope, _ in jax_versions.name_stack(equation)])
             if "name" in equation.params:
                 names.add(str(equation.params["name"]))
-            # A jaxpr that a program built, instead of tracing Python, has no tracebacks.
+            # A jaxpr that was built by code, instead of traced from Python, has no tracebacks.
             have_frames &= equation.source_info.traceback is not None
             place = len(ids)
             ids.append(str(index))
             for prefix, body in jax_versions.bodies(equation):
                 plain = jax_versions.open_jaxpr(body)
-                # Ids stay unique: the jaxpr keeps its bodies alive.
+                # `id` is unique here, because the jaxpr keeps its bodies alive.
                 own = known[id(plain)] if id(plain) in known else known.setdefault(id(plain), read(plain))
                 inside.update({len(ids) + at: count for at, count in own.inside.items()})
                 ids += [f"{index}.{prefix}{id}" for id in own.ids]
@@ -171,7 +171,7 @@ def outline_of(jaxpr: Any) -> Outline:
 
 
 def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
-    """Return the sites of the equations at the top of a jaxpr, and of all equations, parents before their bodies."""
+    """Return the sites of a jaxpr's own equations, and the sites of all equations, nested ones included."""
     everything: list[Site] = []
     read: dict[int, list[_Read]] = {}  # a shared body is read once
 
@@ -220,7 +220,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
                 for inner, body in bodies:
                     plain = jax_versions.open_jaxpr(body)
-                    # A loop's condition runs once more than its body.
+                    # The condition of a loop runs once more than the body.
                     more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
                     runs = None if times is None or more is None else times + more
                     given = _given(site, plain)
@@ -234,7 +234,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
 
 
 _Read = tuple[Any, NameStack, tuple[Any, ...], list[tuple[str, Any]]]
-"""An equation with its own scopes, its variable operands, and its bodies."""
+"""An equation, its name stack in its jaxpr, its operands without literals, and its bodies."""
 
 
 def _read(equation: Any) -> _Read:
@@ -243,12 +243,12 @@ def _read(equation: Any) -> _Read:
 
 
 def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
-    """Join transforms; remat appears once, though both its equation and the scopes in its body name it."""
+    """Join transforms. JAX names remat twice, in its equation and in the scopes of its body; here it appears once."""
     return outer + (own[1:] if outer[-1:] == own[:1] == ("remat",) else own)
 
 
 def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
-    """Return the known values of the operands of an equation, and store those of its results."""
+    """Return `Equation.constants` of an equation, and add known values of its results to `known`."""
     atoms = site.equation.invars
     if len(site.variables) == len(atoms):
         operands = tuple(map(known.get, atoms))
@@ -267,18 +267,18 @@ def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
 
 
 def _kept(value: Constant, dtype: Any) -> Constant:
-    """Return a constant in another dtype, or `"?"` if the conversion changes its value."""
+    """Return the value of a constant after a conversion to `dtype`; `"?"` if the conversion changes it."""
     if not isinstance(value, float) or dtype == np.float32:
         return value
     if np.issubdtype(dtype, np.complexfloating):
         return "?"
-    # A number outside of the range of the dtype overflows, and then differs from the original.
+    # A number outside the range of the dtype overflows, so it compares as changed.
     with np.errstate(all="ignore"):
         return value if float(np.asarray(value).astype(dtype)) == value else "?"
 
 
 def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
-    """Return the result of an operation on constants if it needs no arithmetic that may round; else `"?"`."""
+    """Return the result of a comparison of constants, or of adding 0 to a constant; else `"?"`."""
     if len(operands) == 2 and all(isinstance(one, float) for one in operands):
         left, right = operands
         if primitive in _COMPARED:
@@ -289,10 +289,9 @@ def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
 
 
 def _given(site: Site, body: Any) -> dict[Any, Constant]:
-    """Return the known values of the inputs of a nested jaxpr.
+    """Return the inputs of a body that are constants, by variable.
 
-    JAX inlines a function with a custom derivative when it lowers, so XLA folds constants into it. A jitted function
-    stays a function, and the values of a loop change with each iteration.
+    Only functions with a custom derivative have them: JAX inlines these when it lowers, so XLA folds the constants.
     """
     if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
         return {}
@@ -314,7 +313,7 @@ _FOLDS = frozenset(
 
 
 def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
-    """Mark unused equations, given which results are used; return which inputs are used."""
+    """Set `is_used` of all equations of a body, from the used flag of each output; return the flag of each input."""
     live = {atom for atom, is_used in zip(jaxpr.outvars, used, strict=True) if is_used and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
@@ -329,7 +328,7 @@ def _mark_used(jaxpr: Any, body: list[Site], used: list[bool]) -> list[bool]:
                 site.dropped = frozenset(place for place, var in enumerate(equation.outvars) if var not in live)
             continue
         needed = _mark_used_inside(site, [var in live for var in equation.outvars])
-        # Operands that only an unused result of a call needs are unused, as when JAX lowers it.
+        # JAX also removes operands of a call that only unused results depend on.
         live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
     return [var in live for var in jaxpr.invars]
 
@@ -342,7 +341,7 @@ def _mark_unused(body: list[Site]) -> None:
 
 
 def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
-    """Mark unused equations in an equation's bodies, given which results are used; return which operands are used."""
+    """Set `is_used` in an equation's bodies, from the used flag of each result; return the flag of each operand."""
     if site.primitive in ("scan", "while"):
         return _mark_loop(site, used)
     needed = [True] * len(site.equation.invars)
@@ -355,10 +354,10 @@ def _mark_used_inside(site: Site, used: list[bool]) -> list[bool]:
 
 
 def _mark_loop(site: Site, used: list[bool]) -> list[bool]:
-    """Mark unused equations in the body of a loop; return which operands are used.
+    """Set `is_used` in the body of a loop, from the used flag of each result; return the flag of each operand.
 
-    A carry is used if the final result is used, or if a used value depends on it. A carry that only feeds itself is
-    unused: JAX drops it when it lowers, for `while` since 0.12; before that, XLA does.
+    A carry is used if its final value is used, or if a used value depends on it. A carry that only its own next value
+    depends on is unused, and is removed: by JAX for scans, and for `while` since JAX 0.12; else by XLA.
     """
     needed = [False] * len(site.equation.invars)
     loop, *conditions = wirings(site)

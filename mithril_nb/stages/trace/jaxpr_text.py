@@ -25,9 +25,9 @@ _HIDDEN = {
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
     "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
-"""Params that a reader does not need, or whose jaxpr is printed as a body."""
+"""Params that are not printed: they do not matter to the reader, or their jaxpr is printed as a body."""
 _OURS = frozenset({COMBINER, UNUSED, GROUP, PARTITIONED})
-"""Params that costs are computed from, and that JAX does not print."""
+"""Params that this package adds for cost rules. JAX does not have them, so they are not printed."""
 
 
 def print_jaxpr(
@@ -37,15 +37,15 @@ def print_jaxpr(
 
     Args:
         trace: The program.
-        top: The sites of the program's equations, without those of nested jaxprs.
-        equations: All equations by id.
-        owner: Returns the block of an input, by the input's index.
+        top: The sites of the jaxpr's own equations.
+        equations: All equations by id, nested ones included.
+        owner: Returns the block of the input with a given index.
     """
     return _Printer(equations).program(trace, top, owner)
 
 
 def short_spec(spec: TensorSpec) -> str:
-    """Return a spec as JAX writes it.
+    """Return a spec in the notation of a jaxpr.
 
     Examples:
         >>> short_spec(TensorSpec((32, 64))), short_spec(TensorSpec((), "bool"))
@@ -167,13 +167,13 @@ class _Printer:
         return tuple(ids)
 
     def _producers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """Return for each operand the id of the instruction that computes it, or its printed name; also the `picks`."""
+        """Return `Instruction.operands` and `Instruction.picks`. `names` has the printed name of each operand."""
         found = [("", 0) if is_literal(atom) else self._producers.get(atom, ("", 0)) for atom in atoms]
         ids = tuple([id or name for (id, _), name in zip(found, names, strict=True)])
         return ids, tuple([index for _, index in found]) if any(index for _, index in found) else ()
 
     def _connect_rounds(self, site: Site, loops: Sequence[Wiring]) -> None:
-        """Connect the inputs of a loop's bodies to the values that replace them in the next round."""
+        """Record which inputs of the bodies are carries, and which variables hold their next values."""
         if not loops:
             for jaxpr, _ in site.bodies:
                 given = site.equation.invars[-len(jaxpr.invars) :] if jaxpr.invars else ()
@@ -195,7 +195,7 @@ class _Printer:
                     self._carries[var] = self._carries[atom]
 
     def _results(self, site: Site, bodies: Sequence[Any]) -> tuple[str, ...]:
-        """Return the instructions inside a region that compute its results, and store what its next round uses."""
+        """Return `Instruction.results`, and record the instructions that compute the next values of carries."""
         if site.primitive not in ("scan", "while", "cond"):
             return ()
         inside = f"{site.id}."
@@ -212,7 +212,7 @@ class _Printer:
         return tuple(found)
 
     def _in_next_round(self, carries: Sequence[tuple[str, int]]) -> tuple[str, ...]:
-        """Return the instructions that compute the next values of carries; a body may pass one carry on to another."""
+        """Return the instructions that compute the next values of carries. A next value may itself be another carry."""
         found: dict[str, None] = {}
         for key in carries:
             seen = set()
@@ -225,7 +225,7 @@ class _Printer:
         return tuple(found)
 
     def _connect_inputs(self, site: Site, jaxpr: Any, taken: tuple[str, ...], picks: tuple[int, ...]) -> None:
-        """Connect the inputs of a body to the operands of its equation, where JAX keeps their order."""
+        """Record which instruction computes each input of a body, if the inputs have the order of the operands."""
         count = len(jaxpr.invars)
         both = tuple(zip(taken, picks or (0,) * len(taken), strict=True))
         if site.primitive == "while":
@@ -258,7 +258,7 @@ class _Printer:
 
 
 def _number(value: Any) -> str:
-    """Return the short text of a literal; NumPy's own printing would take half of the time of the whole text."""
+    """Return a literal as short text. NumPy's printing would take half of the time of printing a jaxpr."""
     plain = value.item() if hasattr(value, "item") else value
     if isinstance(plain, int) and not isinstance(plain, bool):
         return int.__repr__(plain)  # JAX has a subclass of `int` that also prints its dtype
@@ -266,7 +266,7 @@ def _number(value: Any) -> str:
 
 
 def _letters() -> Iterator[str]:
-    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ... without end."""
+    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ..."""
     for length in count(1):
         yield from map("".join, product(ascii_lowercase, repeat=length))
 
@@ -279,14 +279,14 @@ def _labels(record: Equation, count: int) -> list[str]:
 
 
 def _params(primitive: str, params: Sequence[tuple[str, Any]], texts: Sequence[tuple[str, str]]) -> str:
-    """Return the text of the informative params, given the texts of all params."""
+    """Return the params in brackets, as JAX prints them; `texts` has the printed value of each."""
     shown = []
     for (key, value), (_, text) in zip(params, texts, strict=True):
         if key in _HIDDEN or value is None or value is False:
             continue
         if primitive == "dot_general" and key == "dimension_numbers":
             text = _dot_dims(value)
-        # A name is printed whole, because it identifies a function.
+        # The name of a function is never shortened.
         if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."
         shown.append(f"{key}={text}")
@@ -300,7 +300,7 @@ def _compact(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text in which line breaks and control characters are escaped; the user's names may contain them."""
+    """Escape line breaks and control characters, which names in the user's program may contain."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

@@ -1,8 +1,4 @@
-"""Params of an equation as plain data, so that the cost of a saved program can be computed.
-
-They include nested computations (Pallas kernels, combiners, primitives that JAX 0.12 expands late), the group sizes of
-collectives, and which equations XLA partitions.
-"""
+"""Params of an equation as plain data, so that costs can be computed without JAX, as for a saved program."""
 
 from __future__ import annotations
 
@@ -19,11 +15,11 @@ from mithril_nb.stages.records import Equation, Param
 from mithril_nb.stages.trace.equations import Site, sites_of
 
 UNUSED = "unused_results"
-"""Param with the indices of unused results, if the cost depends on them."""
+"""Param of a QR factorization with the indices of its unused results, because they change its cost."""
 GROUP = "group_size"
 """Param of a collective with the number of devices per group; `None` if unknown."""
 PARTITIONED = "partitioned"
-"""Param of an equation on sharded arrays whose communication XLA's partitioner decides."""
+"""Param of an equation on sharded arrays to which XLA's partitioner may add communication."""
 COLLECTIVES: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -49,19 +45,17 @@ COLLECTIVES: Mapping[str, str] = {
     **dict.fromkeys(("pbroadcast", "pbroadcast_dynamic", "pbroadcast_start"), "collective-broadcast"),
     "ragged_all_to_all": "ragged-all-to-all",
 }  # fmt: skip
-"""Primitives that send data to other devices, each with the equivalent HLO opcode."""
+"""Opcode in HLO of each primitive that sends data to other devices."""
 
 
 def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Param], ...]:
-    """Return the params that the communication of an equation depends on; `()` for an equation that sends nothing.
+    """Return the params that the cost of an equation's communication depends on; `()` without communication.
+
+    A collective has `GROUP`: the product of the sizes of its mesh axes, or the size of its largest `axis_index_groups`.
 
     Args:
-        site: The equation. The sizes of the mesh axes come from the `shard_map` around it.
-        is_partitioned: Whether XLA's partitioner decides its communication.
-
-    Returns:
-        `"group_size"` for a collective: the product of the sizes of its mesh axes, or the size of the largest of its
-        `axis_index_groups`. `"partitioned"` if the partitioner decides.
+        site: The equation.
+        is_partitioned: True if XLA's partitioner may add communication. Adds the param `PARTITIONED`.
     """
     partitioned: tuple[tuple[str, Param], ...] = ((PARTITIONED, True),) if is_partitioned else ()
     if site.primitive not in COLLECTIVES:
@@ -74,9 +68,9 @@ def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Para
     names = params.get("axes", params.get("axis_name", ()))
     size: int | None = 1
     for name in names if isinstance(names, tuple | list) else (names,):
-        # A number is an axis of the array itself, which `vmap` adds, and not of the mesh.
+        # A number names an axis of the array, added by `vmap`, instead of an axis of the mesh.
         each = 1 if isinstance(name, int) else _axis_size(site, name)
-        # One unknown axis makes the size of the group unknown.
+
         size = None if size is None or each is None else size * each
     return ((GROUP, size), *partitioned)
 
@@ -92,32 +86,28 @@ def _axis_size(site: Site, name: Any) -> int | None:
 
 
 KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
-"""Params: the equations of the kernel, the sizes of the grid, the blocks, and the cost estimate of the author."""
+"""Params of a Pallas kernel: its equations, the sizes of its grid, its blocks, and its author's `cost_estimate`."""
 COMBINER = "combiner"
-"""Param with the equations that combine two items in a reduction, a window or a scatter."""
+"""Param of a reduction or scatter with the equations that combine two elements."""
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
 
 
 def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data or that its cost depends on."""
+    """Return the params of an equation that are plain data, and those that its cost depends on."""
     is_partial = site.primitive == "qr" and site.dropped
     unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
     return plain_params(site.equation) + kernel_params(site.equation) + unused
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return the params that the cost of a kernel depends on; `()` for an equation without a kernel or an estimate.
+    """Return the params that describe the computation inside an equation; `()` if there is none.
 
-    Args:
-        equation: JAX's equation.
-
-    Returns:
-        - A primitive that JAX expands when it lowers, as `SearchSorted` since 0.12: `"kernel"`, a tuple for each of its
-          equations.
-        - `pallas_call`: `"kernel"`; `"grid"`, its sizes, `None` for a size that an operand determines; `"blocks"`, for
-          each block its shape, its dtype and the number of leading grid axes that its position depends on.
-        - A kernel with a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
-        - A reduction or a scatter with a jaxpr: `"combiner"`, a tuple for each of its equations.
+    - `"kernel"`: a tuple for each equation of a Pallas kernel, or of a primitive that JAX expands only when it lowers
+      (`SearchSorted` since JAX 0.12).
+    - `"grid"`: the sizes of the grid of a Pallas kernel; `None` for a size that depends on an operand.
+    - `"blocks"`: for each block of a Pallas kernel, its shape, its dtype and the result of `_axes`.
+    - `"estimate"`: FLOPs, transcendentals and bytes, if the author of a kernel stated them.
+    - `"combiner"`: a tuple for each equation of the function that a reduction or scatter applies.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
@@ -141,7 +131,7 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
 
 
 def equations_of(kernel: Any) -> tuple[Equation, ...]:
-    """Return the equations of a kernel from the `"kernel"` param of its call."""
+    """Return the records of the equations in a `"kernel"` or `"combiner"` param."""
     return tuple(
         Equation(
             id, primitive, "", None, _specs(inputs), _specs(outputs), "", repeats, is_call, params,
@@ -178,10 +168,10 @@ def _specs(found: Any) -> tuple[TensorSpec, ...]:
 
 
 def _axes(index_map: Any, rank: int) -> int:
-    """Return the number of leading grid axes that the position of a block depends on."""
+    """Return 1 plus the index of the last grid axis that the position of a block depends on; 0 if it is constant."""
     jaxpr = jax_versions.open_jaxpr(index_map)
     needed = set(jax_versions.variables(jaxpr.outvars))
-    # Backwards through the index map, to the grid axes that the position depends on.
+
     for equation in reversed(jaxpr.eqns):
         if not needed.isdisjoint(equation.outvars):
             needed.update(jax_versions.variables(equation.invars))
@@ -195,7 +185,7 @@ def _estimate(estimate: Any) -> tuple[tuple[str, Param], ...]:
 
 
 def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
-    """Return the params of an equation that are plain data, or that a name identifies, such as dtypes."""
+    """Return the params of an equation that are plain data; a dtype or an enum becomes its name."""
     found: list[tuple[str, Param]] = []
     for key, value in equation.params.items():
         if type(value) in _PLAIN_TYPES:

@@ -1,4 +1,7 @@
-"""Equations that XLA divides between devices, from the shardings of arguments and of requested results."""
+"""Equations to which XLA's partitioner may add communication, found from the shardings in a program.
+
+An array is divided if it is sharded over more than one device.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,23 @@ _PLACING = frozenset(
 )
 _LOOPS = frozenset({"scan", "while"})
 _REPEATING = frozenset({"broadcast_in_dim", "iota"})
-"""Primitives that create a divided array without communication if each device holds the whole operand."""
-
+"""Primitives that need no communication to return a divided array if no operand is divided."""
 
 Layout = tuple[Any, ...]
-"""Division of an array: the sizes of the mesh, and the mesh axes that divide each dimension; `()` if unknown."""
+"""How an array is divided: the sizes of the mesh axes, and for each dimension the mesh axes that divide it.
+
+`UNKNOWN` is the layout of an array that is divided along unknown axes.
+"""
 UNKNOWN: Layout = ()
 
 
 def divides(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> bool:
-    """Return whether a program divides any array among devices.
+    """Return whether any array of a program is divided.
 
     Args:
-        sites: The sites of all its equations, nested ones included.
+        sites: The sites of all equations, nested ones included.
         layouts: Layout of each argument; `None` for an undivided argument.
-        requested: The shardings that the program requests for its results; `()` if none.
+        requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
     """
     return any(True for _ in _divisions(sites, layouts, requested))
 
@@ -45,24 +50,22 @@ def partitioned_ids(
     requested: Sequence[Any],
     are_placed: Sequence[bool],
 ) -> frozenset[str]:
-    """Return the ids of the equations whose communication XLA's partitioner decides.
+    """Return the ids of the equations to which XLA's partitioner may add communication.
 
-    They include `"arg0"` if the program returns its first argument with another sharding.
-
-    An array is divided if it is a sharded argument, or if a constraint, a call, a `shard_map` or the end of the program
-    takes or returns it divided. XLA propagates a sharding in both directions. So an array may be divided if an equation
-    connects it, as operand or result, to a divided array. Arrays keep an explicit sharding, and scalars are never
-    divided. In a `shard_map` the program decides, unless the `shard_map` leaves mesh axes automatic that divide any
-    array. If a `shard_map`, a call or the end of the program requests a sharding other than the array's own, the
-    partitioner moves the array.
+    - XLA propagates shardings from operands to results and back. So all arrays of an equation may be divided if one of
+      them is. Scalars and arrays with an explicit sharding are not changed.
+    - Equations inside a `shard_map` communicate only through collectives of the user, unless the `shard_map` leaves
+      some axes of the mesh automatic.
+    - XLA moves an array if a `shard_map`, a call or `out_shardings` requests another sharding than the array has. If
+      such an array is the first argument of the program, the result contains `"arg0"`.
 
     Args:
-        jaxpr: The jaxpr of the program, open.
-        top: The sites of its equations.
+        jaxpr: The open jaxpr of the program.
+        top: The sites of the jaxpr's own equations.
         sites: The sites of all equations, nested ones included.
         layouts: Layout of each argument; `None` for an undivided argument.
-        requested: The shardings that the program requests for its results; `()` if none.
-        are_placed: For each argument, whether it has a sharding, divided or not, that XLA keeps.
+        requested: The sharding that `out_shardings` requests for each result; `()` without `out_shardings`.
+        are_placed: For each argument, True if XLA must keep its sharding, even one that does not divide it.
     """
     divisions = {*_divisions(sites, layouts, requested)}
     if not divisions:
@@ -82,7 +85,7 @@ def partitioned_ids(
 
 
 def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requested: Iterable[Any]) -> Iterator[Layout]:
-    """Yield the layouts of divided arguments and results, and of divided operands and results of equations."""
+    """Yield the layouts that the arguments, the results and the equations of a program specify."""
     yield from (one for one in layouts if one is not None)
     yield from (one for one in map(_layout, requested) if one is not None)
     for site in sites:
@@ -100,13 +103,12 @@ def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 class _Propagation:
-    """Propagation of divisions among the arrays of a program.
+    """Propagation of layouts among the arrays of a program.
 
-    Each array is a node. A variable of a body shares the node of the operand or result of its call if both are the same
-    array. So each equation is read once and each node is visited a few times.
+    Each array is a node. A variable inside a call has the same node as the operand or result that it is equal to.
 
     Args:
-        axes: Axes of the mesh that divide any array; `None` if unknown.
+        axes: The axes of the mesh that divide some array of the program; `None` if unknown.
     """
 
     def __init__(self, axes: frozenset[str] | None) -> None:
@@ -120,10 +122,10 @@ class _Propagation:
         self._taken: list[tuple[str, int, Layout | None, Sequence[str] | None]] = []
 
     def new(self, var: Any) -> int:
-        """Return a node for an array; XLA decides its division, unless its type contains the sharding."""
+        """Return a node for an array without a layout. XLA may divide it, unless its type fixes the sharding."""
         self._count += 1
         node, sharding = self._count, getattr(var.aval, "sharding", None)
-        # With explicit axes the sharding is part of the type, and JAX itself checks and propagates it.
+        # If the axes are explicit, the sharding is part of the type, and JAX propagates it.
         types = getattr(getattr(sharding, "mesh", None), "axis_types", ()) or ()
         if not getattr(var.aval, "shape", ()):
             self._fixed.add(node)
@@ -132,20 +134,20 @@ class _Propagation:
         return node
 
     def given(self, var: Any, layout: Layout | None) -> int:
-        """Return a node for an array with a sharding that XLA keeps."""
+        """Return a node for an array with a layout that XLA keeps; `None` means undivided."""
         node = self.new(var)
         self._fix(node, layout)
         return node
 
     def _fix(self, node: int, layout: Layout | None) -> None:
-        # XLA may still change a sharding whose axes are unknown here.
+        # An unknown layout is not fixed, because XLA may still change the sharding.
         if layout != UNKNOWN:
             self._fixed.add(node)
         if layout is not None:
             self._layouts[node] = layout
 
     def take(self, id: str, node: int | None, layout: Layout | None, own: Sequence[str] | None = None) -> None:
-        """Register that an equation takes an array with a layout along some axes of the mesh, or all."""
+        """Register that an equation requests a layout of an operand. `own` limits the request to some mesh axes."""
         if node is not None:
             self._taken.append((id, node, layout, own))
             if layout is not None and node not in self._fixed:
@@ -159,12 +161,7 @@ class _Propagation:
         return nodes[atom]
 
     def read(self, sites: Sequence[Site], nodes: dict[Any, int]) -> None:
-        """Register the equations of a body.
-
-        Args:
-            sites: The equations of the body.
-            nodes: The nodes of its variables; the nodes of results are added.
-        """
+        """Register the equations of a body, and add the nodes of their results to `nodes`."""
         for site in sites:
             params, results = site.equation.params, site.equation.outvars
             if site.primitive == "shard_map":
@@ -174,23 +171,23 @@ class _Propagation:
             else:
                 requested = [one for one in _result_shardings(params) if _is_sharding(one)]
                 for place, var in enumerate(results):
-                    # A single requested sharding is meant for all results.
+                    # A single sharding applies to all results.
                     one = requested[min(place, len(requested) - 1)] if requested else None
                     nodes[var] = self.new(var) if one is None else self.given(var, _layout(one))
                 operands = [self._node(nodes, var) for var in site.variables]
                 is_whole = not any(node not in self._fixed or node in self._layouts for node in operands if node)
-                # Without an id: the arrays are connected, but the equation needs no communication.
+                # An empty id connects the arrays, but the equation is not reported as communicating.
                 id = "" if site.primitive in _REPEATING and is_whole else site.id
                 self._join(id, [*operands, *(nodes[var] for var in results)])
 
     def _join(self, id: str, nodes: Iterable[int | None]) -> None:
-        """Register that if one array of an equation is divided, the others may be divided."""
+        """Register that all these arrays may be divided if one of them is."""
         self._joins.append((id, tuple(dict.fromkeys(node for node in nodes if node is not None))))
 
     def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
-        """Register that `other` is divided if `node` is divided along some axes; `()` means any axes.
+        """Register that `other` may be divided if `node` is divided along one of the mesh axes `names`.
 
-        With `None`, a known layout of `other` stays unchanged.
+        `()` stands for all axes. `None` does too, but then a layout that `other` has already is not changed.
         """
         self._links.setdefault(node, []).append((names, other))
 
@@ -233,7 +230,7 @@ class _Propagation:
         for node, one in zip(given, requested, strict=True):
             if one is not None:
                 self.take(site.id, node, _layout(one))
-        # How operands match the variables of a body depends on the primitive, and loops carry values around.
+        # In a loop or an unknown primitive, any array of the body may be connected to any operand or result.
         is_call = site.primitive not in _LOOPS and all(
             len(body.invars) == len(given) and len(body.outvars) == len(results) for body, _ in site.bodies
         )
@@ -266,7 +263,7 @@ class _Propagation:
             self._join("", [*operands, *inside, *every, *(nodes[var] for var in results)])
 
     def found(self) -> frozenset[str]:
-        """Return the ids of equations that take or return divided arrays, or request another layout for an operand."""
+        """Propagate the layouts; return the ids of the equations to which XLA may add communication."""
         found = self._spread()
         for id, node, requested, own in self._taken:
             have = self._layouts.get(node)
@@ -276,7 +273,7 @@ class _Propagation:
         return frozenset(found)
 
     def _spread(self) -> set[str]:
-        """Divide all arrays that an equation connects to divided arrays; return the ids of these equations."""
+        """Mark all arrays that may be divided; return the ids of the equations that have such an array."""
         joins_of: dict[int, list[int]] = {}
         for place, (_, nodes) in enumerate(self._joins):
             for node in nodes:
@@ -290,7 +287,7 @@ class _Propagation:
 
         while queue:
             node = queue.pop()
-            # Popped, so that each node and each equation is visited once.
+            # `pop` and `done` make sure that each node and each equation is visited once.
             for place in joins_of.pop(node, ()):
                 if place not in done:
                     done.add(place)
@@ -309,25 +306,25 @@ class _Propagation:
 
 
 def _requested(requested: Sequence[Any], count: int) -> list[Any]:
-    """Return the sharding that a call requests for each operand or result; `None` if it requests none."""
+    """Return the requested sharding of each of `count` arrays; `None` if none is requested."""
     return [one if _is_specified(one) else None for one in requested] if len(requested) == count else [None] * count
 
 
 def _along(layout: Layout, names: Any) -> Layout | None:
-    """Return the layout of an array restricted to some axes of the mesh; `None` if these do not divide the array."""
+    """Return the part of a layout along some mesh axes; `None` if these axes do not divide the array."""
     if not names:
         return None
     if layout == UNKNOWN:
         return UNKNOWN
     sizes, dims = layout
-    # A dimension that is divided along these axes and others has no exact restriction.
+    # A dimension divided along both these axes and others has no layout along these axes alone.
     if any({*dim} & {*names} and not {*dim} <= {*names} for dim in dims):
         return UNKNOWN
     return _stripped(sizes, [dim if {*dim} <= {*names} else () for dim in dims])
 
 
 def _of_spec(mesh: Any, spec: Any) -> Layout | None:
-    """Return the layout that a spec gives an array; `None` if it does not divide the array."""
+    """Return the layout of a `PartitionSpec` on a mesh; `None` if it does not divide the array."""
     sizes = tuple(mesh.shape.items())
     named = [axes if isinstance(axes, tuple) else () if axes is None else (axes,) for axes in spec]
     if not all(isinstance(name, str) for axes in named for name in axes):
@@ -336,7 +333,7 @@ def _of_spec(mesh: Any, spec: Any) -> Layout | None:
 
 
 def _stripped(sizes: Any, dims: list[Any]) -> Layout | None:
-    # A spec may leave out trailing dimensions; layouts with and without them must be equal.
+    # Specs that differ only in trailing dimensions without axes have the same layout.
     while dims and not dims[-1]:
         dims = dims[:-1]
     return (sizes, tuple(dims)) if dims else None
@@ -354,13 +351,13 @@ def _free_axes(params: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None, ...], tuple[bool, ...]]:
-    """Return the layout of each argument of a program, and whether it has a sharding that XLA keeps.
+    """Return for each argument of a program its layout, and True if XLA must keep its sharding.
 
-    The layout of an undivided argument is `None`. XLA may also keep a sharding that divides nothing.
+    The layout of an undivided argument is `None`. XLA may have to keep it undivided.
 
     Args:
         arguments: The arguments, arrays or shapes, in the order of the jaxpr's inputs.
-        traced: JAX's trace of the program, with the shardings of its `jax.jit`.
+        traced: JAX's trace of the program.
     """
     leaves = list(arguments)
     requested = jax_jit.shardings(traced, "in_shardings") or [None] * len(leaves)
@@ -374,7 +371,7 @@ def divided(arguments: Iterable[Any], traced: Any) -> tuple[tuple[Layout | None,
 
 
 def ids_on_sharded(equations: Iterable[Equation], inputs: Iterable[Input]) -> frozenset[str]:
-    """Return the ids of the equations and arguments whose communication XLA's partitioner decides."""
+    """Return the ids of the equations and arguments that `partitioned_ids` found, from their records."""
     moved = [f"arg{place}" for place, one in enumerate(inputs) if one.is_moved]
     return frozenset([*moved, *(one.id for one in equations if (PARTITIONED, True) in one.params)])
 

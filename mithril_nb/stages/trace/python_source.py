@@ -16,7 +16,7 @@ from mithril_nb.stages.inference import blend, by_place
 from mithril_nb.stages.records import Equation, Instruction, Role, format_lines, lines_of_source
 
 _LONGEST = 200
-"""Longest function or class, in lines, that is shown whole; of a longer one, only the functions that matter inside."""
+"""Maximum length, in lines, of a function or class that is shown whole. Of a longer one, only inner parts are shown."""
 
 MODEL = "model"
 """Label of the Python that builds a model, used like the name of a file."""
@@ -26,13 +26,13 @@ _NOTHING = "# no line of your code created an equation of this program"
 
 @dataclass(frozen=True)
 class Place:
-    """A line of Python.
+    """A line of Python that created equations.
 
     Attributes:
         file: Path of the file, as Python reports it.
         label: Short name of the file for display.
         line: Number of the line, from 1.
-        end_line: Last line of the expression that begins there; 0 for the same line.
+        end_line: Last line of the expression that created the equations; 0 if it is `line`.
     """
 
     file: str
@@ -47,12 +47,12 @@ class Place:
 def source_of_functions(
     places: Mapping[str, Place], equations: Sequence[Equation], failure: Failure | None = None
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the functions that created equations, and an instruction for each line that created any.
+    """Return the source of the functions that created equations, and an instruction for each line that created any.
 
     Args:
-        places: The line that created each equation, by id; equations without a line of the user are left out.
-        equations: The equations.
-        failure: The error of a stage. Its reason is inserted below the line that raised it, with `!!` before each line.
+        places: The line that created each equation, by id. Equations without a place are ignored.
+        equations: The equations of the program.
+        failure: The error that stopped a stage. It is inserted as lines `!! ...` below the line that raised it.
     """
     return _shown([(places[one.id], [one]) for one in equations if one.id in places], failure)
 
@@ -60,11 +60,11 @@ def source_of_functions(
 def source_of_instructions(
     instructions: Iterable[Instruction], files: Mapping[str, str], equations: Mapping[str, Equation]
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the functions behind the instructions of a stage, and an instruction for each line that created any.
+    """Return the same as `source_of_functions` for a program without a jaxpr, from the lines in its instructions.
 
     Args:
-        instructions: The instructions, with their lines.
-        files: Path of each file by its label.
+        instructions: The instructions of a stage. Their `source` names the lines.
+        files: The path of each file by the label that `source` contains.
         equations: The equations of the instructions by id.
     """
     found: list[tuple[Place, Sequence[Equation]]] = []
@@ -116,13 +116,13 @@ def source_of_model(
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
 
-    The source of functions that created equations outside all blocks, such as a loss function, is appended.
+    The source of the user's functions outside the model, such as a loss function, is appended.
 
     Args:
-        text: The Python.
-        blocks: A mapping from the number of a line to the path of the block that this line adds.
-        equations: The equations.
-        places: A mapping from the id of each equation outside all blocks to the line that created it.
+        text: The Python that builds the model.
+        blocks: The path of the block that a line of `text` adds, by line number.
+        equations: The equations of the program.
+        places: For each equation that belongs to no block: the line that created it, by the id of the equation.
     """
     found = []
     for line, block in sorted(blocks.items()):
@@ -137,13 +137,13 @@ def source_of_model(
 
 
 def lines_of_file(file: str) -> list[str]:
-    """Return the current lines of a file, with their line ends; `[]` if the file is not available."""
+    """Return the lines of a file; `[]` if it cannot be read."""
     linecache.checkcache(file)  # it may have been edited since the last read
     return linecache.getlines(file)
 
 
 def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -> Instruction:
-    # A call would count the equations of its body twice.
+    # Calls are left out, because the equations of their bodies are counted already.
     counted = [one for one in made if not one.is_call] or made
     shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
     roles: set[Role | None] = {one.role for one in counted}
@@ -161,14 +161,15 @@ def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -
 
 
 def _unbroken(code: str) -> str:
-    """Return a line of Python without characters that other programs treat as line breaks, such as form feeds."""
+    """Return a line of Python without form feeds and other characters that editors treat as line breaks."""
     return " ".join(code.splitlines()).rstrip()
 
 
 def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and last line of each statement around the requested lines, in order; adjacent ones are joined.
+    """Return the ranges of lines to show around the requested lines, as pairs of first and last line.
 
-    If the file cannot be parsed, two lines before and after each requested line are used instead.
+    A range is the whole function or statement around a requested line. If the file cannot be parsed, it is two lines
+    before and after. Ranges that touch are joined.
     """
     try:
         with warnings.catch_warnings(action="ignore"):  # Python warned when it imported the file
@@ -178,7 +179,7 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
     else:
         spans = sorted({_around(tree, line) or (line, line) for line in requested})
     joined: list[tuple[int, int]] = []
-    # Statements on adjacent lines are shown as one piece.
+
     for first, last in spans:
         if joined and first <= joined[-1][1] + 1:
             joined[-1] = joined[-1][0], max(last, joined[-1][1])
@@ -188,9 +189,9 @@ def spans(lines: Sequence[str], requested: Sequence[int]) -> list[tuple[int, int
 
 
 def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
-    """Return the largest statement around a line that is short enough to be shown whole."""
+    """Return first and last line of the largest statement around a line that has at most `_LONGEST` lines."""
     for node in ast.iter_child_nodes(tree):
-        # These contain statements, but are not statements themselves.
+        # `except` and `case` clauses contain statements, but are not statements.
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             inner = _around(node, line)
             if inner is not None:

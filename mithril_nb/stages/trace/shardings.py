@@ -1,4 +1,4 @@
-"""The shardings that a program states: of its arguments, and of the results of equations that request one."""
+"""The shardings that the user specified in a program."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ _PARAMS = ("sharding", "dst_sharding", "out_sharding")
 
 
 def stated_shardings(arguments: Any, instructions: Iterable[Instruction]) -> dict[str, str]:
-    """Return a dict from the id of an instruction of the jaxpr to the partition spec that the program states for it.
+    """Return the partition specs of sharded arguments, and of results whose sharding the program specifies.
 
-    XLA chooses the shardings of other instructions when it partitions the program.
+    Keys are ids of instructions of the jaxpr: `{"arg0": "P('x',)"}`. XLA chooses all other shardings.
 
     Args:
         arguments: The arguments of the program, as shapes.
-        instructions: The instructions of its jaxpr.
+        instructions: The instructions of the jaxpr.
 
     Examples:
-        >>> stated_shardings((jax.ShapeDtypeStruct((3,), "float32"),), ())
-        {}
+        >>> mesh = jax.sharding.AbstractMesh((2,), ("x",))
+        >>> sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+        >>> stated_shardings(jax.ShapeDtypeStruct((4,), "float32", sharding=sharding), ())
+        {'arg0': "P('x',)"}
     """
     known: dict[str, str] = {}
     for at, leaf in enumerate(jax.tree.leaves(arguments)):

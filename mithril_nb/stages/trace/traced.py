@@ -1,4 +1,4 @@
-"""A traced program: its inputs, its equations with provenance, and the tags that mark them."""
+"""A traced program: its inputs, and its equations with their provenance."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "
 
 
 class Program:
-    """A traced program with its provenance.
+    """A traced program: inputs, and equations with blocks, roles and lines of Python.
 
-    The provenance is computed on first use; links between stages do not need it.
+    The equations are computed on first use, because links between stages do not need them.
 
     Attributes:
-        trace: The trace.
-        model: The Python that builds the model, or `""`. The label of these lines is `"model"`.
-        tags: The tags of its equations in later stages.
-        ports: How the blocks of a model are connected.
+        trace: The result of tracing.
+        model: The Python that builds the model; `""` for a program that is not of a `Model`.
+        tags: The tags that identify the equations in later stages.
+        ports: The connections between the blocks of the model; empty for other programs.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class Program:
 
     @property
     def top(self) -> list[Site]:
-        """Sites of its equations, without those of nested jaxprs."""
+        """The sites of the jaxpr's own equations, without nested ones."""
         return self._attributed.get()[0]
 
     @property
     def sites(self) -> list[Site]:
-        """Sites of all its equations."""
+        """The sites of all equations, nested ones included."""
         return self._attributed.get()[1]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The arrays that it takes."""
+        """The input arrays, in the order of the jaxpr."""
         return self._inputs.get()
 
     @cached_property
@@ -80,29 +80,29 @@ class Program:
 
     @cached_property
     def labels(self) -> dict[str, str]:
-        """Labels of the files that contain its lines of Python, by path."""
+        """The label of each file of the user that created equations, by path."""
         return jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
 
     @cached_property
     def equations(self) -> tuple[Equation, ...]:
-        """Its equations as records, in the order of the sites."""
+        """The records of all equations, in the order of `sites`."""
         _, sites, found = self._attributed.get()
         with paused_collector():
             return tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in sites])
 
     @cached_property
     def by_id(self) -> dict[str, Equation]:
-        """Its equations by id."""
+        """The records of all equations by id."""
         return {equation.id: equation for equation in self.equations}
 
     @property
     def ids(self) -> Sequence[str]:
-        """The ids of its equations, in the order of the sites."""
+        """The ids of all equations, in the order of `sites`."""
         return self.trace.outline.ids
 
     @cached_property
     def outside(self) -> frozenset[str]:
-        """Ids of the equations that are in no block."""
+        """The ids of the equations that belong to no block."""
         if are_all_in_blocks(self.trace):
             return frozenset()
         _, sites, found = self._attributed.get()
@@ -110,7 +110,7 @@ class Program:
 
     @cached_property
     def is_divided(self) -> bool:
-        """Return whether it divides arrays among devices: arguments, results, or arrays of its equations."""
+        """True if an array of the program is sharded over several devices."""
         requested = jax_jit.shardings(self.trace.traced, "out_shardings")
         return divides(self.sites, self.trace.layouts, requested)
 
@@ -120,7 +120,7 @@ class Program:
         return partitioned_ids(trace.closed.jaxpr, self.top, self.sites, trace.layouts, requested, trace.are_placed)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the id of each instruction of its jaxpr, with the ids of its equations; a call includes its body."""
+        """Yield the id of each instruction of the jaxpr, with the ids of the equations that it includes."""
         yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
         ids, inside, _, _ = self.trace.outline
         for place, id in enumerate(ids):
@@ -128,7 +128,7 @@ class Program:
 
     @property
     def places(self) -> dict[str, Place]:
-        """A dict from the id of an equation to the user's line that created it; equations without one are left out."""
+        """The line of the user that created each equation, by id. Equations without one are left out."""
         files = {label: path for path, label in self.labels.items()}
         found: dict[str, Place] = {}
         for one in self.equations:
@@ -147,14 +147,13 @@ class Program:
         return record_of(site, block, role, origin, *sources, is_partitioned=site.id in self._partitioned)
 
     def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
-        """Return the user's line, the line of the library, and the range of the user's expression."""
+        """Return `source`, `library_source` and `source_range` of an equation with these lines."""
         user, library = lines
         known = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
         return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
 
     def _model_source(self, block: str) -> str:
-        """Return the line that adds a block, or else the innermost block around it, to the model; `""` if none does."""
-        # The line adds a composite block; the equation is in a block inside of it.
+        """Return the line that adds a block, or the innermost composite block around it, to the model; else `""`."""
         while block and block not in self._adding:
             block = block.rpartition("/")[0]
         return f"{MODEL}:{self._adding[block]}" if block else ""
@@ -163,7 +162,7 @@ class Program:
         top, _, attribution = self._attributed.get()
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
         are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], self._params)
-        # The walk over all bodies is needed only if the name of a parameter matches no block.
+        # Only needed if the name of a parameter does not show its block, because it visits all nested jaxprs.
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
             users = attribution.users_of_inputs(self.trace.closed.jaxpr, top)
@@ -177,21 +176,23 @@ class Program:
         return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the contraction that an HLO instruction computes, if XLA kept only the name of a transpose of it.
+        """Return the equation of the matrix product behind an HLO product that has the tag of a transpose; else `()`.
+
+        XLA may merge `transpose(dot(a, b))` into one product, which gets the tag of the transpose.
 
         Args:
-            opcode: Opcode of the instruction.
-            id: Id of an equation in the tags of the instruction.
+            opcode: Opcode of the HLO instruction.
+            id: Id of the equation in the instruction's tag.
         """
         return self._behind.get(id, ()) if opcode in ("dot", "convolution") else ()
 
     @cached_property
     def _behind(self) -> dict[str, tuple[str, ...]]:
-        # XLA merges a transpose into the product before it, and keeps the name of the transpose.
+
         producers: dict[tuple[str, Any], str] = {}
         found: dict[str, tuple[str, ...]] = {}
         for site in self.sites:
-            # Shared bodies share their variables, so the calls must be distinguished.
+            # The id of the call is part of the key, because calls of one jaxpr share its variables.
             body = site.id.rpartition(".")[0]
             for var in site.equation.outvars:
                 producers[body, var] = site.id
@@ -213,18 +214,7 @@ def record_of(
     source_range: Range | None = None,
     is_partitioned: bool = False,
 ) -> Equation:
-    """Return an equation as a record, with its provenance.
-
-    Args:
-        site: The equation in its program.
-        block: Path of the block of the equation.
-        role: The part of a training step that the equation belongs to.
-        origin: Evidence for the block, as in `Equation.origin`.
-        source: The user's line of Python that created the equation.
-        library_source: The line of the library that this line called.
-        source_range: The range of the expression on that line.
-        is_partitioned: Whether XLA's partitioner decides the communication of the equation.
-    """
+    """Return the record of an equation; with `is_partitioned`, XLA's partitioner may add communication to it."""
     return Equation(
         site.id,
         site.primitive,

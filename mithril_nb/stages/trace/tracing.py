@@ -27,10 +27,10 @@ class Leaf:
     """One array among the arguments or the results of a program.
 
     Attributes:
-        name: Python expression for it: `params['linear_0.weight']`.
-        argument: Name of the argument that contains it: `params`.
+        name: Python expression of the array: `params['linear_0.weight']`.
+        argument: Name of the argument that contains the array: `params`; `"result"` for a result.
         spec: Shape and dtype of the array.
-        keys: The keys, attribute names and indices that lead to it, from the outside in.
+        keys: Keys, attribute names and indices on the way from the argument to the array, the outermost first.
     """
 
     name: str
@@ -45,17 +45,18 @@ class Trace:
 
     Attributes:
         name: Name of the program.
-        closed: The closed jaxpr from JAX.
-        arguments: Names of its arguments, also of those without arrays.
-        inputs: The leaves of its arguments, in the order of its invars.
-        outputs: The leaves of its results, in the order of its outvars.
-        donated_leaves: For each leaf of the arguments, whether its memory may be reused for results.
-        call: Converts another closed jaxpr with the same signature to a function of the original arguments.
-        function: Name of the function itself, independent of `name`; of a callable object, the name of its class.
-        starts: Start of the function, as `"file.py:12"`, or `""`.
-        traced: JAX's own trace.
-        layouts: Layout of each input on several devices; `None` for an undivided input.
-        are_placed: For each input, whether it has a sharding that XLA keeps.
+        closed: The closed jaxpr.
+        arguments: Names of all arguments, also of those without arrays.
+        inputs: The input arrays, in the order of the jaxpr.
+        outputs: The output arrays, in the order of the jaxpr.
+        donated_leaves: For each input, True if its memory may be reused for results.
+        call: Takes a closed jaxpr with the same inputs and outputs; returns it as a function with the arguments and the
+            result structure of the traced function.
+        function: Name of the traced function; for a callable object, the name of its class.
+        starts: File and first line of the traced function, as `"file.py:12"`; `""` if unknown.
+        traced: JAX's trace.
+        layouts: For each input, how a sharding divides it (see `partitioned.Layout`); `None` if it is not divided.
+        are_placed: For each input, True if XLA must keep its sharding.
     """
 
     name: str
@@ -73,12 +74,12 @@ class Trace:
 
     @cached_property
     def outline(self) -> Outline:
-        """Structure of its jaxpr, available before its equations are analysed."""
+        """Ids and names of the jaxpr, which take less time to compute than its sites."""
         return outline_of(self.closed.jaxpr)
 
     @cached_property
     def tags(self) -> Tags:
-        """The tags of its equations in later stages."""
+        """The tags that identify the equations in later stages."""
         return Tags({self.name} | self.outline.names)
 
     @cached_property
@@ -87,8 +88,8 @@ class Trace:
         return jax_versions.names_of_sizes(aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
 
     def lower(self, closed: Any) -> jax.stages.Lowered:
-        """Lower another closed jaxpr with the same signature."""
-        # XLA truncates long file names, and then the files of different programs cannot be distinguished.
+        """Lower a closed jaxpr with the same inputs and outputs instead of `closed`."""
+        # XLA cuts long file names, so the files of two programs with a long common prefix would have the same name.
         name = self.name[:_LONGEST_NAME]
         return jax_jit.with_jaxpr(self.traced, closed, name, self.donated_leaves).lower()
 
@@ -99,12 +100,9 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     Args:
         fn: Any function that JAX can trace.
         args: Arguments of the function: pytrees of arrays or `jax.ShapeDtypeStruct`s.
-        name: Name of the program; by default the name of the function.
-
-    Returns:
-        The trace, with names for all inputs and outputs.
+        name: Name of the program; default: the name of the function.
     """
-    # Trace with `jax.jit`, even a function that is not jitted: its jaxpr can be lowered with other names in it.
+    # A function that is not jitted is traced by `jax.jit` too, because `Trace.lower` needs a `jax.stages.Traced`.
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
     traced = jitted.trace(*args)
     closed, donated = traced.jaxpr, jax_jit.donated(traced)
@@ -119,12 +117,12 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
 def leaves_of(
     args: tuple[Any, ...], arguments: list[str], jaxpr: Any, out: Any
 ) -> tuple[tuple[Leaf, ...], tuple[Leaf, ...]]:
-    """Return the leaves of the arguments and of the results of a program.
+    """Return the input arrays and the output arrays of a program.
 
     Args:
         args: The arguments, or their shapes.
         arguments: Names of the arguments.
-        jaxpr: The jaxpr, open.
+        jaxpr: The open jaxpr.
         out: The results, or their shapes.
     """
     inputs = tuple(
@@ -139,12 +137,12 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return the attribute `call` of a `Trace`, which turns a closed jaxpr into a function of the program's arguments.
+    """Return a function for `Trace.call`.
 
     Args:
-        out: The results of the program, or their shapes.
-        name: Name of the functions that `call` returns.
-        like: The function whose signature these functions have.
+        out: The results of the program, or their shapes: the structure of what `call(jaxpr)(*args)` returns.
+        name: Name of `call(jaxpr)`.
+        like: The function whose signature `call(jaxpr)` gets; default: `*args`.
     """
     structure = jax.tree.structure(out)
 
@@ -172,10 +170,11 @@ def trace_up_to_failure(
         fn: The function.
         args: Arguments of the function.
         name: Name of the program.
-        error: The error of tracing the whole function. The type of a result may cause it, not the body of the function.
+        error: The error from tracing the function as usual. Returned if the body of the function can be traced: then
+            the type of a result is the cause.
 
     Returns:
-        The trace up to the failure, or `None` if nothing can be traced; and the error that stopped the trace.
+        The trace up to the failure, or `None` if not even a part can be traced; and the error.
     """
     failed: list[Exception] = []
 
@@ -188,7 +187,7 @@ def trace_up_to_failure(
         return ()
 
     try:
-        # Without results: a result of the wrong type may be the error.
+        # `until` returns nothing, because a result of the wrong type may be the cause.
         found = trace(until, args, name)
     except Exception as another:
         return None, failed[0] if failed else another
@@ -196,9 +195,9 @@ def trace_up_to_failure(
 
 
 def _function(fn: Any) -> tuple[str, str]:
-    """Return the name of the user's function without its wrappers, and its start as `"file.py:12"`, `""` if unknown."""
+    """Return `Trace.function` and `Trace.starts` of a function, which may be wrapped."""
     while True:
-        # Wrappers may alternate: a partial of a bound method of a wrapped function.
+        # Repeated, because wrappers are nested: a partial of a bound method of a decorated function.
         inner = python_inspect.unwrap(fn)
         inner = inner.func if isinstance(inner, functools.partial) else getattr(inner, "__func__", inner)
         if inner is fn:
@@ -210,17 +209,16 @@ def _function(fn: Any) -> tuple[str, str]:
 
 
 def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, name: str | None) -> tuple[str, ...]:
-    """Validate and return the names of the arguments, or parts of them, that contain the parameters.
+    """Validate the option `params=` of `inspect` and return it as a tuple of names.
 
     Args:
         fn: The function.
         args: Arguments of the function.
-        params: The names, or a single name.
-        name: Name of the program; by default the name of the function.
+        params: One name or several, of arguments (`"state"`) or of parts of them (`"state.params"`).
+        name: Name of the program for the error; default: the name of the function.
 
     Raises:
-        UnknownOptionError: `params` contains something other than names, or a name that matches no argument and no part
-            of one.
+        UnknownOptionError: `params` contains a value that is not a name, or an unknown name.
     """
     holders = names_of_params(params)
     if holders != (DEFAULT,):
@@ -230,19 +228,19 @@ def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, n
 
 
 def shape_of(leaf: Any) -> Any:
-    """Return an array as a `jax.ShapeDtypeStruct`, so that no array is kept alive; other leaves unchanged.
+    """Return a `jax.Array` as a `jax.ShapeDtypeStruct`, so that its memory can be freed; return other leaves unchanged.
 
-    The struct keeps the sharding of an array that is committed to its devices.
+    The struct has the sharding of the array if the array is committed to its devices.
     """
     if not isinstance(leaf, jax.Array):
         return leaf
-    # JAX moves an uncommitted array to wherever it is needed, so its device does not belong to the program.
+    # JAX moves an uncommitted array to the device of the program.
     sharding = leaf.sharding if leaf.committed else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
 
 
 def shape_of_aval(aval: Any) -> jax.ShapeDtypeStruct:
-    """Return an abstract value of an array as a `jax.ShapeDtypeStruct`, without its sharding."""
+    """Return a `jax.ShapeDtypeStruct` for JAX's abstract value of an array, without the sharding."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
 
 
@@ -254,22 +252,22 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
         bound = python_inspect.signature(fn).bind(*range(count)).arguments
     except (TypeError, ValueError):
-        # Builtins have no signature; for wrong arguments, JAX's own error is better than one of this module.
+        # A builtin without a signature, or wrong arguments, which JAX reports when it traces.
         return [f"args[{index}]" for index in range(count)]
     names: list[str] = []
     for name, value in bound.items():
-        # `*args` is bound to a tuple, one entry for each of its arguments.
+        # A tuple has the arguments of `*args`.
         names.extend([name] if isinstance(value, int) else [f"{name}[{index}]" for index in range(len(value))])
     return names
 
 
 def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any, ...], str]]:
-    """Return the key path of each array among the arguments, and the Python expression for it."""
+    """Return the key path and the Python expression of each array among the arguments."""
     paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(args)[0])
     return [(path, arguments[path[0].idx] + jax.tree_util.keystr(path[1:])) for path in paths]
 
 
 def _keys(path: tuple[Any, ...]) -> tuple[str, ...]:
-    # JAX has one class for each kind of key: dict, attribute and sequence.
+    # JAX's keys of dicts, attributes and sequences have different attributes.
     keys = (getattr(entry, "key", getattr(entry, "name", getattr(entry, "idx", None))) for entry in path)
     return tuple(str(key) for key in keys if isinstance(key, str | int))

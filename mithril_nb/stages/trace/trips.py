@@ -1,7 +1,6 @@
-"""Trip count of a `while` that counts up or down to a number, computed from its jaxprs without running it.
+"""Trip count of a `while` that counts to a number, read from its jaxprs.
 
-XLA finds the same count when it compiles, and records it as `known_trip_count`. `fori_loop` creates such loops unless
-it creates a scan.
+`jax.lax.fori_loop` creates such loops. XLA computes the same number, `known_trip_count`, when it compiles the loop.
 """
 
 from __future__ import annotations
@@ -16,22 +15,21 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Constant
 
 _EXACT = 2**53
-"""Constants are stored as floats, which do not represent all integers above this one."""
-# The same comparison with its operands exchanged.
+"""Constants are stored as floats, which are not exact for integers from this one on."""
+# The comparison `b ? a` that is the same as `a ? b`.
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
 _SAME_VALUE = frozenset({"convert_element_type", "copy"})
 
 
 def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
-    """Return the number of iterations of a loop per run; 1 for other equations.
+    """Return the number of iterations of a `while` or scan; 1 for other equations.
 
     Args:
         equation: JAX's equation.
-        constants: The known values of its operands.
+        constants: As `Equation.constants`.
 
     Returns:
-        The count; for a `while`, how often its condition holds. `None` if the count depends on run-time values, or the
-        length of a scan is symbolic.
+        The number of iterations; `None` if it depends on run-time values, or if the length of a scan is symbolic.
     """
     loop = jax_versions.while_parts(equation)
     return jax_versions.trip_count(equation) if loop is None else _Counting(loop, constants).rounds()
@@ -39,7 +37,7 @@ def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
 
 @dataclass(frozen=True)
 class _Counting:
-    """A `while`, and the known values of its operands."""
+    """A `while`, and the values of its operands as in `Equation.constants`."""
 
     loop: jax_versions.While
     constants: Sequence[Constant]
@@ -61,7 +59,7 @@ class _Counting:
         return rounds(how, start, step, right, str(dtype))
 
     def _operand(self, jaxpr: Any, constants: int, atom: Any) -> int | _Carried | None:
-        """Return the value of an operand: a number, or a carry."""
+        """Return the number or the carry that an operand is; `None` if it is neither."""
         atom = _original(jaxpr, atom)
         if jax_versions.is_literal(atom):
             return _whole(float(atom.val) if jax_versions.is_number(atom.val) else None)
@@ -69,14 +67,14 @@ class _Counting:
             return None
         place = list(jaxpr.invars).index(atom)
         if place < constants:
-            # The operands are the constants of the condition, those of the body, and the carry.
+            # The operands of a `while`: constants of the condition, constants of the body, carries.
             first = 0 if jaxpr is self.loop.condition else self.loop.condition_constants
             return _whole(self.constants[first + place])
         place -= constants
         inside = self.loop.body.invars[self.loop.body_constants + place]
         if self.loop.body.outvars[place] is inside:  # loop invariant
             return self._start(place)
-        # Sums of floats are rounded, so they give no exact count.
+        # Only integers: sums of floats are rounded, so the count would not be exact.
         return _Carried(place) if np.issubdtype(atom.aval.dtype, np.integer) and not atom.aval.shape else None
 
     def _start(self, place: int) -> int | None:
@@ -89,7 +87,7 @@ class _Counting:
         if made is None or made.primitive.name not in ("add", "sub"):
             return None
         operands = [self._operand(body, self.loop.body_constants, atom) for atom in made.invars]
-        # `1 + i` is `i + 1`; a difference is not symmetric.
+        # `1 + i` is the same as `i + 1`.
         if made.primitive.name == "add" and isinstance(operands[0], int):
             operands.reverse()
         first, second = operands
@@ -100,20 +98,20 @@ class _Counting:
 
 @dataclass(frozen=True)
 class _Carried:
-    """A value that a loop carries, by its index."""
+    """A carry of a loop, by its index."""
 
     place: int
 
 
 def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> int | None:
-    """Return how often a counter satisfies a condition before it fails; `None` if it never fails.
+    """Return the number of iterations of `while counter HOW end: counter += step`; `None` if it never ends.
 
     Args:
-        how: The condition: `"lt"`, `"le"`, `"gt"`, `"ge"` or `"ne"`.
+        how: The comparison: `"lt"`, `"le"`, `"gt"`, `"ge"` or `"ne"`.
         start: Initial value of the counter.
         step: Increment per iteration.
-        end: The number it is compared with.
-        dtype: Dtype of the counter, whose range it must not leave.
+        end: The number that the counter is compared with.
+        dtype: Dtype of the counter. `None` is returned if the counter overflows.
 
     Examples:
         >>> rounds("lt", 0, 3, 7), rounds("ge", 5, -1, 0), rounds("ne", 0, 2, 6), rounds("lt", 9, 1, 7)
@@ -122,19 +120,18 @@ def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> i
         (None, None, None)
     """
     far, by = (start - end, -step) if how in ("gt", "ge") else (end - start, step)
-    # An inclusive end is an exclusive end one further away.
+    # `i <= 7` is the same as `i < 8`.
     far += how in ("le", "ge")
     if far == 0 or (far < 0 and how != "ne"):
         return 0
     if far * by <= 0 or (how == "ne" and far % by):
         return None
-    # Rounded up.
-    count = -(-far // by)
+    count = -(-far // by)  # rounded up
     return count if np.iinfo(dtype).min <= start + step * count <= np.iinfo(dtype).max else None
 
 
 def _producer(jaxpr: Any, atom: Any) -> Any:
-    """Return the equation that computes a value, ignoring lossless conversions; `None` for a value from outside."""
+    """Return the equation that computes a value before lossless conversions; `None` for an input or a literal."""
     atom = _original(jaxpr, atom)
     return next((one for one in jaxpr.eqns if atom in one.outvars), None) if _is_variable(atom) else None
 

@@ -1,7 +1,4 @@
-"""Transforms of a chain: the wrapper, the extra arguments and the reference result of each.
-
-The same code creates the arguments twice: as shapes to trace with, and as arrays to compare numbers.
-"""
+"""The transforms that `step_through` has names for. Each is a subclass of `Transform`."""
 
 from __future__ import annotations
 
@@ -39,7 +36,7 @@ BATCH, TIMES = 8, 5
 
 
 class _Vmap(Transform):
-    """Batched run over the rows of a batch."""
+    """`jax.vmap`."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         return jax.vmap(fn, **self.option)
@@ -48,9 +45,8 @@ class _Vmap(Transform):
         leaves, structure = jax.tree.flatten(args)
         made = []
         for leaf, axis in zip(leaves, self._axes(args), strict=True):
-            # Python numbers are leaves too.
             rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
-            # Leave an invalid axis to JAX, whose error explains it.
+            # An invalid axis is clipped here, so that JAX reports it when it traces.
             place = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
             made.append(leaf if axis is None else make.batched(leaf, place, self.amount))
         return jax.tree.unflatten(structure, made)
@@ -78,14 +74,14 @@ class _Vmap(Transform):
         explanation = f"adds a batch axis of {self.amount} to {counts.batched} of {count_equations(counts.before)}"
         more = []
         if counts.kept:
-            depend = "does not depend on it and stays" if counts.kept == 1 else "do not depend on it and stay"
-            more.append(f"{counts.kept} {depend}")
+            depend = "is unchanged, as it does" if counts.kept == 1 else "are unchanged, as they do"
+            more.append(f"{counts.kept} {depend} not depend on the batch")
         if counts.changed + counts.gone:
             more.append(
                 f"{counts.changed + counts.gone} {'is' if counts.changed + counts.gone == 1 else 'are'} rewritten"
             )
         if counts.new:
-            more.append(f"{counts.new} {'is' if counts.new == 1 else 'are'} added so that the axes fit")
+            more.append(f"{counts.new} {'is' if counts.new == 1 else 'are'} added to align the axes")
         return "; ".join([explanation, *more]) + "."
 
     def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
@@ -98,11 +94,7 @@ class _Vmap(Transform):
 
 @dataclass(frozen=True)
 class _Grad(Transform):
-    """Reverse mode: the gradient of a scalar with respect to arguments.
-
-    Attributes:
-        with_value: True to return the value as well.
-    """
+    """`jax.grad`, or `jax.value_and_grad` if `with_value` is true."""
 
     with_value: bool = False
 
@@ -123,7 +115,7 @@ class _Grad(Transform):
             made = jax.jit(before)(*full)
             return made[0] if has_aux else made
 
-        # One random direction tests all components of the gradient with two runs.
+        # The slope along one random direction depends on all components of the gradient.
         direction = tangents_of(moved, Examples())
         slope, how, is_rough = slope_along(value, moved, direction)
         along, scale = paired(grads, floats(direction))
@@ -140,7 +132,7 @@ class _Grad(Transform):
         if isinstance(out, tuple) and len(out) == 2 and getattr(out[0], "shape", None) == ():
             return (f"functools.partial(jax.{self.name}, has_aux=True)",)
         if len(leaves) == 1 and leaves[0].shape != ():
-            # Only a scalar has a gradient, so the result is reduced first.
+            # `jax.grad` needs a scalar result.
             return '"mean"', entry_of(self)
         if not all(map(is_inexact, jax.tree.leaves(args[:1]))):
             for at, arg in enumerate(args):
@@ -150,12 +142,12 @@ class _Grad(Transform):
 
 
 def _weighted(fn: Function, weights: Any) -> Function:
-    """Return a function that computes the inner product of a function's results with some weights."""
+    """Return a scalar function: the inner product of the results of `fn` with `weights`."""
     return lambda *args: paired(floats(jax.jit(fn)(*args)), weights)[0]
 
 
 class _Jvp(Transform):
-    """Forward mode: the value, and its derivative along a tangent, which is an additional argument."""
+    """`jax.jvp`. The tangent is an additional argument of the transformed function."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
@@ -188,7 +180,7 @@ class _Jvp(Transform):
 
 
 class _Linearize(_Jvp):
-    """Linearization at a point: the value, and the linear map applied to a tangent, which is an additional argument."""
+    """`jax.linearize`. The linear map is applied to a tangent, an additional argument of the transformed function."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_tangent(*args: Any) -> Any:
@@ -200,12 +192,12 @@ class _Linearize(_Jvp):
 
 
 class _Vjp(Transform):
-    """Reverse mode: the value, and the pullback of a cotangent, which is an additional argument."""
+    """`jax.vjp`. The cotangent is an additional argument of the transformed function."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def with_cotangent(*args: Any) -> Any:
             value, pull = jax.vjp(fn, *args[:count], **self.option)
-            # Only floats have cotangents. For others, JAX returns zeros that are not arrays; they are left out.
+            # For integers, JAX returns zeros that are not arrays. They are left out.
             return value, floats(pull(with_zeros(value, args[count])))
 
         return with_cotangent
@@ -230,7 +222,7 @@ class _Vjp(Transform):
 
 
 class _Remat(Transform):
-    """Checkpoint: results are recomputed in the backward pass instead of stored."""
+    """`jax.checkpoint`."""
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         return Compared("the function itself", jax.jit(after)(*args), jax.jit(before)(*args))
@@ -243,10 +235,10 @@ class _Remat(Transform):
 
 
 class _Jit(Transform):
-    """Compilation of the whole function as one program."""
+    """`jax.jit`."""
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
-        # `before` is not compiled here: compiling it is what the step adds.
+        # `before` runs without `jax.jit`, because this step adds the `jax.jit`.
         return Compared("the function itself, run operation by operation", jax.jit(after)(*args), before(*args))
 
     def explain(self, counts: Counts) -> str:
@@ -255,7 +247,7 @@ class _Jit(Transform):
 
 
 class _Scan(Transform):
-    """Loop in which the result of the function is its first argument in the next iteration."""
+    """A `jax.lax.scan`. The result of an iteration is the first argument of the next."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         def loop(first: Any, *rest: Any) -> Any:
@@ -281,7 +273,7 @@ class _Scan(Transform):
 
 
 class _Reduced(Transform):
-    """Mean or sum of an array."""
+    """`jnp.mean` or `jnp.sum` of the result."""
 
     def wrap(self, fn: Function, count: int) -> Function:
         reduce = {"mean": jnp.mean, "sum": jnp.sum}[self.name]
@@ -291,7 +283,7 @@ class _Reduced(Transform):
         made, found = np.asarray(jax.jit(before)(*args)), jax.jit(after)(*args)
         exact = np.complex128 if np.iscomplexobj(made) else np.float64
         scale = float(np.sum(np.abs(made.astype(exact)))) if made.size else 0.0
-        # Use the dtype of JAX's result, so that sums of integers overflow in the same way.
+        # A sum of integers overflows in the dtype of JAX's result. Other results are computed in double precision.
         wraps = self.name == "sum" and np.issubdtype(made.dtype, np.integer)
         expected = getattr(np, self.name)(made, dtype=np.asarray(found).dtype if wraps else exact)
         return Compared(f"NumPy's {self.name}", found, np.asarray(expected), scale)
@@ -302,7 +294,7 @@ class _Reduced(Transform):
 
 
 class _Unknown(Transform):
-    """Any function from the user that takes a function and returns a function."""
+    """A function from the user that takes a function and returns a function."""
 
     keeps_inputs = False
 
@@ -321,9 +313,10 @@ NAMED: dict[str, Callable[[str, tuple[tuple[str, Any], ...], int], Transform]] =
     "mean": lambda name, options, amount: _Reduced(name),
     "sum": lambda name, options, amount: _Reduced(name),
 }
-"""Transforms by name; those of `COUNTED` may be given as `(name, number)`."""
+"""Functions that create a transform from its name, its keyword arguments and its amount (0 for the default)."""
 
 COUNTED = ("vmap", "scan")
+"""Transforms that can be given as `(name, amount)`."""
 _FUNCTIONS: tuple[tuple[Any, str], ...] = (
     (jax.vmap, "vmap"), (jax.grad, "grad"), (jax.value_and_grad, "value_and_grad"), (jax.jvp, "jvp"),
     (jax.vjp, "vjp"), (jax.linearize, "linearize"), (jax.checkpoint, "remat"), (jax.jit, "jit"),
@@ -331,7 +324,7 @@ _FUNCTIONS: tuple[tuple[Any, str], ...] = (
 
 
 def entry_of(transform: Transform) -> str:
-    """Return a transform as Python source, in the form of an entry of `through=`."""
+    """Return the Python source of a transform as an entry of `through=`."""
     name, amount = transform.name, transform.amount
     if transform.options:
         options = ", ".join(f"{key}={value!r}" for key, value in transform.options)
@@ -342,7 +335,7 @@ def entry_of(transform: Transform) -> str:
 
 
 def transform_of(entry: Any) -> Transform | None:
-    """Return the transform for an entry of a chain; `None` if the entry is not a transform."""
+    """Return the transform for an entry of `through=`; `None` if the entry is invalid."""
     if isinstance(entry, str):
         return NAMED[entry](entry, (), 0) if entry in NAMED else None
     if isinstance(entry, tuple):
@@ -353,7 +346,7 @@ def transform_of(entry: Any) -> Transform | None:
     inner, options = entry, {}
     while isinstance(inner, functools.partial) and not inner.args:
         inner, options = inner.func, {**inner.keywords, **options}
-    # By identity: a wrapper of `jax.grad` may do something else.
+    # Compared by identity, because a function that wraps `jax.grad` may do more.
     for function, name in _FUNCTIONS:
         if inner is function:
             return NAMED[name](name, tuple(options.items()), 0)

@@ -1,6 +1,7 @@
-"""Effect of a transform on each equation: kept, changed or new, with its source before the transform.
+"""Effect of a transform on each equation: kept, changed, new or gone.
 
-Equations are tagged with their ids before the transform, and JAX copies the tags to the equations after it.
+Before the transform, each equation gets a tag with its id. JAX copies the tags to the equations that it creates from
+it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from mithril_nb.stages.trace.provenance.scopes import Tags
 
 Mark = Literal["kept", "changed", "new", "gone"]
 Token = Any
-"""Origin of an operand in the program before: an input, a result of an equation, or a literal; `None` if unknown."""
+"""Identity of a value, to compare operands before and after a transform; `None` if unknown.
+
+Examples: `("input", 0)`, `("12", 0)` for the first result of equation 12, `("literal", "2.0")`.
+"""
 
 _NEW: Token = "new"
+"""Token of all values that exist only after the transform."""
 
 
 @dataclass(frozen=True)
@@ -29,17 +34,18 @@ class MarkedEquation:
     """One equation before or after a transform.
 
     Attributes:
-        id: Id of the equation in its jaxpr.
-        mark: For an equation after the transform: `"kept"` if it equals its source, `"changed"` if it replaces its
-            source, else `"new"`. For an equation before: `"kept"` or `"changed"` if an equation after the transform
-            equals or replaces it, else `"gone"`.
-        source: After a transform: id of the equation before that it came from, or `None`. Before: `None`.
-        via: The parts of the transform that created it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...;
-            with `"remat"` if a checkpoint recomputes it.
-        note: Short description of the difference, or of a new equation.
-        is_batched: True if its results are those of the equation before with a batch axis.
-        origin: Evidence for `source`: `"tagged"` if JAX preserved the tag; `"inferred"` if the source is that of the
-            equation around it, or if both have the same position in two bodies with the same primitives.
+        id: Id of the equation in the jaxpr before or after the transform.
+        mark: `"kept"` if the equation is the same before and after, `"changed"` if the transform replaced it by a
+            similar one. An equation that exists only after the transform is `"new"`, one that exists only before is
+            `"gone"`.
+        source: For an equation after the transform: id of the equation before that JAX created it from. `None` if
+            unknown, and for an equation before.
+        via: The transforms that created the equation, the outermost first: `("vmap",)`, `("transpose", "jvp")` for
+            reverse mode, ... Contains `"remat"` if a checkpoint recomputes the equation.
+        note: Short description of the change, such as `"adds a batch axis of 4"`, or of a new equation.
+        is_batched: True if the results only got a batch axis.
+        origin: Evidence for `source`: `"tagged"` if the equation has the tag of its source, `"inferred"` if the source
+            comes from the equation around it, or from its position in a nested jaxpr. `None` without a source.
     """
 
     id: str
@@ -52,12 +58,12 @@ class MarkedEquation:
 
 
 class Side:
-    """One side of a transform, before or after.
+    """The program before or after a transform.
 
     Attributes:
         jaxpr: The open jaxpr.
-        top: The sites of its equations.
-        sites: All sites, parents before their bodies.
+        top: The sites of the jaxpr's own equations.
+        sites: The sites of all equations, nested ones included.
         by_id: All sites by id.
     """
 
@@ -70,14 +76,15 @@ class Matching:
     """Matching of the equations after a transform to those before.
 
     Args:
-        before: The tagged program.
-        after: The transformed program.
-        tags: The tags of `before`.
-        shared_inputs: Number of leading inputs that both sides share; 0 if the transform is unknown.
+        before: The program before the transform.
+        after: The program after the transform. Its equations have tags with the ids of those before.
+        tags: The tags.
+        shared_inputs: Number of inputs before the transform, if they are also the first inputs after it; 0 for an
+            unknown transform.
 
     Attributes:
-        after: A mark for each equation after the transform.
-        before: A mark for each equation before the transform.
+        after: A `MarkedEquation` for each equation after the transform.
+        before: A `MarkedEquation` for each equation before the transform.
     """
 
     def __init__(self, before: Side, after: Side, tags: Tags, shared_inputs: int):
@@ -98,21 +105,21 @@ class Matching:
         self._record_operands(before.jaxpr, before.top, [("input", at) for at in range(len(before.jaxpr.invars))])
         self._marks: dict[str, MarkedEquation] = {}
         self._claims: dict[str, MarkedEquation] = {}
-        # An unknown transform may reorder its arguments, so nothing is known about them.
+        # An unknown transform may reorder the arguments, so their tokens are unknown.
         inputs: list[Token] = [("input", at) if at < shared_inputs else _NEW for at in range(len(after.jaxpr.invars))]
         self._mark_body(after.jaxpr, after.top, inputs if shared_inputs else [None] * len(inputs))
         self.after = tuple(self._marks[site.id] for site in after.sites)
         self.before = tuple(self._mark_before(site.id) for site in before.sites)
 
     def _read(self, site: Site) -> None:
-        """Read source and transforms of an equation from its name stack, or else from the equation around it."""
+        """Set `source` and `via` of an equation after the transform, from its name stack or the equation around it."""
         stack = jax_versions.name_stack(site.equation)
-        # Name stacks are relative to the jaxpr that contains them.
+        # The name stack of a nested equation does not contain the names around its jaxpr.
         outer = self._via[site.parent.id] if site.parent is not None else ()
         places = self._tags_of(site)
         if places:
             source = self._tags.path(stack[places[-1]][0])[-1]
-            # Drop the equation's own names, which are between those of the transform and the tag.
+            # The stack has the names of the transform, the names that the equation had before, and the tag.
             stack = stack[: places[-1] - len(jax_versions.name_stack(self._before.by_id[source].equation))]
         else:
             source = self._sources[site.parent.id] if site.parent is not None else None
@@ -125,11 +132,11 @@ class Matching:
         self._via[site.id] = tuple(dict.fromkeys((*outer, *made_by)))
 
     def _tags_of(self, site: Site) -> list[int]:
-        """Return the indices of tags in the name stack of an equation."""
+        """Return the positions of tags in the name stack of an equation."""
         return [at for at, (name, _) in enumerate(jax_versions.name_stack(site.equation)) if self._tags.path(name)]
 
     def _match_body(self, site: Site) -> None:
-        """Match the equations of a body by position if they have no tags, because JAX traced the body again."""
+        """Match equations of a body that have no tags by position. They lose tags if JAX traces the body again."""
         source = self._source(site)
         if source is None or source.primitive != site.primitive or len(source.bodies) != len(site.bodies):
             return
@@ -147,7 +154,7 @@ class Matching:
         return None if source is None else self._before.by_id[source]
 
     def _record_operands(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Record the origins of the operands of each equation before; return the origins of the results."""
+        """Record the tokens of the operands of each equation before; return the tokens of the jaxpr's results."""
         made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             operands = self._operands[site.id] = _tokens(site.equation.invars, made)
@@ -160,7 +167,7 @@ class Matching:
         return list(_tokens(jaxpr.outvars, made))
 
     def _mark_body(self, jaxpr: Any, body: Sequence[Site], inputs: Sequence[Token]) -> list[Token]:
-        """Mark the equations of a jaxpr after the transform, in execution order; return the origins of its results."""
+        """Mark the equations of a jaxpr after the transform; return the tokens of the jaxpr's results."""
         made: dict[Any, Token] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
             operands = _tokens(site.equation.invars, made)
@@ -183,17 +190,17 @@ class Matching:
         return list(_tokens(jaxpr.outvars, made))
 
     def _may_replace(self, site: Site, source: Site, operands: tuple[Token, ...]) -> bool:
-        """Return whether an equation after the transform replaces its source, instead of being added to it."""
+        """Return whether an equation after the transform replaces its source. Otherwise it is a new equation."""
         if source.id in self._claims or source.primitive != site.primitive or "transpose" in self._via[site.id]:
             return False
         others = [one for one in self._same.get(source.id, ()) if one != site.id and one not in self._marks]
-        # Among several equations with the same tag, the one with equal operands is the original.
+        # If several equations equal the source, the one with the same operands replaces it.
         is_exact = site.id in self._same.get(source.id, ()) and self._has_same_operands(source, operands)
         return is_exact or not others
 
     def _has_same_operands(self, source: Site, operands: tuple[Token, ...]) -> bool:
         before = self._operands[source.id]
-        # An operand of unknown origin (`None`) may be the same.
+        # An unknown operand may be the same.
         return len(before) == len(operands) and not any(
             one is not None and other is not None and one != other for one, other in zip(before, operands, strict=True)
         )
@@ -213,7 +220,7 @@ class Matching:
         self._marks[site.id] = self._claims[source.id] = mark
 
     def _difference(self, site: Site, source: Site, operands: tuple[Token, ...]) -> str:
-        """Return the difference between an equation and its source; `""` if there is none."""
+        """Return a description of how an equation differs from its source; `""` if it does not."""
         was, now = _results(source), _results(site)
         if was != now:
             batch = _batch(was, now)
@@ -278,7 +285,7 @@ def _is_equal(site: Site, source: Site) -> bool:
 
 
 def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
-    """Return a description if the results differ only by one added axis of the same size, else `""`."""
+    """Return a description of the batch axis if the results differ only by one added axis; else `""`."""
     if len(was) != len(now) or was == now:
         return ""
     added: set[tuple[int | str, int]] = set()
@@ -295,20 +302,20 @@ def _batch(was: Sequence[TensorSpec], now: Sequence[TensorSpec]) -> str:
         added.add(found[0])
     if len({size for size, _ in added}) != 1:
         return ""
-    # `out_axes` may put the new axis of each result elsewhere; name it only if all agree.
+    # The position is stated only if it is the same for all results, which `out_axes` decides.
     size, place = min(added, key=lambda pair: pair[1])
     return f"adds a batch axis of {size}" + (f" at position {place}" if len(added) == 1 and place else "")
 
 
 def _tokens(atoms: Sequence[Any], made: Mapping[Any, Token]) -> tuple[Token, ...]:
-    """Return the origin of each operand: for a literal its value, for a constant `None`."""
+    """Return the token of each operand; `None` for a constant of the jaxpr."""
     return tuple(
         ("literal", str(atom.val)) if jax_versions.is_literal(atom) else made.get(atom, None) for atom in atoms
     )
 
 
 def _operands_of_call(site: Site, inner: Any, operands: Sequence[Token]) -> list[Token] | None:
-    """Return the origins of the inputs of the body of a plain call; `None` for other equations."""
+    """Return the tokens of the inputs of a call's body; `None` for loops and other equations."""
     plain = site.primitive in jax_versions.CALL_NAMES and len(site.bodies) == 1
     fits = len(inner.invars) == len(operands) and len(inner.outvars) == len(site.equation.outvars)
     return list(operands) if plain and fits else None

@@ -1,4 +1,4 @@
-"""One transform at a time: the jaxpr before and after each, equation by equation, and both sides as numbers."""
+"""`step_through`: apply transforms one at a time, compare the jaxpr before and after each, and check the numbers."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ _TRACE = "trace"
 
 @dataclass(frozen=True)
 class TransformStep(Shown):
-    """One transform of a chain.
+    """One step of `step_through`: a transform, and its effect on each equation.
 
     Attributes:
-        name: Name of the transform; the first step of a chain is `"trace"`.
-        before: The jaxpr before the transform, or `None` in the first step.
-        after: The jaxpr after the transform, or `None` if the transform failed.
-        equations: A mark for each equation of `after`, in the order of `after.instructions` without its inputs.
-        equations_before: A mark for each equation of `before`.
+        name: Name of the transform. The first step is `"trace"`.
+        before: The jaxpr before the transform; `None` in the first step.
+        after: The jaxpr after the transform; `None` if the transform failed.
+        equations: The effect on each equation of `after`, in the order of its text.
+        equations_before: The effect on each equation of `before`, in the order of its text.
         explanation: One sentence about the effect of the transform; `""` if the transform failed.
-        problem: The reason why the transform failed, or `None`.
+        problem: The error, if the transform failed; else `None`.
     """
 
     name: str
@@ -57,7 +57,7 @@ class TransformStep(Shown):
     problem: Diagnostic | None = None
 
     def made_of(self, id: str) -> tuple[str, ...]:
-        """Return the ids of the equations of `after` that came from the equation `id` of `before`."""
+        """Return the ids of the equations of `after` that JAX created from equation `id` of `before`."""
         return tuple(one.id for one in self.equations if one.source == id)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class TransformStep(Shown):
 
 
 class TransformSteps(Shown, Sequence[TransformStep]):
-    """Steps of a chain of transforms on a function. Nothing runs until `check` is called.
+    """The steps of `step_through`, as a sequence. The function only runs when `check` is called.
 
     Attributes:
         name: Name of the function.
@@ -105,7 +105,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 
     @property
     def problem(self) -> Diagnostic | None:
-        """The reason why the last of these steps failed, or `None` if all transforms were applied."""
+        """The error of the last step if it failed; `None` if all transforms were applied."""
         return self._steps[-1].problem
 
     @property
@@ -118,12 +118,13 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         return {"name": self.name, "through": list(self.through), "steps": [step.to_dict() for step in self._steps]}
 
     def check(self) -> tuple[StepCheck, ...]:
-        """Run both sides of each step on the same numbers, and compare.
+        """Run the function after each transform, and compare the result with a reference.
 
-        Arguments that are arrays are used unchanged. For shapes, `check` draws random numbers from a fixed seed.
+        The reference is computed without the transform; see `StepCheck.how`. Arguments that are arrays are used
+        unchanged. An argument given as a shape gets random numbers from a fixed seed.
 
         Returns:
-            A comparison for each step without a problem. A difference is reported, not raised.
+            A comparison for each step that did not fail. Differences are reported in it, and raise no error.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -149,7 +150,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         return tuple(found)
 
     def _start(self) -> _Point | None:
-        """Trace the function: the first step."""
+        """Trace the function and add the first step; return `None` if it cannot be traced."""
         try:
             made = trace(self._fn, self._args)
             out = jax.eval_shape(made.call(made.closed), *self._args)
@@ -163,7 +164,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
             return None
         structure = jax.tree.structure(self._args)
         args = jax.tree.unflatten(structure, [shape_of_aval(var.aval) for var in made.closed.jaxpr.invars])
-        # An argument without arrays, such as `None`, has no leaf to take its name from.
+        # An argument without arrays, such as `None`, has no leaf. Then all arguments get new names.
         names = tuple(dict.fromkeys(leaf.argument for leaf in made.inputs))
         point = _Point(
             made, args, out, names if len(names) == len(args) else tuple(f"arg{i}" for i in range(len(args)))
@@ -182,7 +183,7 @@ class TransformSteps(Shown, Sequence[TransformStep]):
         return point
 
     def _take_step(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
-        """Take one step; return whether it succeeded."""
+        """Apply one transform and add its step; return whether it succeeded."""
         tags = Tags({name for site in point.side.sites for name, _ in site.stack})
         marked = point.trace.call(tags.tag(point.trace.closed, is_whole=True))
         try:
@@ -220,7 +221,6 @@ class TransformSteps(Shown, Sequence[TransformStep]):
                 ("takes", ", ".join(map(_describe, point.trace.inputs)) or "nothing"),
                 ("returns", ", ".join(map(_describe, point.trace.outputs)) or "nothing"),
             ),
-            # A tuple of one entry needs its comma.
             f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if alternatives else "",
             code=StageUnavailableError.__name__,
         )
@@ -229,22 +229,25 @@ class TransformSteps(Shown, Sequence[TransformStep]):
 def step_through(
     fn: Callable[..., Any], *args: Any, through: Sequence[Any] = ("vmap", "grad", "remat", "jit")
 ) -> TransformSteps:
-    """Apply transforms to a function one at a time, and show the effect of each on its equations. Nothing runs.
+    """Apply transforms to a function one at a time, and show the effect of each on the equations.
+
+    The function is traced, but does not run.
 
     Args:
         fn: Any function that JAX can trace.
-        *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
-        through: The transforms, the innermost first.
-            Names: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`, `"linearize"`, `"remat"` (or
-            `"checkpoint"`), `"jit"`, `"scan"`, and `"mean"` and `"sum"`, which reduce the result to a scalar for
-            `"grad"`.
-            Pairs: `("vmap", 4)` is a batch of 4, `("scan", 5)` runs five iterations.
-            Functions: such as `functools.partial(jax.vmap, in_axes=(None, 0))`, or any function that takes and returns
-            a function.
-            `"jvp"` and `"linearize"` add an argument for tangents, `"vjp"` adds one for cotangents.
+        *args: Arguments of the function: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        through: The transforms, the innermost first. An entry is one of these:
+
+            - a name: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`, `"linearize"`, `"remat"`,
+              `"checkpoint"` (the same as `"remat"`), `"jit"`, `"scan"`, `"mean"` or `"sum"`;
+            - a pair: `("vmap", 4)` for a batch of 4, or `("scan", 5)` for five iterations;
+            - a function that takes and returns a function, such as `functools.partial(jax.vmap, in_axes=(None, 0))`.
+
+            `"mean"` and `"sum"` reduce the result to a scalar, which `"grad"` needs. `"jvp"` and `"linearize"` add an
+            argument for tangents, `"vjp"` adds one for cotangents.
 
     Returns:
-        The steps, starting with the trace. If JAX rejects a transform, the chain ends there with a `problem`.
+        The steps. The first is the trace. If JAX rejects a transform, its step is the last and has a `problem`.
 
     Raises:
         UnknownOptionError: An entry of `through` is not a transform.
@@ -252,8 +255,11 @@ def step_through(
     Examples:
         >>> import jax.numpy as jnp
         >>> steps = step_through(lambda x: jnp.sum(jnp.sin(x)), jnp.ones(3), through=("grad", ("vmap", 4)))
-        >>> print(steps[2].explanation)
-        adds a batch axis of 4 to 4 of 5 equations; 1 does not depend on it and stays; 1 is added so that the axes fit.
+        >>> for part in steps[2].explanation.split("; "):
+        ...     print(part)
+        adds a batch axis of 4 to 4 of 5 equations
+        1 is unchanged, as it does not depend on the batch
+        1 is added to align the axes.
         >>> [(one.id, one.mark, one.source, one.via) for one in steps[1].equations if one.mark == "new"]
         [('1', 'new', '0', ('jvp',)), ('3', 'new', '1', ('transpose', 'jvp')), ('4', 'new', '0', ('transpose', 'jvp'))]
     """
@@ -279,7 +285,7 @@ def step_through(
 
 
 class _Point:
-    """A program between two transforms."""
+    """The program after some of the transforms, with its arguments, their names, and its result as shapes."""
 
     def __init__(self, trace: Trace, args: tuple[Any, ...], out: Any, names: tuple[str, ...]):
         self.trace, self.args, self.out, self.names = trace, args, out, names
@@ -292,10 +298,9 @@ class _Point:
 
 
 def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
-    """Return the result of a transform as a trace. A `jit` around the whole program stays: the step shows it."""
+    """Return the program after a transform as a `Trace`, from the `Trace` before it."""
     inputs, outputs = leaves_of(args, list(names), closed.jaxpr, out)
-    # Only the equations of a step are shown, so nothing is donated.
-    none = (False,) * len(inputs)
+    none = (False,) * len(inputs)  # donation does not matter for the equations
     call = caller(out, previous.name)
     return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
 

@@ -15,33 +15,33 @@ from mithril_nb.stages.failure import first_lines
 
 
 class Shapes:
-    """Factory for the leaves of arguments that a transform adds, as shapes."""
+    """Creates the arrays that a transform adds to the arguments, as `jax.ShapeDtypeStruct`s."""
 
     def batched(self, leaf: Any, axis: int, size: int) -> Any:
-        """Return a leaf with one more axis."""
+        """Return `leaf` with an additional axis of `size` at position `axis`."""
         return jax.ShapeDtypeStruct((*leaf.shape[:axis], size, *leaf.shape[axis:]), leaf.dtype)
 
     def like(self, leaf: Any) -> Any:
-        """Return another leaf of the same shape and dtype, such as a tangent."""
+        """Return an array of the same shape and dtype, such as a tangent."""
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
 
 
 class Examples(Shapes):
-    """Factory for the same leaves as arrays of random numbers from a fixed seed."""
+    """Creates the same arrays as `Shapes`, with random numbers from a fixed seed."""
 
     def __init__(self):
         self._random = np.random.default_rng(0)
 
     def batched(self, leaf: Any, axis: int, size: int) -> Any:
-        """Return a leaf with one more axis."""
+        """Return `leaf` with an additional axis of `size` at position `axis`."""
         leaf = jnp.asarray(leaf)
         if not is_inexact(leaf):
             return jnp.stack([leaf] * size, axis)
-        # Close to the original, so that it stays in the function's domain.
+        # Values close to the original are likely in the domain of the function, such as positive for a logarithm.
         return jnp.stack([leaf * np.asarray(self._random.uniform(0.8, 1.2), leaf.dtype) for _ in range(size)], axis)
 
     def like(self, leaf: Any) -> Any:
-        """Return another leaf of the same shape and dtype."""
+        """Return an array of the same shape and dtype."""
         dtype, shape = leaf.dtype, leaf.shape
         if jnp.issubdtype(dtype, jax.dtypes.prng_key):
             keys = (jax.random.key(0, impl=name) for name in ("threefry2x32", "rbg", "unsafe_rbg"))
@@ -55,17 +55,12 @@ class Examples(Shapes):
 
 
 def is_inexact(leaf: Any) -> bool:
-    """Return whether a leaf has derivatives, as real and complex floats have."""
+    """Return whether a leaf is a real or complex float, and so has derivatives."""
     return jnp.issubdtype(jax.dtypes.result_type(leaf), jnp.inexact)
 
 
 def axes_of(axes: Any, full: Any) -> list[int | None]:
-    """Return the axis of each leaf of the tree `full`.
-
-    Args:
-        axes: One axis for all leaves, or a tree prefix of axes, as in `jax.vmap`. `None` is an axis too.
-        full: The tree.
-    """
+    """Return the axis of each leaf of the tree `full`, from `in_axes` or `out_axes` of `jax.vmap`."""
     none = object()  # JAX does not count `None` as a leaf, but it is an axis here
     marked = jax.tree.map(lambda axis: none if axis is None else axis, axes, is_leaf=lambda axis: axis is None)
     spread = jax.tree.leaves(jax.tree.broadcast(marked, full))
@@ -73,12 +68,12 @@ def axes_of(axes: Any, full: Any) -> list[int | None]:
 
 
 def floats(tree: Any) -> list[Any]:
-    """Return the leaves that have derivatives."""
+    """Return the leaves that are floats."""
     return [leaf for leaf in jax.tree.leaves(tree) if is_inexact(leaf)]
 
 
 def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
-    """Return tangents for a whole tree: the items of `given` for its floats, and JAX's own zeros for other leaves."""
+    """Return a tree of tangents: the items of `given` for floats, and zeros of dtype `float0` for other leaves."""
     queue = iter(given)
     return jax.tree.map(
         lambda leaf: next(queue) if is_inexact(leaf) else np.zeros(np.shape(leaf), jax.dtypes.float0), tree
@@ -86,12 +81,12 @@ def with_zeros(tree: Any, given: Sequence[Any]) -> Any:
 
 
 def tangents_of(tree: Any, make: Shapes) -> Any:
-    """Return a random direction for the floats of a tree."""
+    """Return a tree of tangents for which `make` creates the arrays."""
     return with_zeros(tree, [make.like(jnp.asarray(leaf)) for leaf in floats(tree)])
 
 
 def paired(left: Any, right: Any) -> tuple[Any, Any]:
-    """Return the inner product of two lists of leaves, and the sum of the magnitudes of its terms."""
+    """Return the inner product of the floats of two trees, and the sum of the absolute values of its terms."""
     products = [one * other for one, other in zip(floats(left), floats(right), strict=True)]
     total = sum((jnp.sum(jnp.real(one)) for one in products), jnp.zeros(()))
     return total, sum((jnp.sum(jnp.abs(one)) for one in products), jnp.zeros(()))
@@ -100,18 +95,18 @@ def paired(left: Any, right: Any) -> tuple[Any, Any]:
 def slope_along(
     fn: Callable[..., Any], args: tuple[Any, ...], direction: Any, backwards: bool = False
 ) -> tuple[Any, str, bool]:
-    """Return the slope of a scalar function along a direction, the name of the method, and whether it is approximate.
+    """Return the slope of a scalar function along a direction, the method used, and whether it is approximate.
 
-    The method is `jax.jvp`, or `jax.vjp` if `backwards` is true. If JAX does not support that mode for the function,
-    the method is finite differences.
+    The method is `"jax.jvp"`, or `"jax.vjp"` if `backwards` is true. If JAX cannot differentiate the function in this
+    mode, it is `"finite differences"`, which is approximate.
     """
     try:
         if backwards:
             value, pull = jax.vjp(fn, *args)
             return paired(pull(jnp.ones_like(value)), floats(direction))[0], "jax.vjp", False
         return jnp.real(jax.jvp(fn, args, direction)[1]), "jax.jvp", False
-    except (TypeError, ValueError):  # A custom_vjp has no forward mode, a while loop no reverse mode.
-        # The cube root of the precision: there, truncation and rounding errors are about equal.
+    except (TypeError, ValueError):  # a custom_vjp has no forward mode, a while loop no reverse mode
+        # With the cube root of the precision as step size, truncation error and rounding error are about equal.
         size = 1e-2 if jnp.finfo(jnp.result_type(*floats(args))).bits <= 32 else 1e-5
         ahead, behind = (
             fn(
@@ -130,14 +125,15 @@ Args = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Compared:
-    """Two sides of one transform, evaluated.
+    """The result of a transformed function and its reference.
 
     Attributes:
-        how: Description of the reference.
-        got: Result of the transformed function.
-        expected: Reference result.
-        scale: Sum of the magnitudes of the terms that were added up, or 0; rounding errors grow with it.
-        is_rough: True if one side comes from finite differences.
+        how: How the reference was computed, such as `"a Python loop of 4 runs"`.
+        got: The result of the transformed function.
+        expected: The reference.
+        scale: If `got` is a sum: the sum of the absolute values of its terms, to which rounding errors are
+            proportional; else 0.
+        is_rough: True if the reference comes from finite differences.
     """
 
     how: str
@@ -149,17 +145,17 @@ class Compared:
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of equations with each mark in a step, for its explanation.
+    """Numbers of equations in a step.
 
     Attributes:
-        before: Equations before.
-        kept: Unchanged equations.
-        batched: Equations with an added batch axis.
-        changed: Equations with another change.
-        new: Added equations.
-        gone: Removed equations.
+        before: All equations before the transform.
+        kept: Equations that did not change.
+        batched: Equations to which only a batch axis was added.
+        changed: Equations that changed in another way.
+        new: All equations that were added.
+        gone: Equations that were removed.
         recomputed: Added equations that a checkpoint recomputes.
-        transposed: Other added equations that reverse mode created.
+        transposed: Added equations of the backward pass, without the recomputed ones.
     """
 
     before: int
@@ -174,11 +170,13 @@ class Counts:
 
 @dataclass(frozen=True)
 class Transform:
-    """A transform from a function to a function. By default, the arguments of both are the same.
+    """A transform of a function, such as `jax.vmap`.
+
+    By default, the transformed function has the same arguments as the original function.
 
     Attributes:
         name: Name for display.
-        entry: The function that applies the transform, if `wrap` is not overridden.
+        entry: The function that applies the transform; `None` if a subclass overrides `wrap`.
         options: Keyword arguments of the transform, as pairs.
         amount: Size of the batch of `"vmap"`, or number of iterations of `"scan"`; else 0.
     """
@@ -189,7 +187,7 @@ class Transform:
     amount: int = 0
 
     keeps_inputs = True
-    """True if the arguments of the transformed function start with those of the original function."""
+    """True if the first arguments of the transformed function are those of the original function."""
 
     @property
     def option(self) -> Mapping[str, Any]:
@@ -201,7 +199,7 @@ class Transform:
 
         Args:
             fn: The original function.
-            count: Number of its arguments.
+            count: Number of arguments of `fn`.
         """
         assert self.entry is not None
         return self.entry(fn, **self.option)
@@ -211,17 +209,17 @@ class Transform:
 
         Args:
             args: The arguments of the original function.
-            out: The result of the original function, as specs.
-            make: Creates leaves, as shapes or as arrays.
+            out: The result of the original function, as shapes.
+            make: Creates additional arrays: `Shapes()` to trace the function, `Examples()` to run it.
         """
         return args
 
     def names(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the names of the arguments of the transformed function, from those of the original function."""
+        """Return the argument names of the transformed function, from those of the original function."""
         return tuple(names)
 
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared | None:
-        """Run both sides; return `None` if the transform has no reference result.
+        """Run the transformed function and compute its reference; return `None` if the transform has no reference.
 
         Args:
             before: The original function.
@@ -236,29 +234,31 @@ class Transform:
         return _kept_and_added(counts)
 
     def alternatives(self, args: Args, out: Any) -> tuple[str, ...]:
-        """Return entries of `through` that JAX accepts instead of this one, such as `"mean", "grad"`; `()` if unknown.
+        """Return entries of `through=` that work where this transform failed, for the error; `()` if unknown.
+
+        For `"grad"` of a function that returns an array, these are `('"mean"', '"grad"')`.
 
         Args:
-            args: The arguments of the function that the transform is applied to.
-            out: The result of this function, as specs.
+            args: The arguments of the original function.
+            out: The result of the original function, as shapes.
         """
         return ()
 
 
 def count_equations(count: int) -> str:
-    """Return a number of equations as text."""
+    """Return `"1 equation"`, `"2 equations"`, ..."""
     return f"{count} equation{'' if count == 1 else 's'}"
 
 
 def all_equations(counts: Counts) -> str:
-    """Return the number of equations before a transform as text, such as `"all 3 equations"` if all were kept."""
+    """Return the number of equations before a transform as text: `"all 3 equations"` if all are unchanged."""
     if counts.kept == counts.before:
         return "the only equation" if counts.before == 1 else f"all {count_equations(counts.before)}"
     return count_equations(counts.before)
 
 
 def other_equations(counts: Counts) -> str:
-    """Return the counts of changed and removed equations as the end of a sentence; `""` if there are none."""
+    """Return `"; 1 is changed, 2 are removed"` for the end of an explanation; `""` if there are none."""
     parts = []
     if changed := counts.changed + counts.batched:
         parts.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
@@ -272,7 +272,7 @@ def _kept_and_added(counts: Counts) -> str:
 
 
 def forward_and_backward(counts: Counts) -> str:
-    """Return as text how many equations each pass has."""
+    """Return an explanation with the numbers of equations in the forward and the backward pass."""
     recomputed = f"{counts.recomputed} recomputed by a checkpoint, " if counts.recomputed else ""
     return (
         f"keeps {counts.kept} of {count_equations(counts.before)} as the forward pass and adds {counts.new}: "
@@ -281,7 +281,7 @@ def forward_and_backward(counts: Counts) -> str:
     )
 
 
-# Relative tolerances. Derivatives lose digits, and sums are reordered by the compiler.
+# Relative tolerances. They exceed the precision, because the compiler reorders sums.
 _ROUGH = 1e-2
 _DIGITS = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2}
 _FEW_DIGITS = 1e-1
@@ -289,16 +289,17 @@ _FEW_DIGITS = 1e-1
 
 @dataclass(frozen=True)
 class StepCheck:
-    """Two sides of a step, as numbers.
+    """Comparison of the result of one step with its reference.
 
     Attributes:
         step: Name of the step.
-        how: Description of the reference. If nothing was compared, the reason; if a side failed, the exception.
-        largest: The largest difference. `None` if nothing was compared; infinite if a side failed, or if the shapes
-            differ.
-        tolerance: The largest difference that rounding explains.
-        nans: Number of values that are NaN on both sides; they count as equal.
-        is_failed: True if one side raised an exception.
+        how: How the reference was computed, such as `"a Python loop of 4 runs"`. If nothing was compared, the reason.
+            If a function raised an exception, this exception.
+        largest: The largest difference between result and reference. `None` if nothing was compared; infinite if the
+            shapes differ or a function raised an exception.
+        tolerance: The largest difference that rounding errors explain.
+        nans: Number of elements that are NaN in both; they count as equal.
+        is_failed: True if a function raised an exception.
     """
 
     step: str
@@ -310,7 +311,7 @@ class StepCheck:
 
     @property
     def agrees(self) -> bool | None:
-        """True if both sides are equal within the tolerance; `None` if nothing was compared."""
+        """True if the largest difference is within the tolerance; `None` if nothing was compared."""
         return None if self.largest is None else self.largest <= self.tolerance
 
     def __str__(self) -> str:
@@ -324,7 +325,7 @@ class StepCheck:
 
 
 def comparison(step: str, compare: Callable[[], Compared | None]) -> StepCheck:
-    """Run the comparison of a step. An exception in it becomes part of the result."""
+    """Run `compare` and return its result as a `StepCheck`; also if it raises an exception."""
     try:
         compared = compare()
     except Exception as error:  # a function with side effects may trace and still fail when it runs

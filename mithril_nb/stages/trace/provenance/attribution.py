@@ -1,10 +1,12 @@
 """Attribution of each equation to a block and a role, from scopes, Python functions and data flow.
 
-The `block:` scopes that mithril_nb writes take precedence, in its own programs and around the modules of other
-libraries. Outside of them, the block is the path of the named scopes around the equation. Without a named scope, it is
-the path of the user's functions that created the equation. Scopes replace functions, because a scope names the block
-explicitly. Only the scopes that libraries open for each layer, such as `eqx.nn.Linear`, are appended to the path of the
-functions: such a name does not identify the layer.
+The block of an equation is the first of these that exists:
+
+1. The path in the `block:` scopes around the equation. mithril_nb opens these scopes for blocks of a `Model`, and for
+   modules of Flax, Equinox and Haiku.
+2. The path of the user's named scopes around the equation.
+3. The path of the user's functions that created the equation. Scopes that a library opens for every layer of a kind,
+   such as `eqx.nn.Linear`, are appended to this path, because they do not identify one layer.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ from mithril_nb.stages.trace.tracing import Leaf, Trace
 
 EquationAttribution = tuple[str, Role | None, Origin | None]
 Flow = frozenset[str]
-"""The blocks whose parameters and gradients contribute to a value."""
+"""Paths of blocks: those that a value is computed from, or those that use it."""
 
 _NONE: Flow = frozenset()
 
 _MADE_BY_AUTODIFF = frozenset({"add_any", "broadcast_in_dim", "zeros_like", "convert_element_type", "copy", "pvary"})
-"""Primitives that reverse mode adds between blocks: sums of cotangents, and zeros for missing cotangents."""
+"""Primitives that reverse mode adds between blocks, to sum cotangents or to create zeros."""
 
 
 _MOVES = frozenset(
@@ -37,12 +39,12 @@ _MOVES = frozenset(
 
 
 def are_all_in_blocks(trace: Trace) -> bool:
-    """Return whether every equation is certainly in some block, because its Python function counts as one."""
+    """Return whether every equation is in a block for sure, known without an analysis of the equations."""
     return trace.outline.have_frames and bool(_whole(trace))
 
 
 class Attribution:
-    """Block, role and origin of every equation of one program.
+    """Block, role and origin of every equation of one program: `attribution[id]` is such a tuple.
 
     Attributes:
         has_blocks: True if the program declares its blocks in `block:` scopes.
@@ -59,7 +61,7 @@ class Attribution:
             updates = {id for id, scopes in scopes_by_id.items() if scopes.is_update}
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in scopes_by_id.items()}
         else:
-            # Without the scopes of our train step, only the frames of an optimizer library are certain.
+            # Not our train step. Frames of an optimizer library are the only certain sign of the update.
             updates = optimizer_work(sites)
             if updates or any(scopes.is_backward for scopes in scopes_by_id.values()):
                 roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
@@ -102,21 +104,20 @@ class Attribution:
         return self._found[id]
 
     def owner(self, leaf: Leaf) -> str:
-        """Return the path of the block of a parameter, or of the optimizer's state for a parameter; `""` if unknown.
+        """Return the path of the block that a parameter, or an optimizer's state for it, belongs to; `""` if unknown.
 
-        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. A parameter in nested containers, such as
-        `model.layers[0].weight`, belongs to the existing block with the longest path among `model/layers/0`,
-        `model/layers`, `layers/0`, ...
+        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. For `model.layers[0].weight`, it is the first of
+        `model/layers/0`, `model/layers`, `layers/0`, `model`, ... that is a block.
         """
-        # A bare array has no name inside its argument that could match a block.
+        # An argument that is an array itself has no keys to compare with blocks.
         if not leaf.keys:
             return UNATTRIBUTED
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
         if path and (self.has_blocks or path in self.paths):
             return path
-        # Other names may come before the block's, such as an optimizer's state, and after, such as a box of Flax.
+        # An optimizer's state has further names before the path of the block, and a box of Flax has some after it.
         names = (leaf.argument, *leaf.keys)
-        # The longest path first: it names the innermost block.
+
         for length in range(len(names) - 1, 0, -1):
             for start in range(len(names) - length):
                 path = "/".join(names[start : start + length])
@@ -127,11 +128,8 @@ class Attribution:
     def users_of_inputs(self, jaxpr: Any, top: list[Site]) -> list[Flow]:
         """Return for each input of a program the blocks that compute with it, also in nested jaxprs.
 
-        Uses by the optimizer and moves of the input do not count. Uses in the loss count if no other block uses it.
-
-        Args:
-            jaxpr: The jaxpr of the program, open.
-            top: Sites of the program's equations.
+        The optimizer does not count as a block, and the loss counts only if no other block uses the input. A block that
+        only transposes, reshapes or converts the input does not count if another block uses the result.
         """
 
         def visit(jaxpr: Any, body: list[Site]) -> list[Flow]:
@@ -145,7 +143,7 @@ class Attribution:
                     users = users_inside(site)
                 else:
                     own = frozenset((block,))
-                    # A cast or transpose in an outer block belongs to the block that uses its result.
+                    # A moved input is used by the blocks that use the moved array, unless this block is inside them.
                     if site.primitive in _MOVES:
                         later = _NONE.union(*(found.get(var, _NONE) for var in site.equation.outvars))
                         holder = common_block(later)
@@ -163,7 +161,7 @@ class Attribution:
                 if site.primitive == "while" and not place:
                     continue  # a condition has its own operands, and computes with no parameter
                 reads = visit(inner_jaxpr, inner)
-                # A predicate, or the constants of a condition, come first.
+                # The first operands are a predicate, or constants of a condition.
                 first = len(users) - len(reads)
                 for at, blocks in enumerate(reads):
                     if first + at >= 0:
@@ -173,8 +171,8 @@ class Attribution:
         return [blocks - {LOSS, UNATTRIBUTED} or blocks - {UNATTRIBUTED} for blocks in visit(jaxpr, top)]
 
     def _infer_calls(self, sites: list[Site]) -> None:
-        """Attribute a call outside every block to the innermost block that contains its whole body."""
-        # Inner calls first: the block of an outer call depends on theirs.
+        """Attribute each call without a block to the deepest block that contains all equations of its body."""
+        # Inner calls come first, because the block of a call depends on the blocks of the calls inside it.
         for site in reversed(sites):
             block, role, _ = self._found[site.id]
             if site.is_call and block == UNATTRIBUTED and role != "update":
@@ -184,13 +182,13 @@ class Attribution:
                     self._found[site.id] = common, role, "inferred"
 
     def _block_inside(self, site: Site) -> str:
-        """Return the block that an equation contributes to the attribution of the call around it."""
+        """Return the block of an equation inside a call, as far as it counts for the call; else `""`."""
         block, role, _ = self._found[site.id]
         is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
         return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
 
     def _is_between(self, site: Site) -> bool:
-        """Return whether an unattributed equation comes from reverse mode, or from our function around the model."""
+        """Return whether an equation without a block was added by reverse mode, or by our function around the model."""
         block, role, _ = self._found[site.id]
         if block != UNATTRIBUTED or role in ("update", None):
             return False
@@ -198,10 +196,7 @@ class Attribution:
         return is_autodiff or (self._is_ours and site.id not in self._functions)
 
     def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
-        """Attribute each equation between blocks to the only block after it, else to the only block before it.
-
-        A gradient of zeros, which nothing uses, belongs to the block of its parameter.
-        """
+        """Attribute the equations between blocks: to the block of all users, else to the block of all operands."""
 
         def visit(body: list[Site], users: dict[Any, set[str]]) -> None:
             makers: dict[Any, str] = {}
@@ -229,11 +224,15 @@ class Attribution:
             for atom, leaf in zip(trace.closed.jaxpr.outvars, trace.outputs, strict=True)
             if not jax_versions.is_literal(atom) and atom in between
         }
-        readers = self._readers(trace, top) if given else {}
+        readers = self._readers(trace, top) if given else {}  # a returned gradient belongs to its parameter's block
         visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
 
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
-        """Attribute each equation of the update to the only block whose parameters and gradients flow in, else out."""
+        """Attribute the equations of the update by data flow.
+
+        An equation belongs to a block if it is computed only from parameters and gradients of this block, or if only
+        new parameters of this block are computed from it. All others belong to the optimizer.
+        """
         jaxpr = trace.closed.jaxpr
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]
@@ -247,12 +246,12 @@ class Attribution:
             if role == "update" and block == UNATTRIBUTED:
                 flows = before.get(site.id, _NONE), after.get(site.id, _NONE)
                 found = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
-                # Scopes or frames identify the optimizer; data flow identifies the block.
+                # `OPTIMIZER` is "tagged", because scopes or frames show that the equation is part of the update.
                 self._found[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
         self._infer_constants(top, before)
 
     def _infer_constants(self, body: list[Site], before: dict[str, Flow]) -> None:
-        """Attribute constants of the optimizer to the only block that uses them."""
+        """Attribute each constant of the update that only one block uses to this block."""
         users: dict[Any, set[str]] = {}
         for site in reversed(body):
             block, role, _ = self._found[site.id]
@@ -267,7 +266,7 @@ class Attribution:
                 self._infer_constants(inner, before)
 
     def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
-        """Return a dict from the path of an input in its argument to the block that first computes with it."""
+        """Return the block that first computes with each input. Keys are names without the argument: `[0].w`."""
 
         def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
             found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
@@ -279,7 +278,7 @@ class Attribution:
                 inside = dict.fromkeys(range(len(arriving)), block)
                 for inner_jaxpr, inner in site.bodies:
                     reads = visit(inner_jaxpr, inner)
-                    first = len(arriving) - len(reads)  # After a predicate, or another body's constants.
+                    first = len(arriving) - len(reads)  # before: a predicate, or constants of another body
                     inside.update({first + place: each for place, each in enumerate(reads.values()) if each})
                 for place, atom in enumerate(arriving):
                     if not jax_versions.is_literal(atom) and found.get(atom) == UNATTRIBUTED:
@@ -307,7 +306,7 @@ class Attribution:
             own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
             if not site.bodies:
                 block, role, _ = self._found[site.id]
-                # The result of a block's operation belongs to this block, whatever its operands are.
+                # In the forward and backward pass, the flow of a result is the block that computes it.
                 if role != "update" and block not in (UNATTRIBUTED, LOSS):
                     own = frozenset((block,))
                 flows.update(dict.fromkeys(results, own))
@@ -356,17 +355,17 @@ def _is_ours(trace: Trace) -> bool:
 
 
 def _whole(trace: Trace) -> str:
-    """Return the block of operations directly in the function; `""` for our own function around a model."""
+    """Return the block of equations in no scope and no inner function: the traced function, or `""` if it is ours."""
     return "" if _is_ours(trace) else trace.function
 
 
 def _role(scopes: Scopes) -> Role:
-    """Return the role in a train step that declares its update."""
+    """Return the role of an equation of our train step."""
     return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
 
 
 def _new_versions(trace: Trace) -> list[list[int]]:
-    """Return for each input the indices of the outputs with the same shape, dtype and last key (numbers ignored)."""
+    """Return for each input the outputs that may be its new value: the same shape, dtype and last name."""
     given: dict[Any, list[int]] = {}
     for place, leaf in enumerate(trace.outputs):
         given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
@@ -382,7 +381,7 @@ def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
 
 
 def _union(flows: set[Flow]) -> Flow:
-    """Return the union of some flows; nearly always there is only one."""
+    """Return the union of flows. There is nearly always only one, which is returned without a copy."""
     return flows.pop() if len(flows) == 1 else _NONE.union(*flows)
 
 
@@ -391,7 +390,7 @@ def _matched(outer: list[Flow], count: int, whole: Flow) -> list[Flow]:
 
 
 def common_block(blocks: Set[str]) -> str:
-    """Return the deepest block that is, or contains, each of some blocks; `""` if there is none.
+    """Return the deepest block that contains all of `blocks`, or is one of them; `""` if there is none.
 
     Examples:
         >>> common_block(frozenset({"net/a/b", "net/a"})), common_block(frozenset({"net", "head"}))

@@ -1,12 +1,12 @@
-"""The Python behind each equation, from the frames that JAX recorded: the user's functions, and a line of code.
+"""The Python behind each equation: the user's functions and a line of code, from the frames that JAX recorded.
 
-JAX records with each equation the Python frames that created it, starting at the traced function. The frames of a
-nested jaxpr begin at the function of that jaxpr, which JAX may have traced for an earlier call.
+JAX records with each equation the Python frames that created it, from the traced function inwards. The frames of an
+equation in a nested jaxpr begin at the function of that jaxpr, because JAX may have traced it for an earlier call.
 
-- Functions serve as blocks for programs without block scopes. Those of a nested jaxpr are appended to those of the
-  equation around it. Only the user's functions count: neither JAX's own nor those of any installed library.
-- The line is the innermost line of the user, with the library line that it called. Equations of a library's function
-  have no frame of the user, and take the line of the equation around them.
+- The user's functions are the blocks of a program without scopes. The path of an equation in a nested jaxpr begins with
+  the path of the equation around it. Functions of JAX and of installed libraries are left out.
+- The line of an equation is the innermost line of the user's code, together with the library line that it called. An
+  equation of a library's jitted function has no frame of the user. It gets the line of the call.
 """
 
 from __future__ import annotations
@@ -28,19 +28,17 @@ Path = tuple[str, ...]
 Codes = tuple[CodeType, ...]
 
 _OPTIMIZERS = frozenset({"optax"})
-# Names of functions in optax's frames; other functions of it are losses and schedules.
+# Functions of optax that are part of an update. Its other functions are losses and schedules.
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
 
 
 def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[str]]:
-    """Return the functions that created the equations of a program, and the equations that JAX moved.
+    """Return the user's functions around each equation, and the equations that JAX moved.
 
     Returns:
-        - A dict from the id of each equation to the names of the user's functions around it, the outermost first. The
-          traced function, functions of libraries and lambdas have no name in it, so it may be `()`. Equations for which
-          JAX recorded no frames are left out.
-        - Ids of the equations that JAX moved out of a nested jaxpr when it differentiated this jaxpr, such as the
-          forward pass of `jax.checkpoint` or the loop invariants of a scan.
+        - A dict from the id of an equation to the names of the user's functions that created it, the outermost first.
+          The traced function and lambdas are left out. Equations without frames are not in the dict.
+        - Ids of the equations that reverse mode moved out of a nested jaxpr, such as loop invariants of a scan.
     """
     reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
     reader.visit(top, (), set())
@@ -49,7 +47,7 @@ def functions_of(trace: Trace, top: list[Site]) -> tuple[dict[str, Path], set[st
 
 
 def optimizer_work(sites: list[Site]) -> set[str]:
-    """Return the ids of equations from an optimizer library, those of their bodies included."""
+    """Return the ids of the equations that an optimizer library created, with the equations nested in them."""
     found: set[str] = set()
     for site in sites:
         is_inside = site.parent is not None and site.parent.id in found
@@ -60,7 +58,7 @@ def optimizer_work(sites: list[Site]) -> set[str]:
 
 @lru_cache(maxsize=8192)
 def _is_optimizer_work(traceback: Any) -> bool:
-    """Return whether an optimizer library was initialising or updating its state, or updating parameters."""
+    """Return whether an optimizer library created the equation to initialise or update its state, or parameters."""
     return any(
         code.co_name in _OPTIMIZER_WORK and jax_versions.library_of(code.co_filename) in _OPTIMIZERS
         for code in jax_versions.frames(traceback)
@@ -81,8 +79,8 @@ class _Reader:
         Args:
             body: The sites of the jaxpr.
             outer: Path of the equation around the jaxpr.
-            starts: Start of the function that the jaxpr was traced from, as `"file.py:12"`. Empty for the program
-                itself, and if that function is not the user's.
+            starts: The first line of the user's function that the jaxpr was traced from, as `{"file.py:12"}`. Empty for
+                the program itself, and for a function of a library.
         """
         lifted: set[str] = set()
         is_known = False  # whether any frames include the function of this jaxpr
@@ -110,15 +108,15 @@ class _Reader:
             self.lifted |= lifted
 
     def _register(self, codes: Codes, outer: Path) -> Path:
-        """Register the paths around these functions, and return the path of the innermost one."""
+        """Register the path around each function of a call stack; return the path of the innermost function."""
         for index, code in enumerate(codes):
             self._outer_paths.setdefault(code, set()).add(outer + _names(codes[:index]))
         return outer + _names(codes)
 
     def complete(self) -> None:
-        """Find the paths of equations whose traceback lacks the outer frames.
+        """Find the paths of the equations that JAX moved, whose frames lack the outer functions.
 
-        The path around such an equation is the common start of the paths around its outermost function.
+        The missing functions are those around all known calls of the outermost function that has a frame.
         """
         while self._cut:
             cut, self._cut = self._cut, []
@@ -135,7 +133,7 @@ class _Reader:
 
 
 def common_start(paths: list[Path]) -> Path:
-    """Return the longest path with which all paths of a list start; `()` if the list is empty.
+    """Return the longest common start of some paths; `()` for an empty list.
 
     Examples:
         >>> common_start([("net", "a", "b"), ("net", "a"), ("net", "c")])
@@ -148,10 +146,7 @@ def common_start(paths: list[Path]) -> Path:
 
 @lru_cache(maxsize=8192)
 def _user_functions(traceback: Any) -> Codes:
-    """Return the user's functions in the frames of a traceback, the outermost first.
-
-    A recursive function appears once, so that a path does not depend on the depth of the recursion.
-    """
+    """Return the user's functions in a traceback, the outermost first; a recursive function only once."""
     frames = reversed(jax_versions.frames(traceback))
     users = (code for code in frames if jax_versions.library_of(code.co_filename) is None)
     # Code objects of different files may be equal.
@@ -160,15 +155,15 @@ def _user_functions(traceback: Any) -> Codes:
 
 @lru_cache(maxsize=8192)
 def _names(codes: Codes) -> Path:
-    """Return the names of functions. The name of `__call__` is that of its class; lambdas are left out."""
-    # For example: Net.__call__ and outer.<locals>.inner
+    """Return the names of functions without lambdas; `Net.__call__` has the name `Net`."""
+    # A qualified name is, for example, Net.__call__ or outer.<locals>.inner.
     names = (code.co_qualname.split(".")[-2:] for code in codes)
     plain = (name[0] if name[-1] == "__call__" else name[-1] for name in names)
     return tuple(name for name in plain if not name.startswith("<"))
 
 
 def _place(codes: Codes, starts: set[str]) -> int | None:
-    """Return the index of the first function whose start, as `"file.py:12"`, is in `starts`; `None` if none is."""
+    """Return the index of the first function that begins on a line in `starts`; `None` if there is none."""
     if not starts:
         return None
     return next((i for i, code in enumerate(codes) if f"{code.co_filename}:{code.co_firstlineno}" in starts), None)
@@ -201,8 +196,8 @@ class Lines(NamedTuple):
     """Source lines of an equation.
 
     Attributes:
-        user: The innermost expression in the user's code that led to the equation, or `None`.
-        library: The expression in the code of the library that the user's expression called, or `None`.
+        user: The innermost expression of the user's code that led to the equation; `None` if unknown.
+        library: If this expression calls a library: the library's expression that created the equation; else `None`.
     """
 
     user: Span | None = None
@@ -210,7 +205,7 @@ class Lines(NamedTuple):
 
 
 def calling_line() -> Span | None:
-    """Return the innermost expression of the user's code that this thread evaluates now; `None` if there is none."""
+    """Return the expression of the user's code that called this package; `None` if there is none."""
     frame = sys._getframe(1)
     while frame is not None and _kind(frame.f_code.co_filename) != _USER:
         frame = frame.f_back
@@ -222,9 +217,9 @@ def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None
 
     Args:
         trace: The program.
-        top: Sites of the program's equations, without those of nested jaxprs.
-        requested_at: The user's call that requested a program of this package, such as a train step. Equations without
-            any other line of the user get this line.
+        top: The sites of the jaxpr's own equations.
+        requested_at: The line for equations without a line of the user, such as those of our train step: the call that
+            requested the program.
     """
     found: dict[str, Lines] = {}
 
@@ -254,7 +249,7 @@ _JAX_FUNCTIONS = re.compile(
 """Files of JAX that compose operations, as libraries do; other files of JAX trace, transform and dispatch."""
 _OUR_MODELS = re.compile(r".*[/\\]mithril_nb[/\\](?:models|backends|train)[/\\]")
 _TYPED = re.compile(r"<(?!stdin>|string>|input>|console>|ipython|cell)")
-"""In-memory files, such as code generated by decorators, except what the user types."""
+"""Names of code that is not in a file, such as `<string>`, except those of code that the user typed."""
 
 
 @lru_cache(maxsize=8192)
@@ -265,10 +260,10 @@ def _kind(file: str) -> int:
         return _MACHINERY if _TYPED.match(file) else _USER
     if library == "mithril_nb":
         return _LIBRARY if _OUR_MODELS.match(file) else _MACHINERY
-    # JAX's own functions, such as `jax.nn.gelu`, are library code to the user; its tracers are not.
+    # Functions such as `jax.nn.gelu` are a library to the user. The code that traces is machinery.
     if library == "jax":
         return _JAX if _JAX_FUNCTIONS.match(file) else _MACHINERY
-    # Modules such as `functools` and `contextlib` are between the user and a library.
+    # Modules of Python, such as `functools`, only pass the user's calls on.
     return _MACHINERY if library == "python" else _LIBRARY
 
 
@@ -278,8 +273,8 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
 
     Args:
         traceback: The traceback.
-        start: File and line of the library function that the jaxpr was traced from, if it was one. Frames around this
-            function are ignored: JAX may have traced it for an earlier call.
+        start: File and first line of the library function that the jaxpr was traced from; else `None`. Frames around
+            this function are ignored, because JAX may have traced it for an earlier call.
     """
     codes, offsets = jax_versions.frames_and_offsets(traceback)
     user, library = _choose(_files(codes, start))
@@ -287,10 +282,7 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
 
 
 def lines_of_frames(frames: Sequence[Span]) -> Lines:
-    """Return the lines of a call stack that JAX recorded.
-
-    Args:
-        frames: The frames, the innermost first.
+    """Return the lines of a call stack, given with the innermost frame first.
 
     Examples:
         >>> import jax
@@ -310,17 +302,17 @@ def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator
 
 
 def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
-    """Return the indices of the user's innermost frame and of the library frame that it called; `None` if missing.
+    """Return the indices of the frames for `Lines.user` and `Lines.library`; `None` for a missing one.
 
     Args:
-        files: The files of the frames, the innermost first.
+        files: The file of each frame, the innermost first.
     """
     library, is_exact = None, False
     for place, file in enumerate(files):
         kind = _kind(file)
         if kind == _USER:
             return place, library
-        # The innermost line of a library, but the outermost line of JAX: inner ones are its implementation.
+        # Prefer the innermost line of a library. Of JAX, take the outermost line: the function that was called.
         if kind == _LIBRARY and not is_exact:
             library, is_exact = place, True
         elif kind == _JAX and not is_exact:
@@ -336,9 +328,9 @@ def _span(code: CodeType, offset: int) -> Span:
 def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
     """Return first line, column, last line and end column of the expression of a bytecode instruction.
 
-    The cached result must not contain the file: code objects that differ only in their files are equal.
+    The file is not part of the result: the cache treats code objects of different files as equal.
     """
-    # An offset is in bytes; there is one position for each code unit, which has two.
+    # `offset` counts bytes. There is one position for every two bytes.
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first = line or code.co_firstlineno
     return first, column, end_line or first, end_column
@@ -346,12 +338,12 @@ def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | Non
 
 @lru_cache(maxsize=1024)
 def _library_start(start: str) -> tuple[str, int] | None:
-    """Return file and line of the start of a function, given as `"file.py:12"`; `None` for a function of the user."""
+    """Split `"file.py:12"`, the first line of a function; return `None` for a function of the user."""
     file, _, line = start.rpartition(":")
     return (file, int(line)) if line.isdigit() and _kind(file) != _USER else None
 
 
 def _start(start: str) -> Span | None:
-    """Return the line on which a function of the user begins, or `None` if it belongs to a library."""
+    """Return `"file.py:12"`, the first line of a function, as a span; `None` for a function of a library."""
     file, _, line = start.rpartition(":")
     return Span(file, int(line), None, int(line), None) if line.isdigit() and _kind(file) == _USER else None

@@ -1,6 +1,7 @@
-"""Dataflow analysis of a jaxpr: marks propagated along the data, forwards or backwards, through all bodies.
+"""Dataflow analysis of a jaxpr: marks are propagated forwards or backwards, also through nested jaxprs.
 
-A mark is a bit set, and marks are combined with `|`. Loops are followed to a fixed point.
+A mark is an integer whose bits are flags. Marks are combined with `|`. A loop is repeated until its marks do not
+change.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.trace.equations import Site, wirings
 
 Rule = Callable[[Site, int], int]
-"""Returns the mark that an equation passes on, from the marks that reach it."""
+"""A function that takes an equation and the union of the marks that reach it, and returns the mark it passes on."""
 
 Known = dict[int, dict[tuple[int, ...], list[int]]]
-"""For each body, by the `id` of its list of equations: a dict from the marks that enter to the marks that leave."""
+"""Cached results of loop bodies: `known[id(body)][incoming marks]` are the outgoing marks."""
 
 
 def forwards(
@@ -26,16 +27,16 @@ def forwards(
     enter: Callable[[Site, int, list[int]], list[int]] | None = None,
     known: Known | None = None,
 ) -> list[int]:
-    """Propagate marks from inputs to outputs; return the marks of the outputs.
+    """Propagate marks from the inputs of a jaxpr to its outputs; return the marks of the outputs.
 
     Args:
         jaxpr: The open jaxpr.
-        body: The sites of its equations.
-        given: The marks of its inputs.
-        rule: Returns the mark of the results of an equation without bodies.
-        enter: Returns the marks of the inputs of a body. It takes the equation that contains the body, the index of the
-            body, and the marks of the operands.
-        known: Cached results for the bodies of loops.
+        body: The sites of the jaxpr's own equations.
+        given: The marks of the inputs.
+        rule: Called for each equation without nested jaxprs. Its result is the mark of the results.
+        enter: Called before a nested jaxpr is followed, with its equation, its index and the marks of its inputs.
+            Returns the marks to use instead.
+        known: A cache; new by default.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {var: mark for var, mark in zip(jaxpr.invars, given, strict=True) if mark}
@@ -81,16 +82,18 @@ def backwards(
     seen: dict[tuple[str, int], list[int]] | None = None,
     known: Known | None = None,
 ) -> list[int]:
-    """Propagate marks from outputs to inputs; return the marks of the inputs.
+    """Propagate marks from the outputs of a jaxpr to its inputs; return the marks of the inputs.
 
     Args:
         jaxpr: The open jaxpr.
-        body: The sites of its equations.
-        outgoing: The marks of its outputs.
-        rule: Returns the mark of the operands of an equation; for an equation with bodies, of its predicate.
-        alone: Ids of loops whose iterations are analysed separately.
-        seen: Filled with the marks of the inputs of each body, by the id of its equation and the index of the body.
-        known: Cached results for the bodies of loops.
+        body: The sites of the jaxpr's own equations.
+        outgoing: The marks of the outputs.
+        rule: Called for each equation without nested jaxprs; its result is the mark of the operands. Also called for
+            the predicate of a conditional.
+        alone: Ids of loops. Marks do not enter these loops from outside, and are not passed between iterations.
+        seen: A dict to fill: `seen[id, index]` are the marks of the inputs of the nested jaxpr `index` of equation
+            `id`.
+        known: A cache; new by default.
     """
     known = {} if known is None else known
     marks: dict[Any, int] = {}
@@ -141,17 +144,14 @@ def _fixed_point(
     follow: Callable[[list[int]], list[int]],
     known: dict[tuple[int, ...], list[int]],
 ) -> list[int]:
-    """Propagate marks through a body until a fixed point; return the outgoing marks.
-
-    Results are cached, because nested loops would otherwise repeat a body in each iteration of each loop. At the fixed
-    point a cached body is followed again, so that `follow` records its final marks.
+    """Propagate marks through a loop body until they do not change; return the outgoing marks.
 
     Args:
         given: The incoming marks; updated in place.
-        carried: Pairs of indices: the mark at the first index of the outgoing marks is added at the second index of the
-            incoming marks.
+        carried: Pairs `(i, j)`: outgoing mark `i` is incoming mark `j` of the next iteration.
         follow: Propagates marks through the body once.
-        known: Cached outgoing marks, by incoming marks.
+        known: Outgoing marks by incoming marks. Without this cache, nested loops would repeat a body in each iteration
+            of each loop.
     """
     if not carried:
         return follow(given)
@@ -163,9 +163,9 @@ def _fixed_point(
         made = known[key]
         for of, to in carried:
             given[to] |= made[of]
-        # Marks only grow and are finite, so this is reached.
+        # This ends, because bits are only added.
         if tuple(given) == key:
-            return made if is_new else follow(given)
+            return made if is_new else follow(given)  # again, because `follow` also stores marks inside the body
 
 
 def _of(marks: dict[Any, int], atoms: Sequence[Any]) -> list[int]:

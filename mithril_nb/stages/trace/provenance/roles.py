@@ -1,7 +1,7 @@
 """Role of each equation of a train step: forward, backward or update, from transforms and data flow.
 
-Reverse mode marks its equations. The update consists of the equations that depend on those, and of the equations that
-contribute to nothing else: neither to the loss, nor to a result of the forward pass, such as a metric.
+JAX marks the equations of the backward pass. The update consists of the equations that depend on the backward pass, and
+of those that only the update needs, such as a learning rate schedule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mithril_nb.stages.records import Role
 from mithril_nb.stages.trace.equations import Site
 from mithril_nb.stages.trace.provenance.reach import backwards, forwards
 
-# Bits, because an input may lead to both loss and update.
+# Bits, because an input may be used by both the loss and the update.
 _TO_LOSS, _TO_UPDATE = 1, 2
 _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 
@@ -24,32 +24,32 @@ _OF_LOSS, _OF_STATE, _OF_COUNTER = 1, 2, 4
 def roles_of(
     jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str], versions: Sequence[Sequence[int]]
 ) -> dict[str, Role | None]:
-    """Return the role of each equation by id; `None` for a call with several roles.
+    """Return the role of each equation by id; `None` for a call whose equations have several roles.
 
-    - `"backward"`: equations of reverse mode, and those recomputed for it.
-    - `"update"`: the equations in `updates`; equations that depend on backward equations, unless they are
-      differentiated themselves, as in the second of two steps; and equations that contribute only to an update, such as
-      a schedule.
+    - `"backward"`: equations of reverse mode, and equations that a checkpoint recomputes for it.
+    - `"update"`: the equations in `updates`; equations that depend on the backward pass; and equations that only the
+      update needs, such as a schedule. An equation that is differentiated is not part of the update: in a program of
+      two steps, the second forward pass depends on the first backward pass.
     - `"forward"`: all other equations.
 
-    The body of a loop is analysed once, with the values that enter the loop from outside. Values passed from one
-    iteration to the next do not count, so the forward pass in a loop over steps is not part of the update.
+    In a loop over steps, values from the previous iteration do not count: the forward pass stays forward, although it
+    depends on the previous update.
 
     Args:
         jaxpr: The open jaxpr of the program.
-        top: Sites of its equations.
-        updates: Ids of equations that are always part of the update, such as the step count of an optimizer.
-        lifted: Ids of equations that JAX moved out of a nested jaxpr when it differentiated this jaxpr. They are
-            differentiated, although no transform is around them.
-        versions: For each input, the indices of the outputs that may be its new value. If there are none, and no
-            `updates`, no equation is part of an update, even one that computes with a gradient.
+        top: The sites of the jaxpr's own equations.
+        updates: Ids of equations that are part of the update for sure, such as those of an optimizer library.
+        lifted: Ids of equations that reverse mode moved out of a nested jaxpr. They are differentiated, but their name
+            stack does not show it.
+        versions: For each input, the indices of the outputs that may be its new value. A program without any, and
+            without `updates`, has no update.
     """
     has_updates = any(versions) or bool(updates)
     roles: dict[str, Role | None] = {}
     fixed: set[str] = set()  # differentiated equations, and those of derivatives
 
     def follow(jaxpr: Any, body: list[Site], given: list[bool], is_lifted: bool) -> list[bool]:
-        """Set the roles in a body, given which inputs depend on backward equations; return which results do."""
+        """Set the roles in a body; return for each output whether it depends on the backward pass, as `given` does."""
         marks = {var for var, is_marked in zip(jaxpr.invars, given, strict=True) if is_marked}
         for site in body:
             results = site.equation.outvars
@@ -68,7 +68,7 @@ def roles_of(
                 made = [
                     follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
                 ]
-                # The condition of a `while` returns one value, which the loop does not return.
+                # The result of a condition is not a result of its loop.
                 fitting = [one for one in made if len(one) == len(leaving)]
                 if role != "backward":
                     roles[site.id] = _only({roles[child.id] for _, sites in site.bodies for child in sites}, role)
@@ -87,7 +87,7 @@ def roles_of(
 
 
 class _UpdateFinder:
-    """Finds the parts of the update that use no gradient: decay of moments and weights, schedules, step counts."""
+    """Finds the equations of the update that use no gradient, such as weight decay, schedules and step counts."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class _UpdateFinder:
         self._steps: set[str] = set()  # ids of the loops among these equations
 
     def find(self) -> None:
-        """Set the role of each equation found to `"update"`."""
+        """Set the role of these equations to `"update"`."""
         # Loops that contain a derivative are loops over steps.
         self._record_steps(self._top)
         nothing, everything = ([mark] * len(self._jaxpr.outvars) for mark in (0, 1))
@@ -112,7 +112,7 @@ class _UpdateFinder:
         given = [_mark(lead, bool(places)) for lead, places in zip(leads, self._versions, strict=True)]
         while True:
             made = forwards(self._jaxpr, self._top, given, self._depends, self._enter)
-            # An input whose new value comes from the forward pass belongs to a metric, not to the optimizer.
+            # If the forward pass computes the new value of an input, the input is a metric, not optimizer state.
             metrics = [
                 at
                 for at, places in enumerate(self._versions)
@@ -128,7 +128,7 @@ class _UpdateFinder:
         self._set_calls(self._top)
 
     def _record_steps(self, body: list[Site]) -> bool:
-        """Record the equations of a body that contain a derivative; return whether the body contains one."""
+        """Record the calls and loops that contain backward equations; return whether the body contains any."""
         found = False
         for site in body:
             inside = [self._record_steps(inner) for _, inner in site.bodies]
@@ -145,11 +145,11 @@ class _UpdateFinder:
         return _TO_UPDATE if self._is_update(site) else outgoing
 
     def _is_update(self, site: Site) -> bool:
-        """Return whether an equation is part of the update, or is a call that contains part of it."""
+        """Return whether an equation is part of the update, or is a call that contains a part of it."""
         return self._roles[site.id] in ("update", None)
 
     def _enter(self, site: Site, place: int, given: list[int]) -> list[int]:
-        """Separate update from loss in a loop over steps, by the same rule as at the top of a program."""
+        """Return the marks of a body's inputs. Those of a loop over steps are marked like inputs of the program."""
         if site.id not in self._steps:
             return given
         return [
@@ -163,7 +163,7 @@ class _UpdateFinder:
             return _OF_LOSS
         is_update = bool(taken & _OF_STATE) or taken == _OF_COUNTER
         self._found[site.id] = is_update
-        # A value computed from the optimizer's state counts as part of that state.
+        # A value computed from optimizer state is optimizer state.
         return _OF_STATE if taken & _OF_STATE else taken
 
     def _is_kept(self, site: Site, outgoing: int) -> int:
@@ -190,11 +190,11 @@ class _UpdateFinder:
 
 
 def _mark(lead: int, is_returned: bool) -> int:
-    """Return the mark of an input.
+    """Return the mark of an input of the program.
 
     Args:
-        lead: `_TO_LOSS` and `_TO_UPDATE` bits. An input that leads to the loss belongs to the forward pass.
-        is_returned: Whether the program returns a new version of the input.
+        lead: `_TO_LOSS` and `_TO_UPDATE` bits: the loss or the update depends on the input.
+        is_returned: True if the program returns a new value of the input.
     """
     if lead & _TO_LOSS:
         return _OF_LOSS
@@ -224,8 +224,8 @@ def _only(found: set[Role | None], otherwise: Role | None) -> Role | None:
 
 
 def _last(marks: list[bool], count: int) -> list[bool]:
-    """Return the marks of a body's inputs, which are the last `count` operands of the equation.
+    """Return the marks of the last `count` operands, which are the inputs of a body.
 
-    A predicate or the constants of another body may come before them.
+    Operands before them are a predicate, or constants of another body.
     """
     return marks[len(marks) - count :] if count <= len(marks) else [any(marks)] * count

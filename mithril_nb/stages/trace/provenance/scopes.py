@@ -1,12 +1,12 @@
 """The name stack of an equation: scopes that declare its block and role, and tags that every later stage preserves.
 
-Programs of mithril_nb, and of modules that `targets` names, declare their blocks in special scopes: `block:` for each
-level of a path, and `root:` around a module that is the whole program. Other scopes are named by the user or a library.
+mithril_nb opens a scope `block:NAME` for each level of the path of a block, and `root:PATH` around a module that is the
+whole program. The user and other libraries open scopes with other names.
 
-A tag is the id of an equation. It is relative to the jaxpr that contains its equation. Nested jaxprs that are shared
-stay shared, so the tagged program is equivalent to the original. The compiler joins the names of calls and callees, so
-the joined tags of an HLO instruction are the id of the equation: `.../step#12~/jit(gelu)/step#3~/tanh` is equation
-`12.3`.
+A tag is a scope with the id of an equation. It is added to each equation before the program is lowered, and XLA copies
+it into the op names of the instructions. In a nested jaxpr, the tag is the id relative to this jaxpr, so that all calls
+can share the jaxpr. XLA joins the names of call and callee: the op name `mnb#12~/jit(gelu)/mnb#3~/tanh` belongs to
+equation `12.3`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ ROLE_LOSS = "role:loss"
 ROLE_UPDATE = "role:update"
 
 _NO_BLOCKS = REMAT_SCOPES | {"closed_call", ROLE_LOSS, ROLE_UPDATE}
-"""Scopes that transforms add, or that declare the role."""
+"""Scopes that are not blocks: those that transforms add, and those that declare a role."""
 
-# For example: bi,io->bo, and bi,io for a formula without a result
+# For example bi,io->bo, or bi,io.
 _OF_EINSUM = re.compile(r"[^/]*->[^/]*|[A-Za-z.]+(,[A-Za-z.]+)+")
-"""`jnp.einsum` opens a scope with its formula."""
+"""The formula of a `jnp.einsum`, which opens a scope with this name."""
 
 _OF_A_LIBRARY = re.compile(r"eqx\.")
-"""Scopes that a library opens for every layer of the same kind."""
+"""Scopes that Equinox opens with the same name for every layer of a kind."""
 
 
 class Scopes(NamedTuple):
     """Content of the name stack of an equation.
 
     Attributes:
-        block: Path of the block from `block:` and `root:` scopes, or `""`.
-        path: The other named scopes, from the outside in.
-        is_whole: True if `path` identifies the block without the user's functions, because the user named a scope.
-        is_loss: True if our train step marks it as part of the loss.
-        is_update: True if our train step marks it as part of the update.
-        is_backward: True if reverse mode created it.
+        block: Path of the block from `block:` and `root:` scopes; `""` if there are none.
+        path: The other named scopes, the outermost first.
+        is_whole: True if the user opened a scope in `path`. Then `path` is the block. Otherwise libraries opened all of
+            them, and the user's functions are needed to identify the block.
+        is_loss: True if the equation is in the loss of our train step.
+        is_update: True if the equation is in the update of our train step.
+        is_backward: True if reverse mode created the equation.
     """
 
     block: str
@@ -70,7 +71,7 @@ def scopes_of(stack: NameStack) -> Scopes:
             own, path = _joined(own, own_segment), _joined(path, segment)
             own_segment, segment = [], []
         elif name.startswith(BLOCK):
-            # A name may be any string of Python, even one that is not valid Unicode.
+            # A name may contain surrogates, which are not valid Unicode.
             own_segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
         elif name.startswith(ROOT):
             root = unquote(name[len(ROOT) :], errors="surrogatepass")
@@ -88,17 +89,17 @@ def scopes_of(stack: NameStack) -> Scopes:
 
 
 def _joined(path: list[str], segment: list[str]) -> list[str]:
-    """Join the scopes before and after a transform; remat repeats the whole path after it."""
+    """Join the scopes before and after a transform. After remat, JAX repeats the scopes before it."""
     return segment if segment[: len(path)] == path else path + segment
 
 
 def restore_hoisted_scopes(sites: list[Site]) -> None:
-    """Add the scopes of a scan to the equations that JAX hoisted out of it.
+    """Add the scopes around a scan to the loop invariants that JAX computes before the scan.
 
-    Reverse mode computes loop invariants once, before the scan, and gives them only the scopes of the body.
+    JAX moves them there in reverse mode, and gives them only the scopes inside the body.
     """
     scans: dict[str, Site] = {}
-    # Backwards: a scan follows the equations that were hoisted out of it.
+    # In reverse order, because a scan comes after the equations that were moved out of it.
     for site in reversed(sites):
         for jaxpr, _ in site.bodies if site.primitive == "scan" else ():
             scans[jax_versions.start_of(jaxpr)] = site
@@ -109,13 +110,13 @@ def restore_hoisted_scopes(sites: list[Site]) -> None:
 
 @lru_cache(maxsize=8192)
 def _outermost(traceback: Any) -> str:
-    """Return the start of the function that an equation was traced from, as `"file.py:12"`; `""` if unknown."""
+    """Return the first line of the outermost function of a traceback, as `"file.py:12"`; `""` if unknown."""
     frames = jax_versions.frames(traceback)
     return f"{frames[-1].co_filename}:{frames[-1].co_firstlineno}" if frames else ""
 
 
 def _is_inside(site: Site, scan: Site) -> bool:
-    """Return whether an equation is in the body of a scan over the same function as the given scan."""
+    """Return whether an equation is inside the function that `scan` repeats."""
     starts = {jax_versions.start_of(jaxpr) for jaxpr, _ in scan.bodies}
     while site.parent is not None:
         site = site.parent
@@ -125,13 +126,15 @@ def _is_inside(site: Site, scan: Site) -> bool:
 
 
 class Marks:
-    """Marks of operations in the later stages of one program: `Tags`, or the names that JAX gave the operations.
+    """The part of an op name that identifies an operation in all stages after the jaxpr.
+
+    Marks are `Tags`, or for a program that was lowered elsewhere, the names that JAX gave its operations.
 
     Attributes:
         marker: Text that every mark contains; `""` if there is none.
-        joint: Separator of the relative paths in an id.
+        joint: Separator between the marks of a call and of its callee in an id.
         are_unique: True if no two operations have the same mark.
-        most_callers: Largest number of callers that are followed for one function.
+        most_callers: Maximum number of callers of a function that are followed.
     """
 
     marker: str
@@ -140,7 +143,7 @@ class Marks:
     most_callers: int
 
     def path(self, op_name: str) -> tuple[str, ...]:
-        """Return the relative paths in an op name, from the outside in."""
+        """Return the marks in an op name, the outermost call first."""
         raise NotImplementedError
 
     def is_in(self, op_name: str) -> bool:
@@ -149,10 +152,11 @@ class Marks:
 
 
 class Tags(Marks):
-    """Tags of the equations of one program, with a marker that none of its own scopes contains.
+    """Tags of the equations of one program.
 
     Args:
-        names: Names that must not contain the marker: those of the program, its scopes and the functions it calls.
+        names: All names in the program: its own, and those of its scopes and of the functions that it calls. The marker
+            is chosen so that none of them contains it.
 
     Attributes:
         marker: Prefix of every tag.
@@ -168,14 +172,14 @@ class Tags(Marks):
 
     def __init__(self, names: set[str]):
         number = 0
-        # The program may contain another program whose names have tags already.
+        # A program built from a tagged program contains tags already.
         while any(f"mnb{number or ''}#" in name for name in names):
             number += 1
         self.marker = f"mnb{number or ''}#"
         self._pattern = re.compile(re.escape(self.marker) + r"([b\d.]+)~")
 
     def path(self, op_name: str) -> tuple[str, ...]:
-        """Return the relative paths in an op name, from the outside in.
+        """Return the tags in an op name, the outermost call first.
 
         Examples:
             >>> Tags(set()).path("jit(f)/transpose(jvp(mnb#12~))/cond/mnb#b1.3~/dot_general")
@@ -185,15 +189,16 @@ class Tags(Marks):
 
     def is_in(self, op_name: str) -> bool:
         """Return whether an op name contains a tag."""
-        # Faster than the pattern; this runs for each instruction.
+        # Faster than the regular expression. This runs for each instruction.
         return self.marker in op_name
 
     def tag(self, closed: Any, *, is_whole: bool = False) -> Any:
-        """Return the closed jaxpr with every equation tagged, nested ones too.
+        """Return a closed jaxpr in which every equation has a tag, nested equations too.
 
         Args:
             closed: The closed jaxpr.
-            is_whole: Whether each tag is the whole id of its equation, so that shared bodies are not shared any more.
+            is_whole: True to use whole ids, `12.3` instead of `3`. A nested jaxpr that several equations share is then
+                copied for each of them.
         """
         done: dict[tuple[int, str], tuple[Any, Any]] = {}
 
@@ -207,7 +212,7 @@ class Tags(Marks):
                     if key not in done:
                         plain = jax_versions.open_jaxpr(body)
                         made = tagged(plain, outer + inner)
-                        # The entry keeps the body alive, so that its `id` stays unique.
+                        # `id(body)` is unique, because the entry keeps the body alive.
                         done[key] = body, made if plain is body else body.replace(jaxpr=made)
                     return done[key][1]
 
