@@ -31,10 +31,8 @@ _PLAIN = (
 ).split()
 """Functions of the same name in every library."""
 
-
 _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
 """Dtypes of 64 bits, and the dtypes that a model in float32 uses instead, as in JAX."""
-
 
 Arrays = Mapping[str, Any]
 GRADS = ("autograd", "jax")
@@ -173,14 +171,15 @@ class EmittedBackend(Backend):
         is_narrow = self.default_dtype != "float64" and array.dtype.kind != "f"
         return self.tensor(array, _NARROW.get(array.dtype.name) if is_narrow else None)
 
+    def as_argument(self, value: Any) -> Any:
+        """Return a value as an array of the library with at most 32 bits per number, unless in float64."""
+        array = self.as_own(value)
+        wanted = _NARROW.get(self.dtype(array)) if self.default_dtype != "float64" else None
+        return array if wanted is None else self._cast(array, wanted)
+
     def is_own(self, value: Any) -> bool:
         """Return whether a value is an array of the library."""
         return _package(type(value)) == self.module_name.partition(".")[0]
-
-    def narrowed(self, array: Any) -> Any:
-        """Return an array of the library with at most 32 bits per number, unless the backend's dtype is float64."""
-        wanted = _NARROW.get(self.dtype(array)) if self.default_dtype != "float64" else None
-        return array if wanted is None else self._cast(array, wanted)
 
     def spec_dtype(self, array: Any) -> str:
         """Return the dtype that JAX traces an array of the library with."""
@@ -363,7 +362,7 @@ class EmittedBackend(Backend):
         return self._library.concatenate(arrays, axis=axis)
 
 
-# Calls read the dtype of all their arrays, and NumPy takes 5 us to write the name of one.
+# NumPy takes 5 us to write the name of a dtype.
 @lru_cache(maxsize=256)
 def _dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]

@@ -41,7 +41,9 @@ class EmittedModel(EvaluatesAll):
 
     def __init__(self, traced: PhysicalModel, backend: EmittedBackend):
         self.traced, self.backend = traced, backend
-        self._programs = {name: self.emitted(traced._evaluate, name, key_argument=3) for name in PROGRAMS}
+        self._programs = {
+            name: EmittedFunction(traced._evaluate, name, self.graph, backend, 3, self._arrays) for name in PROGRAMS
+        }
         self.params: dict[str, Any] = {}
 
     def emit_forward(self) -> None:
@@ -59,15 +61,18 @@ class EmittedModel(EvaluatesAll):
         state = {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in traced.states} or None
         self._programs["forward"].prepare(params, inputs, None, key, state)
 
-    def emitted(self, function: Callable[..., Any], name: str, *, key_argument: int | None = None) -> EmittedFunction:
+    def emitted(
+        self, function: Callable[..., Any], name: str, key_argument: int | None = None, by_name: Any = None
+    ) -> EmittedFunction:
         """Return a function of trees of arrays as a function that runs as emitted source.
 
         Args:
             function: A function that JAX can trace.
             name: Name of the program.
             key_argument: Position of an argument that is a random key, passed as two `uint32`; `None` without one.
+            by_name: Converts each mapping among the arguments to a flat dict of arrays; `None` for trees of arrays.
         """
-        return EmittedFunction(function, name, self.graph, self.backend, key_argument)
+        return EmittedFunction(function, name, self.graph, self.backend, key_argument, by_name)
 
     def __repr__(self) -> str:
         return f"EmittedModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
@@ -219,14 +224,13 @@ class EmittedModel(EvaluatesAll):
         key = None
         if self.traced._draws:
             key = self.backend.from_numpy(np.array([0, self.backend.next_seed()], np.uint32))
-        given = None if output_gradients is None else self._arrays(output_gradients)
-        held = None if state is None else self._arrays(state)
-        params, inputs, forward = self._arrays(params), self._arrays(inputs), self._programs["forward"]
-        if given is None:
-            return forward(params, inputs, None, key, held)
-        both = self._programs["forward+backward"]
-        if self.backend.grads == "jax" or self._has_custom_gradients(params, inputs, None, key, held):
-            return both(params, inputs, given, key, held)
+        forward, both = self._programs["forward"], self._programs["forward+backward"]
+        if output_gradients is None:
+            return forward(params, inputs, None, key, state)
+        if self.backend.grads == "jax" or self._has_custom_gradients(params, inputs, None, key, state):
+            return both(params, inputs, output_gradients, key, state)
+        given, held = self._arrays(output_gradients), None if state is None else self._arrays(state)
+        params, inputs = self._arrays(params), self._arrays(inputs)
         both.results(params, inputs, given, key, held)  # checks the arguments
         names = by_port(given, self.traced.output_names, "output", what="output_gradients")
         weights = {port: given[name] for port, name in names.items()}
@@ -261,5 +265,5 @@ class EmittedModel(EvaluatesAll):
             if isinstance(value, Mapping):
                 found |= {f"{name}.{inner}": one for inner, one in self._arrays(value).items()}
             elif value is not None:
-                found[name] = self.backend.narrowed(self.backend.as_own(value))
+                found[name] = self.backend.as_argument(value)
         return found

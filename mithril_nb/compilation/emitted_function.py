@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
@@ -59,6 +59,7 @@ class EmittedFunction:
         graph: The model that it belongs to.
         backend: The backend that runs it.
         key_argument: Position of an argument that is a random key, passed as two `uint32`; `None` without one.
+        by_name: Converts each mapping among the arguments to a flat dict of arrays. Default: they are trees of arrays.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class EmittedFunction:
         graph: LogicalGraph,
         backend: EmittedBackend,
         key_argument: int | None = None,
+        by_name: Callable[[Any], dict[str, Any]] | None = None,
     ):
         self._function, self._name, self._graph, self._backend = function, name, graph, backend
-        self._key_argument = key_argument
+        self._key_argument, self._by_name = key_argument, by_name
         self._loaded: dict[Any, Loaded] = {}
         self._results: dict[Any, Any] = {}
 
@@ -81,8 +83,12 @@ class EmittedFunction:
             UnsupportedPrimitiveError: The library cannot express a block.
         """
         with self._backend.on_device():
-            arrays, key = self._flat(args)
-            loaded = self._for((arrays, key))
+            arrays, structure = jax.tree.flatten(args)
+            try:  # a program for these types is loaded only if they need no conversion
+                loaded = self._loaded[_key(structure, arrays)]
+            except (AttributeError, KeyError, TypeError):
+                arrays, structure = self._flat(args)
+                loaded = self._for(arrays, structure)
             return jax.tree.unflatten(loaded.results, loaded.run(*arrays))
 
     def prepare(self, *specs: Any) -> None:
@@ -99,8 +105,9 @@ class EmittedFunction:
         """
         leaves, structure = jax.tree.flatten(specs)
         with self._backend.on_device():
-            arrays = [_Placeholder(leaf.shape, self._own_dtype(str(leaf.dtype))) for leaf in leaves]
-            key = (structure, tuple([(one.shape, one.dtype) for one in arrays]))
+            items = [self._backend.as_argument(np.zeros(1, jax.numpy.dtype(leaf.dtype))) for leaf in leaves]
+            arrays = [_Placeholder(leaf.shape, item.dtype) for leaf, item in zip(leaves, items, strict=True)]
+            key = _key(structure, arrays, items)
             if key in self._loaded:
                 return
             try:
@@ -109,14 +116,10 @@ class EmittedFunction:
                 return
             self._loaded[key] = self._load(structure, program)
 
-    def _own_dtype(self, name: str) -> Any:
-        """Return the library's dtype of an array that JAX traces with a dtype."""
-        return self._backend.narrowed(self._backend.from_numpy(np.zeros(1, jax.numpy.dtype(name)))).dtype
-
     def loaded(self, *args: Any) -> Loaded:
         """Return the program for these arguments. Does not run it."""
         with self._backend.on_device():
-            return self._for(self._flat(args))
+            return self._for(*self._flat(args))
 
     def results(self, *args: Any) -> Any:
         """Return the shapes and dtypes of the results, as a tree of `jax.ShapeDtypeStruct`.
@@ -124,24 +127,25 @@ class EmittedFunction:
         Raises:
             MithrilError: An error of the function itself, such as a wrong shape.
         """
-        arrays, key = self._flat(args)
+        arrays, structure = self._flat(args)
+        key = _key(structure, arrays)
         if key not in self._results:
             with precision(self._backend):
-                self._results[key] = jax.eval_shape(self._function, *self._specs(key[0], arrays))
+                self._results[key] = jax.eval_shape(self._function, *self._specs(structure, arrays))
         return self._results[key]
 
-    def _for(self, flat: tuple[list[Any], Any]) -> Loaded:
-        arrays, key = flat
+    def _for(self, arrays: list[Any], structure: Any) -> Loaded:
+        key = _key(structure, arrays)
         if key not in self._loaded:
-            self._loaded[key] = self._load(key[0], self._traced(key[0], arrays))
+            self._loaded[key] = self._load(structure, self._traced(structure, arrays))
         return self._loaded[key]
 
     def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
-        backend = self._backend
+        """Return the arguments as arrays of the library, flat, and their tree structure."""
+        if self._by_name is not None:
+            args = tuple(self._by_name(one) if isinstance(one, Mapping) else one for one in args)
         leaves, structure = jax.tree.flatten(args)
-        arrays = [backend.as_own(one) for one in leaves]
-        # Every call builds this key, so the dtypes stay those of the library: converting them takes time.
-        return arrays, (structure, tuple([(tuple(one.shape), one.dtype) for one in arrays]))
+        return [self._backend.as_argument(one) for one in leaves], structure
 
     def _specs(self, structure: Any, arrays: list[Any]) -> tuple[Any, ...]:
         structs = [jax.ShapeDtypeStruct(tuple(one.shape), self._backend.spec_dtype(one)) for one in arrays]
@@ -198,6 +202,15 @@ def source_of(program: traced.Program, backend: EmittedBackend) -> Source:
 def precision(backend: EmittedBackend) -> AbstractContextManager[None]:
     """Return a context in which JAX has 64-bit numbers if the dtype of a backend is float64."""
     return jax.enable_x64(backend.default_dtype == "float64")
+
+
+def _key(structure: Any, arrays: list[Any], items: list[Any] | None = None) -> Any:
+    """Return what a loaded program depends on; `items` have the types of the arrays if `arrays` are placeholders.
+
+    Every call builds this key, so the dtypes stay those of the library: converting them takes time.
+    """
+    types = map(type, items or arrays)
+    return structure, tuple([(one.shape, one.dtype, kind) for one, kind in zip(arrays, types, strict=True)])
 
 
 def _leaves(tree: Any) -> Iterator[Any]:

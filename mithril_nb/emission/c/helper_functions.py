@@ -100,14 +100,17 @@ typedef {T} lanes_{S} __attribute__((vector_size(16)));
 #endif
 
 // out[i][j] = sum of a[i][k] * b[k][j] over k; a[i][k] is a[i * a_row + k * a_column].
-// A tile of 6 rows and 2 vectors of columns stays in registers; b is copied in panels that stay in the cache.
+// A tile of 6 or 8 rows and 2 vectors of columns stays in registers; b is copied in panels that stay in the cache.
+#if defined __GNUC__ && !defined __clang__
+__attribute__((optimize("fp-contract=fast")))  // a multiplication and an addition in one instruction, rounded once
+#endif
 static void matmul_{S}(
     int rows, int columns, int inner,
     const {T} *a, ptrdiff_t a_row, ptrdiff_t a_column,
     const {T} *b, ptrdiff_t b_row, ptrdiff_t b_column,
     {T} *restrict out, ptrdiff_t out_row)
 {{
-    enum {{ ROWS = 6, COLUMNS = 2 * sizeof(lanes_{S}) / sizeof({T}), DEPTH = 128 }};
+    enum {{ ROWS = sizeof(lanes_{S}) == 64 ? 8 : 6, COLUMNS = 2 * sizeof(lanes_{S}) / sizeof({T}), DEPTH = 128 }};
     lanes_{S} panel[DEPTH][2];
     for (int left = 0; left < columns; left += COLUMNS)
         for (int start = 0; start < inner; start += DEPTH) {{
@@ -132,7 +135,8 @@ static void matmul_{S}(
                     for (int i = 0; i < ROWS; i++) {{
                         const {T} factor = row[i][k * a_column];
                         sum[i][0] += factor * panel[k][0];
-                        sum[i][1] += factor * panel[k][1];
+                        if (width > COLUMNS / 2)
+                            sum[i][1] += factor * panel[k][1];
                     }}
                 for (int i = 0; i < height; i++) {{
                     {T} *to = out + (top + i) * out_row + left;
