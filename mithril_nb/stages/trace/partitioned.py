@@ -187,7 +187,7 @@ class _Propagation:
     def _link(self, names: Sequence[str] | None, node: int, other: int) -> None:
         """Register that `other` may be divided if `node` is divided along one of the mesh axes `names`.
 
-        `()` stands for all axes. `None` does too, but then a layout that `other` has already is not changed.
+        `()` means any axis. `None` does too, but then a layout that `other` has already is not changed.
         """
         self._links.setdefault(node, []).append((names, other))
 
