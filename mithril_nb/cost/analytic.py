@@ -1,6 +1,6 @@
-"""Costs of equations by our rules, of kernels inside them, and of the branches of conditions.
+"""Costs of a program's equations by our rules; of the branches of a `cond`, only the most expensive one counts.
 
-Nothing is lowered, compiled or run. Importing this module registers the rules of equations that hold a kernel.
+Nothing is lowered, compiled or run. Importing this module registers the cost rule of Pallas kernels.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
 
 COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
-"""States of an equation in a branch of a condition.
+"""States of an equation in a branch of a `cond`.
 
-- `COUNTS`: it is in the most expensive branch.
-- `IDLE`: it is in a cheaper branch, so it counts 0.
-- `UNDECIDED`: which branch is most expensive depends on symbolic sizes or unknown costs.
-- `SENDS`: it is a collective in a cheaper branch that may communicate more than the most expensive one.
+- `COUNTS`: the branch is the most expensive one, so the equation counts.
+- `IDLE`: another branch is more expensive, so the equation counts 0.
+- `UNDECIDED`: the most expensive branch depends on symbolic sizes or unknown costs.
+- `SENDS`: the equation is a collective. Another branch is more expensive but may send less to other devices.
 """
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
-    """Return a row for each equation that has its own cost; the equations inside a call have separate rows.
+    """Return a row for each equation, but none for a call such as `jit`: the equations inside it have the rows.
 
-    Only the most expensive branch of a condition counts, as in XLA.
+    Only the most expensive branch of a `cond` counts, as in XLA.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -45,23 +45,26 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
         ('dot_general', '2·B·M·N·K', 48)
     """
     everything = tuple(equations)
-    found = tuple(equation_row(one, counted(one), one.repeats) for one in everything if has_cost(one))
-    return most_expensive_branches((one.id for one in everything if one.primitive == "cond" and one.is_call), found)
+    rows = tuple(equation_row(one, counted(one), one.repeats) for one in everything if has_cost(one))
+    return count_most_expensive_branches(
+        (one.id for one in everything if one.primitive == "cond" and one.is_call), rows
+    )
 
 
-def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    """Return the rows with only the most expensive branch of each condition counted; rows of cheaper branches cost 0.
+def count_most_expensive_branches(conditions: Iterable[str], given: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
+    """Return the rows with the costs of all branches set to 0, except the most expensive branch of each `cond`.
 
-    The most expensive branch has the largest sum of FLOPs and transcendentals, with loops counted as often as they run.
-    Another branch with an unknown cost may be more expensive, so its costs and repeats become unknown. If a cheaper
-    branch may communicate more than the most expensive one, payload and wire bytes of its collectives become unknown.
+    The most expensive branch has the largest sum of FLOPs and transcendentals. There are two exceptions:
+
+    - A branch with unknown FLOPs may be more expensive than the chosen one. Its costs become unknown instead of 0.
+    - A branch may send more to other devices than the chosen one. The bytes that it sends become unknown instead of 0.
 
     Args:
-        conditions: Ids of the conditions, outer ones first.
-        found: The rows of all equations.
+        conditions: Ids of the `cond` equations, outer ones first.
+        given: The rows of all equations.
     """
     every = tuple(conditions)
-    rows, places = list(found), _places_in_branches(every, found)
+    rows, places = list(given), _places_in_branches(every, given)
     # Inner conditions first: the weight of an outer branch contains only the counting branch of an inner one.
     for condition in reversed(every):
         _count_most_expensive(places[condition], rows)
@@ -69,13 +72,7 @@ def most_expensive_branches(conditions: Iterable[str], found: tuple[CostRow, ...
 
 
 def equation_row(equation: Equation, each: Counted, repeats: int | None) -> CostRow:
-    """Return the row of one equation, as if its branch counted.
-
-    Args:
-        equation: The equation.
-        each: The cost of one run.
-        repeats: How often the equation runs; `None` if unknown.
-    """
+    """Return the row of an equation that costs `each` per run and runs `repeats` times; `None` if unknown."""
     # XLA removes unused equations, so they run 0 times whatever their loop does.
     repeats = repeats if equation.is_used else 0
     flops, transcendentals, once, moved, payload, wire = (
@@ -105,9 +102,9 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
 
 
 def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
-    """Return a row for each argument that is also a result with another sharding.
+    """Return a row for each argument that the program returns with another sharding.
 
-    The bytes moved are unknown until XLA partitions the program.
+    XLA then moves the argument between devices. No equation does that, and the bytes moved are unknown.
     """
     return tuple(
         CostRow(
@@ -120,10 +117,10 @@ def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
 
 
 def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> dict[str, dict[str, list[int]]]:
-    """Return the indices of the rows in each branch of each condition, including those in nested conditions."""
+    """Return the indices of the rows in each branch of each `cond`, including the rows of a `cond` in the branch."""
     places: dict[str, dict[str, list[int]]] = {condition: {} for condition in conditions}
     for place, row in enumerate(found if places else ()):
-        # The id of an equation in a branch is the id of the condition, `.b` and the branch, `.` and its own number.
+        # Equation `12.b1.3` is the fourth one in branch 1 of the `cond` with id `12`.
         outer, _, inner = row.id.partition(".b")
         while inner:
             if outer in places:
@@ -134,11 +131,11 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
 
 
 def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
-    """Set the rows of a condition's branches to 0 or unknown, except those of the most expensive branch.
+    """Change the rows of all branches of one `cond` in place, except the rows of the most expensive branch.
 
     Args:
-        places: Indices in `rows` by branch of the condition.
-        rows: All rows, changed in place.
+        places: For each branch, the indices of its rows in `rows`.
+        rows: The rows of all equations.
     """
     # If only one branch has equations, it is the most expensive one.
     if len(places) < 2:
@@ -147,11 +144,12 @@ def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRo
     most_expensive = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
     is_known = {branch: not any(map(is_unknown, rows)) for branch, rows in branches.items()}
     sums = {branch: _sent(rows) for branch, rows in branches.items()}
-    is_quiet = {branch: sends_no_more(each, sums[most_expensive]) for branch, each in sums.items()}
+    sends_less = {branch: sends_no_more(each, sums[most_expensive]) for branch, each in sums.items()}
     for branch, each in places.items():
         if branch != most_expensive:
             for place in each:
-                rows[place] = _idle(rows[place], is_quiet[branch]) if is_known[branch] else _maybe(rows[place])
+                row = rows[place]
+                rows[place] = _cheaper(row, sends_less[branch]) if is_known[branch] else _undecided(row)
 
 
 def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
@@ -160,27 +158,22 @@ def _sent(rows: Iterable[CostRow]) -> tuple[int | None, int | None]:
 
 
 def _weight(row: CostRow) -> int:
-    """Return the FLOPs plus transcendentals of a row in all its runs; with loops counted once if this is unknown."""
+    """Return the FLOPs plus transcendentals of a row in all runs; of one run if the number of runs is unknown."""
     known = row.once if is_unknown(row) else row
     return 0 if known is None else (known.flops or 0) + (known.transcendentals or 0)
 
 
-def _idle(row: CostRow, is_quiet: bool) -> CostRow:
-    """Return a row of a cheaper branch, with costs of 0.
-
-    Args:
-        row: The row.
-        is_quiet: True if the branch sends no more than the most expensive one. Otherwise the bytes sent are unknown.
-    """
-    payload, wire = (0 if is_quiet or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
+def _cheaper(row: CostRow, sends_less: bool) -> CostRow:
+    """Return a row of a cheaper branch, with costs of 0; the bytes sent are unknown if the branch may send more."""
+    payload, wire = (0 if sends_less or value == 0 else None for value in (row.payload_bytes, row.wire_bytes))
     return replace(
         row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=payload,
         wire_bytes=wire, formula="0: another branch costs more",
     )  # fmt: skip
 
 
-def _maybe(row: CostRow) -> CostRow:
-    """Return a row of a branch that may or may not be the most expensive one, with unknown costs."""
+def _undecided(row: CostRow) -> CostRow:
+    """Return a row of a branch that may be the most expensive one: costs that are not 0 become unknown."""
     flops, transcendentals, moved, payload, wire = (
         0 if value == 0 else None
         for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes)
@@ -199,15 +192,15 @@ def branch_states(
     weight: Callable[[int], Expression | None],
     sent: Callable[[int], Sent],
 ) -> dict[str, str]:
-    """Return the states of equations in branches, by id; an equation that is left out counts.
+    """Return a dict from the id of an equation to its state; equations that count are not in the dict.
+
+    Equations that cost the same are a kind (see `Kinds`), so costs are given by the index of the kind.
 
     Args:
-        conditions: Ids of the conditions, outer ones first.
-        members: The equations with the indices of their kinds.
-        weight: Takes the index of a kind, and returns the FLOPs plus transcendentals of an equation of this kind in all
-            its runs; `None` if unknown.
-        sent: Takes the index of a kind, and returns the payload and wire bytes of an equation of this kind in all its
-            runs.
+        conditions: Ids of the `cond` equations, outer ones first.
+        members: Pairs of an equation and the index of its kind.
+        weight: Returns the FLOPs plus transcendentals of one equation of a kind in all its runs; `None` if unknown.
+        sent: Returns the payload and wire bytes of one equation of a kind in all its runs.
     """
     every = tuple(members)
     found: dict[str, str] = {}
@@ -239,10 +232,7 @@ def branch_states(
 
 
 def _sum_sent(body: Iterable[tuple[str, int]], found: Mapping[str, str], sent: Callable[[int], Sent]) -> Sent:
-    """Return the payload and wire bytes of a branch.
-
-    Equations that are idle in a condition inside the branch count 0; those in state `SENDS` are unknown.
-    """
+    """Return the payload and wire bytes of a branch, given the states of equations of a `cond` inside the branch."""
     each = [UNKNOWN if found.get(id) == SENDS else sent(place) for id, place in body if found.get(id) != IDLE]
     return sum_of(*(payload for payload, _ in each)), sum_of(*(wire for _, wire in each))
 
@@ -259,11 +249,11 @@ def _most_expensive(branches: Mapping[str, Polynomial]) -> str | None:
     return best
 
 
-def _blocks_bytes(equation: Equation) -> Expression | None:
-    """Return the bytes of all blocks of the operands and results that a Pallas kernel moves, as a pipeline moves them.
+def _pallas_bytes(equation: Equation) -> Expression | None:
+    """Return the bytes that a Pallas kernel reads and writes: the blocks of its block specs.
 
-    The pipeline visits the grid with the last axis fastest, and moves a block each time the block's index changes. If
-    the index does not depend on the last axes, the block stays in place while these advance.
+    The kernel visits the grid with the last axis fastest, and moves a block each time the index of the block changes.
+    If the index does not depend on the last axes, the block is not moved again while these axes advance.
     """
     grid = _grid(equation)
     blocks: Any = equation.param.get(BLOCKS, ())
@@ -276,12 +266,11 @@ def _blocks_bytes(equation: Equation) -> Expression | None:
     return whole
 
 
-@rule("pallas_call", flops="kernel·grid", transcendentals="calls·grid", moved=_blocks_bytes)
+@rule("pallas_call", flops="kernel·grid", transcendentals="calls·grid", moved=_pallas_bytes)
 def pallas_call(equation: Equation) -> Formula | str:
-    """The equations of the kernel, for each step of the grid: `kernel·grid`. The most expensive branch counts.
+    """The equations of the kernel, once for each step of the grid: `kernel·grid`.
 
-    Bytes are those of the blocks in the block specs. If the author passed a `cost_estimate`, it is XLA's count, and
-    replaces ours if the kernel has equations with unknown costs.
+    XLA counts the `cost_estimate` that the author passed. We use it only if the cost of an equation is unknown.
     """
     estimate: Any = equation.param.get(ESTIMATE)
     letters = _inside(equation)
@@ -294,8 +283,8 @@ def pallas_call(equation: Equation) -> Formula | str:
 
 
 @rule("call_hi_primitive", flops="kernel", transcendentals="calls", note="written out")
-def written_out(equation: Equation) -> Formula | str:
-    """The equations to which JAX expands the primitive in lowering, as for `SearchSorted` since JAX 0.12: `kernel`."""
+def expanded(equation: Equation) -> Formula | str:
+    """The equations that JAX's lowering replaces the primitive with: `kernel`. JAX 0.12 has this for `SearchSorted`."""
     letters = _inside(equation)
     if isinstance(letters, str):
         return letters
@@ -309,7 +298,7 @@ def _grid(equation: Equation) -> list[Expression]:
         UndecidedError: A size is an operand whose value is unknown.
     """
     sizes: Any = equation.param[GRID]
-    # A dynamic size is `None` in the grid; pallas_call takes these sizes as its first operands.
+    # A dynamic size is `None` in the grid, and an operand of pallas_call. These operands come first.
     operands = iter(equation.constants)
     found: list[Expression] = []
     for size in sizes:
@@ -321,7 +310,10 @@ def _grid(equation: Equation) -> list[Expression]:
 
 
 def _inside(equation: Equation) -> Letters | str:
-    """Return the summed cost of the equations in a kernel as letters, or a text that lists those of unknown cost."""
+    """Return the letters `kernel` (FLOPs) and `calls` (transcendentals, if any) of the equations inside `equation`.
+
+    If costs are unknown, the result is a text instead: `"inside 2 × sort (no rule)"`.
+    """
     rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
     unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))
     if unknown:

@@ -12,17 +12,17 @@ _MOST_NAMED = 8
 
 
 class ByName(dict[str, Value]):
-    """A dict that stores two texts for error messages.
+    """A dict with two texts for its error messages.
 
     Args:
-        known: The items.
+        known: The items of the dict.
         of: The subject of a message, in the plural: `"costs of 'step'"`.
         called: Code that returns this dict: `"cost.by_block"`.
     """
 
     _usually_called: ClassVar[str] = "cost"
 
-    # `dataclasses.asdict` copies a dict by calling its class with the pairs alone, so `of` and `called` have defaults.
+    # `of` and `called` have defaults because `dataclasses.asdict` copies the dict with `type(self)(pairs)`.
     def __init__(
         self,
         known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
@@ -34,12 +34,7 @@ class ByName(dict[str, Value]):
 
 
 class ByBlock(ByName[Value]):
-    """A dict of values by path of the block, in the order of the program.
-
-    Args:
-        known: The items.
-        of: The subject of error messages: `"costs of 'step'"`.
-        called: Code that returns this dict, for error messages; by default `"cost.by_block"`.
+    """A dict from the path of each block to a value, in the order of the program; see `ByName` for the arguments.
 
     Examples:
         >>> blocks = ByBlock({"net/linear": 1, "head": 2}, "costs of 'step'")
@@ -67,12 +62,7 @@ class ByBlock(ByName[Value]):
 
 
 class ByRole(ByName[Value]):
-    """A dict of values by role in a training step; `""` is the part without a role.
-
-    Args:
-        known: The items.
-        of: The subject of error messages: `"costs of 'step'"`.
-        called: Code that returns this dict, for error messages; by default `"cost.by_role"`.
+    """A dict from each role in a training step to a value; the key `""` means "no role". `ByName` has the arguments.
 
     Examples:
         >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")
@@ -98,13 +88,13 @@ class ByRole(ByName[Value]):
 
 
 def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
-    """Build the error for an unknown block, with the nearest block as advice.
+    """Build the error for an unknown block, which suggests the known block with the most similar path.
 
     Args:
         of: The subject of the message: `"costs of 'step'"`.
         path: The unknown path.
         known: Paths of the known blocks.
-        call: Code to suggest, with `{}` in place of the nearest path.
+        call: Code to suggest; `{}` in it is replaced by the similar path.
         otherwise: Code to suggest if no known path is similar.
     """
     near = nearest_path(path, known)
@@ -116,7 +106,7 @@ def no_block(of: str, path: object, known: list[str], call: str, otherwise: str)
 
 
 def first_names(known: list[str]) -> str:
-    """Return the first names and the number of the others as text for an error message; `"none"` if there are none."""
+    """Return at most eight names as text: `"net, head"`, `"a, b, c, d, e, f, g, h and 2 more"` or `"none"`."""
     more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
     return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
 
@@ -124,7 +114,7 @@ def first_names(known: list[str]) -> str:
 def nearest_path(path: object, known: list[str]) -> str | None:
     """Return the known path that the user most likely meant; `None` if none is similar.
 
-    A path with `.` for `/` comes first, then a path with a similar spelling, then a path whose last name is similar.
+    The first match counts: the path with `/` instead of `.`, a similar path, a path whose last name is similar.
 
     Examples:
         >>> nearest_path("linaer", ["net", "net/linear"]), nearest_path(3, ["net"])
@@ -135,7 +125,7 @@ def nearest_path(path: object, known: list[str]) -> str | None:
     slashed = path.replace(".", "/") if isinstance(path, str) else ""
     if slashed and (slashed in known or _is_around(slashed, known)):
         return slashed
-    # Reversed, so that the first of several paths with the same last name is suggested.
+    # Reversed, so that of several paths with the same last name the first one is suggested.
     by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
     found = nearest(path, known) or nearest(path, by_name)
     return by_name.get(found, found) if found else None
@@ -146,7 +136,7 @@ def _is_around(path: str, known: Iterable[str]) -> bool:
 
 
 def with_outer(paths: Iterable[str]) -> list[str]:
-    """Return paths together with the paths of the blocks around them: each once, outer ones first, without `""`.
+    """Return the paths, each after the paths of the blocks that contain it, without duplicates and without `""`.
 
     Examples:
         >>> with_outer(["net/mlp/up", "net/mlp/down", ""])

@@ -1,4 +1,4 @@
-"""Comparison of the costs before and after a change: by block, in total, and the bytes that each fusion saves."""
+"""Costs before and after a change, side by side: by block, in total, and the bytes that each fusion saves."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Change:
 
     @property
     def delta(self) -> Figures:
-        """After minus before; a cost is `None` if it is partly unknown on either side."""
+        """The figures after minus the figures before; a figure is `None` if part of it is unknown before or after."""
 
         def of(field: str, unknown: int) -> Any:
             before, after = getattr(self.before, field), getattr(self.after, field)
@@ -51,7 +51,7 @@ class Change:
 
     @property
     def communicates(self) -> bool:
-        """True if either side sends data to other devices, or if this is unknown."""
+        """True if data is sent to other devices before or after the change, or if this is unknown."""
         return self.before.communicates or self.after.communicates
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,17 +66,17 @@ class Change:
 
 @dataclass(frozen=True)
 class CostComparison(Shown):
-    """The changes between two costs of a program, or between the costs of two programs.
+    """Costs before and after a change: of one program at two stages, or of two programs.
 
     Attributes:
         before: Title of the costs before: `"step: lowered"`.
-        after: Title of the costs after.
+        after: Title of the costs after: `"step: compiled"`.
         total: Change of the total.
-        by_block: Change of the cost of each block, without the blocks inside it. Blocks before the change come first,
-            in their order; then blocks that exist only after it.
+        by_block: Change of the cost of each block, without the blocks inside it. Blocks that exist only after the
+            change come last.
         unattributed: Change of the cost not attributed to a block.
-        fusions: The fusions after the change, sorted by the bytes that they save, most first.
-        devices: Notes if one side counts all devices and the other only one.
+        fusions: The fusions after the change. The fusion that saves the most bytes comes first.
+        devices: A note if only one of the two costs is for all devices together, else empty.
     """
 
     before: str
@@ -89,10 +89,7 @@ class CostComparison(Shown):
 
     @cached_property
     def saved_by_fusion(self) -> int | None:
-        """Bytes that the fusions after the change avoid reading and writing; `None` if unknown for one of them.
-
-        Instructions that other passes removed are not counted.
-        """
+        """Bytes that the fusions after the change avoid reading and writing; `None` if unknown for one of them."""
         known = [one.saved for one in self.fusions]
         return None if None in known else sum(one for one in known if one is not None)
 
@@ -112,8 +109,8 @@ class CostComparison(Shown):
         """Return a chart of the costs before and after, block by block: a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`; by default the time
-                if both sides were measured, else the bytes.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`. By default
+                `"time_s"` if both costs were measured, else `"bytes_accessed"`.
             width: Width in px.
 
         Raises:
@@ -125,7 +122,7 @@ class CostComparison(Shown):
 
     @property
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
-        """A dict from the title of each table to its rows of text; the first row has the column titles."""
+        """A dict from the title of each table to its rows; the first row has the titles of the columns."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
         table = [head, *((path, *change_cells(change)) for path, change in rows)]
@@ -152,24 +149,23 @@ class CostComparison(Shown):
         """Notes below the tables."""
         more = len(self.fusions) - _MOST_FUSIONS
         same = ("nothing changes: every number here is the same before and after",) if self._is_same else ()
-        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap, *self.devices
+        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._note_of_fusion, *self.devices
 
     @property
     def _is_timed(self) -> bool:
-        """True if at least one side was measured."""
         return self.total.before.time_s is not None or self.total.after.time_s is not None
 
     @property
     def _is_same(self) -> bool:
-        """True if all costs are known and the same on both sides."""
+        """True if all costs are known, and the same before and after."""
         every = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
         unknown = total.unknown or total.unknown_bytes or total.unknown_communication
         return all(one.before == one.after for one in every) and not unknown
 
     @property
-    def _overlap(self) -> tuple[str, ...]:
-        """A note with the bytes that fusion saves and the bytes that the whole compilation saves, if they differ."""
+    def _note_of_fusion(self) -> tuple[str, ...]:
+        """A note if fusion does not save the same number of bytes as all passes of XLA together."""
         saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
         (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
         if program != other or source not in _UNFUSED or not saved or delta is None or saved == -delta:
@@ -192,13 +188,13 @@ class CostComparison(Shown):
 
 
 def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | None = None) -> CostComparison:
-    """Return the changes between two costs.
+    """Compare the costs before and after a change.
 
     Args:
         before: The cost before the change.
         after: The cost after the change.
-        paths: A dict from the path of each block before to its path after; by default all blocks keep their paths.
-            The comparison lists blocks by their path after. A block that is not in the dict has costs on one side only.
+        paths: A dict from the old path of each block to its new path; by default all blocks keep their paths.
+            The comparison lists blocks by their new path. A block that is not in the dict was removed or is new.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -229,7 +225,7 @@ def compared(before: CostTotals, after: CostTotals, paths: Mapping[str, str] | N
 def _named(
     before: Mapping[str, Any], after: Mapping[str, Any], paths: Mapping[str, str] | None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the name of each row, its block's path before, and its path after; `""` for a side without the block."""
+    """Yield (name of the row, old path, new path) of each block; a path is `""` if the block was removed or is new."""
     partners = {path: path for path in before} if paths is None else paths
     sources = {to: path for path, to in partners.items()}
     for path in before:
@@ -242,21 +238,21 @@ def _named(
 
 
 def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
-    """Return a note if one of two costs counts one of several devices, and the other counts all of them.
+    """Return a note if one of two costs is for one device, and the other for all devices together.
 
     Args:
-        *sides: Both costs, each with its name.
+        *sides: Two pairs of a name and a cost.
     """
     return tuple(
-        f"{name}: {note}; the other side counts all devices"
-        for (name, cost), (_, other) in (sides, sides[::-1])
+        f"{name}: {note}; {other_name}: counted for all devices together"
+        for (name, cost), (other_name, other) in (sides, sides[::-1])
         for note in cost.notes
         if note.startswith(ONE_OF) and not any(one == ON_EACH_DEVICE or one.startswith(ONE_OF) for one in other.notes)
     )
 
 
 def change_cells(change: Change) -> tuple[str, ...]:
-    """Return six texts: the FLOPs before, after and their change, and the same for bytes."""
+    """Return six texts: the FLOPs before, the FLOPs after and their change, then the same for bytes."""
     before, after, delta = change.before, change.after, change.delta
     return (
         format_sum(before.flops, before.unknown), format_sum(after.flops, after.unknown), format_change(delta.flops),

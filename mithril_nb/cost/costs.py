@@ -1,4 +1,4 @@
-"""Costs of a program by one way of counting. The sum over all blocks or all roles is exactly the total."""
+"""`Cost`: the costs of a program by block, counted at one stage. The blocks sum exactly to the total."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cost(CostTotals, Shown):
-    """Costs of a program by one way of counting.
+    """Costs of a program by block, counted at one stage.
 
-    Sums leave out unknown costs, so they are lower bounds; `notes` and `unknown` list the costs left out. If sizes are
-    symbolic, a sum with an unknown cost is `None` instead: see `at` and `formula`.
+    Unknown costs are left out of sums, so a sum is a lower bound. `notes` and `unknown` list the costs left out. If
+    sizes are symbolic, a sum that depends on them is `None`. `formula` writes it as text, `at` computes it for numbers.
 
     Attributes:
         program: Name of the program.
-        source: `"analytic"`, `"lowered"`, `"compiled"` or `"measured"`.
-        rows: Every equation or instruction, in the order of its stage.
+        source: What was counted: equations of the jaxpr (`"analytic"`), instructions of the HLO before XLA's passes
+            (`"lowered"`) or after them (`"compiled"`), or the compiled program with measured times (`"measured"`).
+        rows: The cost of each equation or instruction, in the order of the stage.
         params: Number of parameters by block; `None` if it is unknown which inputs are parameters.
-        notes: Notes on unknown costs and on counting conventions, with reasons.
-        xla: XLA's own figures for the program, loops counted once; `None` for `"analytic"`.
-        once: The sum of the rows with loops counted once, for comparison with `xla`.
+        notes: Notes on unknown costs and on counting conventions.
+        xla: XLA's own totals for the program; `None` for `"analytic"`. XLA counts each loop as one iteration.
+        once: The totals with each loop counted as one iteration, for comparison with `xla`.
         fusions: The bytes that each fusion of a compiled program saves.
-        symbolic: The equations that were counted, whose sizes may be symbolic; `None` if HLO instructions were counted.
-        order: Blocks in the order of the program, which XLA does not keep; by default the order of the rows.
+        symbolic: The equations, if they were counted; `None` if HLO instructions were counted.
+        order: Paths of the blocks in the order of the program; by default the order of the rows.
         device: The `jax.Device` that the program is for; `None` for JAX's default.
         lines: The user's lines of Python that the rows come from.
 
@@ -56,10 +57,10 @@ class Cost(CostTotals, Shown):
     """
 
     def at(self, **sizes: int) -> Cost:
-        """Return the costs with numbers for the symbolic sizes, without tracing again.
+        """Return the costs for sizes that replace the symbolic sizes. The program is not traced again.
 
         Args:
-            **sizes: A number for each of `symbols`.
+            **sizes: A number for each name in `symbols`.
 
         Raises:
             UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
@@ -81,8 +82,7 @@ class Cost(CostTotals, Shown):
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
         """Return a formula for the total cost of a block, such as `"2·B·I·O + B·O"`.
 
-        It contains the names of symbolic sizes, or numbers if all sizes are numbers. If equations have unknown costs,
-        it ends with `" + unknown"` and the reasons.
+        If equations have unknown costs, the formula ends with `" + unknown"` and the reasons.
 
         Args:
             path: The block; `""` is the whole program.
@@ -90,7 +90,7 @@ class Cost(CostTotals, Shown):
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
-            UnknownOptionError: The block, field or role is unknown, or instructions of HLO were counted.
+            UnknownOptionError: The block, field or role is unknown, or `source` is not `"analytic"`.
 
         Examples:
             >>> import jax
@@ -98,18 +98,17 @@ class Cost(CostTotals, Shown):
             >>> from mithril_nb.inspection import inspect
             >>> def linear(x, w, b):
             ...     return x @ w + b
-            >>> def cost(*sizes):
-            ...     B, I, O = sizes
-            ...     return inspect(linear, *(jax.ShapeDtypeStruct(s, "float32") for s in ((B, I), (I, O), (O,)))).cost()
-            >>> cost(*jax.export.symbolic_shape("B, I, O")).formula()
+            >>> B, I, O = jax.export.symbolic_shape("B, I, O")
+            >>> specs = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((B, I), (I, O), (O,)))
+            >>> inspect(linear, *specs).cost().formula()
             '2·B·I·O + B·O'
-            >>> cost(32, 784, 10).formula()
+            >>> inspect(linear, jnp.zeros((32, 784)), jnp.zeros((784, 10)), jnp.zeros(10)).cost().formula()
             '2·32·10·784 + 320'
         """
         if self.symbolic is None:
             raise UnknownOptionError(
-                f"costs of {self.program!r} that XLA counts have no formulas.",
-                (("source", self.source),),
+                f"cannot write a formula for the {self.source} costs of {self.program!r}.",
+                (("needs", "analytic costs"), ("given", f"{self.source} costs")),
                 'inspection.cost(source="analytic").formula()',
             )
         polynomial, unknown = self.symbolic.polynomial(path, field, role)
@@ -121,24 +120,25 @@ class Cost(CostTotals, Shown):
 
     @cached_property
     def by_line(self) -> ByLine:
-        """Costs by line of the user's Python, such as `"net.py:12"`; `""` is the cost without a line.
+        """Costs by line of the user's Python, such as `"net.py:12"`; the key `""` has the cost without a line.
 
-        They add up to `total`, without its `params`: parameters have no line. The cost of a row that comes from several
-        lines is split into equal parts. `print` shows the source with the costs next to it.
+        The cost of an equation that comes from several lines is split into equal parts. Parameters have no line and
+        are not counted. `print(cost.by_line)` shows the source code with the costs next to it.
         """
         return figures_by_line(self)
 
     def difference(self, other: Cost | None = None, of: str = "flops") -> Difference:
-        """Return the differences between this count and another, by primitive or opcode, with loops counted once.
+        """Return the differences between these costs and another count, with each loop counted as one iteration.
+
+        There are two uses. Analytic costs are compared with `other`, by primitive. Lowered and compiled costs are
+        compared with XLA's own count, by opcode.
 
         Args:
-            other: Costs of another stage of the same program, if these costs are `"analytic"`. By default XLA's own
-                count for this stage, which exists for `"lowered"` and `"compiled"`.
+            other: Lowered or compiled costs of the same program; `None` for XLA's own count.
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: `of` is unknown. Or `other` is not a `Cost`, or these costs are not `"analytic"`. Or
-                `other` is `None`, and XLA has no count for this source.
+            UnknownOptionError: `of` is unknown, or `other` fits neither of the two uses.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -160,20 +160,20 @@ class Cost(CostTotals, Shown):
                 return between(self, other, of)
             against = self.source if other.source == "analytic" else other.source
             raise UnknownOptionError(
-                f"cannot compare the {self.source} costs of {self.program!r} with other costs by primitive.",
-                (("needs", "analytic costs, compared with others"), ("given", f"{self.source}, {other.source}")),
+                f"cannot compare {self.source} costs of {self.program!r} with {other.source} costs by primitive.",
+                (("needs", "analytic costs before .difference"), ("given", f"{self.source} costs")),
                 f'inspection.cost("analytic").difference(inspection.cost("{against}"))',
             )
         if self.xla is None:
             raise UnknownOptionError(
                 f"XLA has no count to compare with the {self.source} costs of {self.program!r}.",
-                (("XLA counts", "lowered, compiled"),),
+                (("needs", "lowered or compiled costs"), ("given", f"{self.source} costs")),
                 'inspection.cost().difference(inspection.cost("lowered"))',
             )
         return against_xla(self, of)
 
     def compare(self, other: Cost) -> CostComparison:
-        """Return the changes from these costs to `other`: by block, in total, and the bytes saved by its fusions.
+        """Compare these costs with `other` by block, as before and after a change.
 
         Args:
             other: Costs of another stage, or of another program.
@@ -204,8 +204,8 @@ class Cost(CostTotals, Shown):
         """Return a treemap as a `mithril_nb.viz.costs.drawing.Drawing`: the area of each block is its cost.
 
         Args:
-            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
-                or the time if it was measured.
+            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`. By default `"time_s"`
+                if the time was measured, else `"flops"`.
             width: Width in px.
 
         Raises:
@@ -217,9 +217,9 @@ class Cost(CostTotals, Shown):
         """Return the machine's roofline with a point for each block, as a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            peaks: The peak rates of the machine, as `ml.machine()` returns them, or a dict with `flops_per_s`,
-                `bytes_per_s` and `source`. By default the peaks of the profile, or as `ml.machine()` measured them on
-                the program's device.
+            peaks: The peak rates of the machine: the result of `ml.machine()`, or a dict such as
+                `{"flops_per_s": 1e12, "bytes_per_s": 1e11, "source": "data sheet"}`. By default the rates that
+                `ml.machine()` or the profile measured before; without such a measurement, no roof is drawn.
             width: Width in px.
 
         Raises:
@@ -233,11 +233,10 @@ class Cost(CostTotals, Shown):
         """Return the graph of the program with the cost on each node, as a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            graph: The inspection that was counted, the model of its program, or the graph of one of them.
+            graph: The inspection that these costs come from, or its model. The `graph` of either works too.
             field: As for `treemap`, or `"payload_bytes"` or `"wire_bytes"`.
-            expanded: Path or paths of the groups to expand, as in the nodes of an inspection's graph; `()` for none.
-                By default as many as fit.
-            own: True to show the cost of a block without the blocks inside it.
+            expanded: Paths of the groups to draw with their contents; `()` for none. By default as many as fit.
+            own: True to show the cost of each block without the blocks inside it.
 
         Raises:
             UnknownOptionError: Unknown field, `graph` is not a graph, or the costs belong to another graph.
@@ -258,19 +257,19 @@ class Cost(CostTotals, Shown):
         return draw(self, "overlay", graph=graph, field=name, expanded=expanded, own=own)
 
     def draw(self, kind: str, **options: Any) -> Any:
-        """Return the picture that a renderer draws of these costs.
+        """Return a chart of these costs.
 
         Args:
             kind: `"treemap"`, `"roofline"`, `"overlay"`, or a kind that a plugin registered with `display.renderer`.
-            **options: Options of the renderer.
+            **options: Arguments of the chart: those of the method `treemap`, `roofline` or `overlay`.
 
         Raises:
-            LookupError: No renderer of this kind is registered.
+            LookupError: No chart of this kind is registered.
 
         Examples:
             >>> import jax.numpy as jnp, mithril_nb as ml
-            >>> print(ml.inspect(jnp.sin, jnp.zeros(3)).cost().draw("treemap", field="flops", width=300).tables)
-            ()
+            >>> ml.inspect(jnp.sin, jnp.zeros(3)).cost().draw("treemap", field="transcendentals", width=300).svg[:4]
+            '<svg'
         """
         return draw(self, kind, **options)
 
@@ -286,10 +285,9 @@ class Cost(CostTotals, Shown):
             rows: True to add every equation or instruction.
 
         Returns:
-            `program`, `source`, `total`, `by_block` (in the order of the program), `by_role`, `unattributed`,
-            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if requested. A block has the attributes of
-            `Figures`, `roles`, its `share` of the FLOPs and `share_bound`. If costs depend on symbolic sizes, it also
-            has `formulas`, by name of the cost.
+            A dict with the attributes of this object by name. A block in `by_block` is a dict with the attributes of
+            `Figures`, the costs by role (`roles`), and the results of `share_of` (`share`, `share_bound`). If sizes are
+            symbolic, it also has `formulas`, a dict from the name of a cost to its formula.
         """
         data = {
             "program": self.program,
@@ -351,17 +349,17 @@ class Cost(CostTotals, Shown):
 def of_equations(
     rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
 ) -> Cost:
-    """Return the cost of a program from the rows of its equations.
+    """Return the analytic cost of a program from the rows of its equations.
 
     Args:
-        rows: The rows.
-        program: The program that they belong to.
+        rows: The cost of each equation.
+        program: The equations.
         device: The `jax.Device` that the program is for; `None` for JAX's default.
-        lines: Supplies the files of the user's Python.
+        lines: The source files of the user's Python.
     """
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
-    places = (lines or SourceLines()).behind_equations(program.equations)
+    places = (lines or SourceLines()).of_equations(program.equations)
     return Cost(
         program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device, lines=places
     )

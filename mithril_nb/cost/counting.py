@@ -1,4 +1,4 @@
-"""Costs of an inspected program by each way of counting. Each is computed once and cached."""
+"""Costs of an inspected program, counted at each stage. Each is computed once and cached."""
 
 from __future__ import annotations
 
@@ -40,8 +40,13 @@ if TYPE_CHECKING:
     from mithril_nb.stages.program_stages import ProgramStages
 
 SOURCES = ("analytic", "lowered", "compiled")
-"""Ways of counting: equations by our rules; HLO instructions by XLA's rules, before XLA's passes; and after them."""
-# For example: .b1.3 in 12.b1.3, the fourth equation in the second jaxpr of equation 12
+"""Sources of costs.
+
+- `"analytic"`: the equations of the jaxpr, by our rules.
+- `"lowered"`: the HLO instructions before XLA's passes, by XLA's rules.
+- `"compiled"`: the HLO instructions after XLA's passes, by XLA's rules.
+"""
+# Matches `.b1.3` in `12.b1.3`, the id of equation 3 in jaxpr 1 inside equation 12; both are counted from 0.
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
@@ -53,13 +58,13 @@ _LOCK = Lock()
 
 @dataclass(frozen=True)
 class Costs(Shown, Mapping[str, Cost]):
-    """Costs of a program by several ways of counting: a mapping from each source in `SOURCES` to a `Cost`.
+    """Costs of a program from several sources: a mapping from a source, such as `"analytic"`, to a `Cost`.
 
     Attributes:
         program: Name of the program.
-        by_source: The costs by source. Pictures show the blocks and shares of the first.
-        memory: The memory of the compiled program; `None` if it is not compiled, or the figures are not available.
-        unavailable: The reason for each requested source whose costs are not available.
+        by_source: A dict from each source in `SOURCES` to its costs.
+        memory: The memory of the compiled program; `None` if it is not compiled, or XLA does not report it.
+        unavailable: A dict from each requested source without costs to the reason.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -78,8 +83,8 @@ class Costs(Shown, Mapping[str, Cost]):
         """Return the costs of one source.
 
         Raises:
-            StageUnavailableError: These costs are not available; the message has the reason.
-            UnknownOptionError: These costs were not requested, or the source is unknown.
+            StageUnavailableError: The program has no such costs; the message has the reason.
+            UnknownOptionError: The source was not requested, or is unknown.
         """
         if source in self.by_source:
             return self.by_source[source]
@@ -129,12 +134,12 @@ class Costs(Shown, Mapping[str, Cost]):
 
 
 def cost_of(inspection: ProgramStages, source: str | None = None) -> Cost:
-    """Return the costs of a program by one way of counting; the result is cached.
+    """Return the costs of a program from one source; the result is cached.
 
     Args:
         inspection: The program.
-        source: One of `SOURCES`. `"analytic"` only traces the program, `"lowered"` lowers it, `"compiled"` compiles it.
-            By default the first of them that the program has; without a jaxpr it has no `"analytic"`.
+        source: `"analytic"` only traces the program, `"lowered"` lowers it, `"compiled"` compiles it. By default
+            `"analytic"`, or for a program without a jaxpr the first of the others that it has.
 
     Raises:
         UnknownOptionError: Unknown source.
@@ -166,7 +171,7 @@ def forget_analytic() -> None:
 
 
 def is_in_programs(primitive: str) -> bool:
-    """Return whether a primitive occurs in any program whose costs were counted and that is still in memory."""
+    """Return whether a primitive occurs in a program with cached costs."""
     return any(one.primitive == primitive for inspection, _ in _programs() for one in known_equations(inspection))
 
 
@@ -177,13 +182,13 @@ def _known(inspection: ProgramStages) -> dict[str, Cost]:
 
 
 def _programs() -> list[tuple[ProgramStages, dict[str, Cost]]]:
-    """Return the programs with cached costs, and these costs."""
+    """Return the programs with cached costs, each with its costs by source."""
     with _LOCK:
         return list(_KNOWN.items())
 
 
 def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Costs:
-    """Return the costs of a program by several ways of counting, and the reason for each that is not available.
+    """Return the costs of a program from several sources. `Costs.unavailable` has the reasons for missing ones.
 
     Args:
         inspection: The program.
@@ -197,8 +202,7 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
     if "compiled" in sources and not inspection.is_optimized:
-        # XLA releases the GIL while it compiles. Meanwhile this thread counts the other sources, and the optimized HLO
-        # once XLA has dumped it.
+        # XLA compiles in another thread and releases the GIL, so this thread counts the other sources meanwhile.
         inspection.begin_compiling()
     for source in sources:
         try:
@@ -213,11 +217,11 @@ def costs_of(inspection: ProgramStages, sources: Sequence[str] = SOURCES) -> Cos
 
 
 def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
-    """Raise `UnknownOptionError` for an unknown source, and suggest `call`, with a known source in place of `{}`."""
+    """Raise an error for an unknown source. It suggests the code `call`, in which a known source replaces `{}`."""
     if isinstance(source, str) and source in SOURCES:
         return
     raise UnknownOptionError(
-        f"costs of {inspection.name!r} cannot be counted by {short_repr(source)}.",
+        f"cannot count the costs of {inspection.name!r} from source {short_repr(source)}.",
         (("sources", ", ".join(SOURCES)),),
         "ml.profile(inspection)" if source == "measured" else call.format(nearest(source, SOURCES) or "analytic"),
     )
@@ -226,14 +230,14 @@ def _check_source(inspection: ProgramStages, source: object, call: str) -> None:
 def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
     """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
 
-    Multiply-adds with padding count. Those with the holes of a dilated input do not, so a transposed convolution has as
-    many multiply-adds as the convolution that it transposes.
+    Products with padding count. Products with the zeros between the elements of a dilated input do not count, so a
+    transposed convolution has as many multiply-adds as the convolution that it transposes.
 
     Args:
         inspection: The program, which is only traced.
 
     Returns:
-        A record for each product and convolution, in the order of the jaxpr.
+        A record for each matrix product and convolution, in the order of the jaxpr.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
@@ -250,12 +254,11 @@ def multiply_adds(inspection: ProgramStages) -> tuple[MultiplyAdds, ...]:
 
 
 def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Costs:
-    """Return the costs that need no further compilation: `"analytic"`, and those of HLO stages that exist already.
+    """Return the `"analytic"` costs, and the costs of HLO stages that exist already.
 
     Args:
         inspection: The program.
-        stages: Names of HLO stages to count even if they do not exist yet: `"hlo_before"` lowers the program, `"hlo"`
-            compiles it.
+        stages: HLO stages to count in any case: `"hlo_before"` lowers the program, `"hlo"` compiles it.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
@@ -277,16 +280,17 @@ def _analytic(inspection: ProgramStages) -> Cost:
 def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = None) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
-        if inspection.given is not None and source not in inspection.given.sources:
-            raise inspection.given.error(_STAGES[source], is_of_costs=True)
-        sizes = cost_of(inspection).symbols if inspection.given is None else ()  # raises if it cannot be traced
-        otherwise = 'inspection.cost(source="analytic")' if inspection.given is None else inspection.given.first_shown
+        given = inspection.given
+        if given is not None and source not in given.sources:
+            raise given.error(_STAGES[source], is_of_costs=True)
+        sizes = cost_of(inspection).symbols if given is None else ()  # raises if it cannot be traced
+        otherwise = 'inspection.cost(source="analytic")' if given is None else given.advice_to_compile
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
             with_numbers(sizes, inspection.check_sizes) if sizes else otherwise,
         )
-    # The early count is valid only if no pass has changed the instructions since.
+    # The early count is valid only if XLA has not changed the instructions since.
     counted = ahead
     if counted is None or counted.instructions is not stage.instructions:
         counted = _count(inspection, source, stage)
@@ -295,29 +299,24 @@ def _counted(inspection: ProgramStages, source: str, ahead: _Counted | None = No
         source,
         counted.rows,
         SymbolicProgram(inspection.name, (), inspection.inputs).params,
-        (
-            *counted.notes,
-            *notes_of_params(inspection.inputs),
-            *_notes_of_devices(inspection, source),
-            NOT_RUN,
-        ),
+        (*counted.notes, *notes_of_params(inspection.inputs), *_notes_of_devices(inspection, source), NOT_RUN),
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         counted.once,
         counted.fusions,
         order=tuple(dict.fromkeys(one.block for one in known_equations(inspection))),
         device=inspection.device,
-        lines=_files(inspection).behind_instructions(stage.instructions),
+        lines=_files(inspection).of_instructions(stage.instructions),
     )
 
 
 def _files(inspection: ProgramStages) -> SourceLines:
-    """Return the source files of a program, without the lines of its rows."""
+    """Return the source files of a program, not linked to equations or instructions yet."""
     return SourceLines({}, *inspection.source_files)
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """Costs of the instructions of an HLO stage, which need only the text of the stage, not the compiled program."""
+    """Costs of the instructions of an HLO stage. They need only the text of the stage, not the compiled program."""
 
     instructions: tuple[Instruction, ...]
     rows: tuple[CostRow, ...]
@@ -327,10 +326,7 @@ class _Counted:
 
 
 def _cost_ahead(inspection: ProgramStages) -> Cost:
-    """Return the `"compiled"` costs, as `cost_of` does, but in less time.
-
-    The optimized HLO is counted while XLA still generates machine code, if XLA has dumped it by then.
-    """
+    """Return the `"compiled"` costs like `cost_of`, but count the optimized HLO while XLA generates machine code."""
     known = _known(inspection)
     if "compiled" not in known:
         stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()
@@ -349,11 +345,11 @@ def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
 
 
 def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
-    """Return a function that takes a lowered instruction and its payload in bytes.
+    """Return a predicate of a lowered instruction and its payload in bytes; `None` if no array is sharded.
 
-    The function returns whether XLA's partitioner, which runs later, decides how much the instruction sends. The result
-    is `None` if the partitioner adds no collectives. Without a jaxpr, any array may be sharded over several devices.
+    The predicate is true if XLA's partitioner, which runs later, decides how much the instruction sends.
     """
+    # Without a jaxpr, any array of a program on several devices may be sharded.
     open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
     moved = {id for id in open_ids if id.startswith("arg")}
     is_open = inspection.given is not None and jax_modules.partitions_of(inspection.lowered) > 1
@@ -370,12 +366,12 @@ def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, in
 
 
 def _notes_of_devices(inspection: ProgramStages, source: str) -> tuple[str, ...]:
-    """Return a note if costs count one of several devices: in a compiled program, or in the body of `shard_map`."""
+    """Return a note if costs are for one device: those of a compiled program, or of equations inside `shard_map`."""
     if source != "compiled":
         is_mapped = any("shard_map" in one.transforms for one in known_equations(inspection))
         return (ON_EACH_DEVICE,) if is_mapped else ()
     count = jax_modules.devices_of(inspection.optimized)
-    return (f"{ONE_OF}{count} devices: each has these costs",) if count > 1 else ()
+    return (f"{ONE_OF}{count} devices, which all have the same costs",) if count > 1 else ()
 
 
 def _trips(inspection: ProgramStages) -> dict[str, int | None]:
@@ -387,12 +383,12 @@ def _trips(inspection: ProgramStages) -> dict[str, int | None]:
         loop = _IN_BODY.sub("", one.id)
         outer, known = runs.get(loop), trips.get(loop)
         if loop != one.id and outer and one.repeats is not None:
-            # The condition runs once more than the body, so the minimum is the trip count.
+            # The condition of a loop runs once more than its body, so the smaller number is the trip count.
             trips[loop] = one.repeats // outer if known is None else min(known, one.repeats // outer)
     return trips
 
 
 def _rounds(loop: Equation) -> int | None:
-    """Return the trip count of a lowered scan, whose body may contain several unrolled steps; `None` if unknown."""
+    """Return the trip count of a scan after lowering; `None` if unknown. A body may run several unrolled steps."""
     length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
     return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None

@@ -1,4 +1,4 @@
-"""Groups of equations that cost the same, so that each group is counted once; and numbers for symbolic sizes."""
+"""Kinds: groups of equations that cost the same, so that each is counted once. `Numbers` replaces symbolic sizes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _SIZES = frozenset(
     "shape new_sizes length dim sizes window_dimensions window_strides padding padding_config base_dilation "
     "window_dilation lhs_dilation rhs_dilation slice_sizes start_indices limit_indices strides fft_lengths".split()
 )
-"""Params in which a string is a symbolic size; in other params it is not."""
+"""Params of equations in which a string is a symbolic size. In other params, strings have another meaning."""
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The equations of a program, grouped by kind. Equations of a kind have the same cost.
+    """The equations of a program, grouped by kind.
 
-    They have the same primitive, shapes, dtypes and params, and run equally often; id, block, role and line may differ.
+    Equations of a kind have the same primitive, shapes, dtypes and params, and run equally often, so they cost the
+    same. Their block, role and line may differ.
 
     Attributes:
         examples: One equation of each kind, and how often it runs; `None` if unknown.
-        members: Each equation that has its own cost, with the index of its kind in `examples`.
+        members: Each equation with a cost row, and the index of its kind in `examples`.
         conditions: Ids of the `cond` equations with branches, outer ones first.
     """
 
@@ -40,7 +41,7 @@ class Kinds:
 
 
 def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
-    """Return equations grouped by kind."""
+    """Group the equations of a program by kind."""
     lengths: dict[str, Expression | None] = {}
     places: dict[Any, int] = {}
     examples: list[tuple[Equation, Expression | None]] = []
@@ -48,7 +49,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
     for one in equations:
         if one.is_call:
             if one.primitive in ("scan", "while"):
-                # A `while` has no length, so how often its equations run stays unknown.
+                # A `while` has no length, so it is unknown how often its equations run.
                 length: Any = one.param.get("length")
                 lengths[one.id] = parse(length) if isinstance(length, str) else length
         if not has_cost(one) or _is_of_sizes(one):
@@ -67,7 +68,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
 
 
 def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
-    """Return the row of an equation.
+    """Return the row of an equation that costs `each` per run.
 
     Args:
         put: The numbers for symbolic sizes.
@@ -83,7 +84,7 @@ def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Cou
 
 
 def _is_of_sizes(equation: Equation) -> bool:
-    """Return whether an equation only turns a symbolic size into an array; with numbers, JAX has no such equation."""
+    """Return whether an equation only converts a symbolic size to an array. JAX traces none if sizes are numbers."""
     if equation.primitive != "convert_element_type":
         return equation.primitive == "dim_as_value"
     (known, *_), (made, *_) = equation.constants or (None,), equation.outputs
@@ -91,12 +92,10 @@ def _is_of_sizes(equation: Equation) -> bool:
 
 
 class Numbers:
-    """Replaces symbolic sizes by numbers, and caches the specs with numbers.
-
-    Without `sizes`, its methods return their arguments unchanged, except that `number` returns `None` for a polynomial.
+    """Replaces symbolic sizes by numbers in shapes, params and equations.
 
     Args:
-        sizes: The number of each symbolic size, by name; empty for none.
+        sizes: A dict from each symbolic size to a number; empty to replace nothing.
     """
 
     def __init__(self, sizes: Mapping[str, int]):
@@ -106,13 +105,13 @@ class Numbers:
         self._dims: dict[str, Dim] = {}
 
     def number(self, value: Expression | None) -> int | None:
-        """Return the value as a number; `None` if it is unknown, or depends on sizes without numbers."""
+        """Return a value as a number; `None` if it is unknown, or depends on symbolic sizes that are not replaced."""
         if value is None or isinstance(value, int):
             return value
         return value.evaluate(**self.sizes) if self.sizes else None
 
     def dim(self, dim: Dim) -> Dim:
-        """Return the number of a dim; without `sizes` the dim unchanged."""
+        """Return a dim as a number if it depends on replaced sizes."""
         if isinstance(dim, int) or not self.sizes:
             return dim
         if dim not in self._dims:
@@ -120,7 +119,7 @@ class Numbers:
         return self._dims[dim]
 
     def spec(self, spec: TensorSpec) -> TensorSpec:
-        """Return a spec with numbers for the symbolic sizes in its shape."""
+        """Return a spec with replaced sizes."""
         found = self._specs.get(spec)
         if found is None:
             found = spec if spec.is_concrete else TensorSpec(tuple(map(self.dim, spec.shape)), spec.dtype)
@@ -128,14 +127,14 @@ class Numbers:
         return found
 
     def specs(self, specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:
-        """Return specs with numbers for the symbolic sizes in their shapes."""
+        """Return specs with replaced sizes."""
         found = self._groups.get(specs)
         if found is None:
             found = self._groups[specs] = tuple(map(self.spec, specs))
         return found
 
     def equation(self, one: Equation, repeats: int | None) -> Equation:
-        """Return an equation that runs `repeats` times, with numbers for symbolic sizes."""
+        """Return an equation with replaced sizes that runs `repeats` times; `None` if unknown."""
         inputs, outputs = self.specs(one.inputs), self.specs(one.outputs)
         params = tuple([(name, self.param(value) if name in _SIZES else value) for name, value in one.params])
         return Equation(
@@ -145,25 +144,24 @@ class Numbers:
         )  # fmt: skip
 
     def param(self, value: Any) -> Any:
-        """Return the value of a param with numbers for symbolic sizes, inside tuples too."""
+        """Return the value of a param with replaced sizes, also inside tuples."""
         if isinstance(value, tuple):
             return tuple(map(self.param, value))
         return self.dim(value) if isinstance(value, str) else value
 
     def constant(self, value: Constant) -> Constant:
-        """Return the number of a constant that is a symbolic size; other constants unchanged."""
+        """Return a constant as a number if it is a replaced size."""
         if not isinstance(value, str) or not value.startswith(SIZE) or not self.sizes:
             return value
         return float(self.dim(value.removeprefix(SIZE)))
 
 
 def _holders(id: str) -> list[str]:
-    """Return the ids of the equations around an equation, outer ones first: `["12", "12.b1.3"]` for `"12.b1.3.0"`."""
+    """Return the ids of the calls that contain an equation, outer ones first: `["12", "12.b1.3"]` for `"12.b1.3.0"`."""
     parts = id.split(".")
     return [".".join(parts[:count]) for count in range(1, len(parts)) if not parts[count - 1].startswith("b")]
 
 
 def _product(factors: Iterable[Expression | None]) -> Expression | None:
-    """Return the product; `None` if a factor is unknown."""
     every = list(factors)
     return None if None in every else times(factor for factor in every if factor is not None)

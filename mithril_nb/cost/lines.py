@@ -1,4 +1,4 @@
-"""Costs by line of the user's Python, as numbers, and as source code with the numbers next to it."""
+"""Costs by line of the user's Python, as a dict and as source code with the costs next to it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from mithril_nb.stages.trace.python_source import spans
 
 
 class ByLine(Shown, ByName[Figures]):
-    """A dict of costs by line of Python, such as `"net.py:12"`; `""` is the cost without a line of the user.
+    """A dict from a line of Python, such as `"net.py:12"`, to its cost; the key `""` has the cost without a line.
 
-    `print` shows the source of each function with the costs next to its lines.
+    `print` shows the source code with the costs next to it.
 
     Args:
-        known: The costs of each line, in the order of the files and lines.
-        cost: The costs of the whole program.
+        known: The cost of each line, in the order of files and lines.
+        cost: The costs of the program.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -48,13 +48,13 @@ class ByLine(Shown, ByName[Figures]):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the costs as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
+        """Return the costs as plain data.
 
-        Each element of `lines` has `source`, `file`, `line`, the costs, `share` and `share_bound`. If sizes are
-        symbolic, an element also has `formulas`, and `symbols` maps each symbolic size to an example number.
-
-        `code` has an element for each function with costs: its `file`, the number of its first `line`, and `text`, the
-        list of its lines.
+        - `program`, `source`, `total`, `unattributed`: as in `Cost`.
+        - `symbols`: a dict from each symbolic size to an example number.
+        - `lines`: for each line its `source` (`"net.py:12"`), `file`, `line`, the costs, the results of
+          `Cost.share_of` (`share`, `share_bound`), and for symbolic sizes `formulas` by name of the cost.
+        - `code`: for each function with costs its `file`, the number of its first `line`, and `text`, a list of lines.
         """
         symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
         formulas: Mapping[str | None, Mapping[str, str]] = {}
@@ -94,7 +94,7 @@ class ByLine(Shown, ByName[Figures]):
 
 
 def figures_by_line(cost: CostTotals) -> ByLine:
-    """Return the cost of each line of Python; a row that comes from several lines is split into equal parts."""
+    """Return the cost of each line of Python. A row that comes from several lines is split into equal parts."""
     rows: dict[str, list[CostRow]] = {}
     parts: dict[str, list[Figures]] = {}
     for row in (piece for one in cost.rows for piece in pieces_of(one)):
@@ -102,7 +102,7 @@ def figures_by_line(cost: CostTotals) -> ByLine:
         if len(sources) < 2:
             rows.setdefault(next(iter(sources), ""), []).append(row)
         else:
-            # A row is split by lines exactly as by blocks.
+            # `parts_of` splits a row by blocks, so lines are passed as blocks.
             for source, part in parts_of(replace(row, blocks=tuple((source, 1.0) for source in sources))):
                 parts.setdefault(source, []).append(part)
     files = {label: place for place, label in enumerate(cost.lines.files)}

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Input
 
 NOT_RUN = "time_s: not measured, because nothing ran"
-ONE_OF = "one of "
-"""First words of the note for costs that count one of several devices."""
+ONE_OF = "counted for one of "
+"""First words of the note on costs that are for one device."""
 ON_EACH_DEVICE = "shard_map: equations inside are counted for one device, others for all devices together"
 
 
@@ -27,11 +27,11 @@ class Unknown:
 
     Attributes:
         opcode: The primitive of the equations, or the opcode of the instructions.
-        reason: `"size unknown"`, `"trip count unknown"`, or `"no rule"`, which a more specific reason may follow.
+        reason: `"size unknown"`, `"trip count unknown"`, or a text that begins with `"no rule"`.
         count: Number of these equations or instructions.
-        each: Sum of their FLOPs with loops counted once, if the reason is the trip count; else `None`.
+        each: If the trip count is unknown, their FLOPs together with each loop counted as one iteration; else `None`.
         share: `count` divided by the number of all equations or instructions of the program.
-        blocks: Paths of their blocks; `""` means not attributed.
+        blocks: Paths of the blocks that they come from; `""` means not attributed.
     """
 
     opcode: str
@@ -63,16 +63,16 @@ def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
 
 
 _MOST_EXPENSIVE_BRANCH = (
-    "the most expensive branch is counted each time, as XLA counts; a run of another branch costs less"
+    "every run is counted as a run of the most expensive branch, as XLA counts; other branches cost less"
 )
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    """Return a note for each group of unknown costs, with the reason; or one note if no result needs any equation."""
+    """Return a note for each group of unknown costs, with the reason. If nothing runs, return one note on that."""
     groups: dict[tuple[str, str, str], int] = {}
     every = tuple(rows)
     if every and all(row.repeats == 0 for row in every):
-        return ("nothing is computed: the results of the program need none of its equations",)
+        return ("all costs are 0: the results of the program do not depend on any of its equations",)
     for row in every:
         unknown = [name for name in COUNTED if getattr(row, name) is None]
         if unknown:
@@ -84,29 +84,28 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
 
 
 def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
-    """Return a note for each opcode with branches: the most expensive branch is counted.
+    """Return a note for each opcode with branches, because only the most expensive branch counts.
 
     Examples:
-        >>> notes_of_branches(["add", "cond", "cond"])[0][:47]
-        '2 × cond: the most expensive branch is counted '
+        >>> notes_of_branches(["add", "cond", "cond"])[0][:60]
+        '2 × cond: every run is counted as a run of the most expensiv'
     """
     counts = Counter(opcode for opcode in opcodes if opcode in ("cond", "conditional"))
     return tuple(f"{count} × {opcode}: {_MOST_EXPENSIVE_BRANCH}" for opcode, count in counts.items())
 
 
 def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """Return notes on unknown numbers of parameters, or on parameters that several unrelated blocks share.
+    """Return notes on unknown numbers of parameters, or on parameters that no block owns because several share them.
 
-    Such shared parameters are not attributed to a block. If a note begins with `"params: "`, no input looks like
-    parameters, so a summary may leave the note out.
+    If no input looks like parameters, the note begins with `"params: "`; a summary may leave this note out.
     """
     every = tuple(inputs)
     unknown = unknown_params(every)
     if unknown is not None:
         why, example = unknown
         likely = likely_holders(every)
-        what = f"params of {' and '.join(likely)} are not counted" if likely else "params"
-        return (f"{what}: {why}; name them with ml.inspect(..., {example}), or params=() if there are none",)
+        what = f"the parameters in {' and '.join(likely)} are not counted" if likely else "params"
+        return (f"{what}: {why}; pass ml.inspect(..., {example}), or params=() if the program has no parameters",)
     groups: dict[tuple[str, ...], list[Input]] = {}
     for one in every:
         if one.used_by:
@@ -129,11 +128,11 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
 
 
 def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
-    """Return notes on the rows with unknown payload and wire bytes, with the reason.
+    """Return notes on rows with unknown payload and wire bytes, with the reason.
 
     Args:
         rows: The cost of each equation or instruction.
-        has_symbols: True if sizes are symbolic. The bytes of collectives then have formulas, so they need no note.
+        has_symbols: True if sizes are symbolic. Collectives then need no note, because `Cost.formula` has their bytes.
     """
     groups: dict[str, int] = {}
     for row in rows:
@@ -145,24 +144,24 @@ def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False
     return tuple(f"payload_bytes and wire_bytes of {count} {reason}" for reason, count in groups.items())
 
 
-_PARTITIONER = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
+_PARTITIONER = 'rows on sharded arrays: XLA adds collectives when it compiles; cost("compiled") counts them'
 
 
 def _of_collective(row: CostRow) -> str:
     if row.repeats == 0:
         return f"× {row.opcode}: {SENDS_MORE}"
     if row.repeats is None:
-        return f"× {row.opcode}: how often it runs is unknown"
+        return f"× {row.opcode}: {NO_TRIP_COUNT}"
     if row.opcode.replace("_", "-") == "ragged-all-to-all":
-        return f"× {row.opcode}: how much it sends depends on values"
+        return f"× {row.opcode}: the bytes sent depend on values"
     return f"× {row.opcode}: the number of devices or the size of an operand is unknown"
 
 
 @dataclass
 class _Counts:
-    """The number of equations with the same formula, and their FLOPs in all runs by our rules and by XLA's.
+    """Counts of equations with the same formula: their number, and their FLOPs by our rules and by XLA's.
 
-    `ours` and `theirs` are `None` if the FLOPs of one of the equations are unknown.
+    `ours` and `theirs` are FLOPs in all runs; `None` if the FLOPs of one of the equations are unknown.
     """
 
     count: int = 0
@@ -176,7 +175,7 @@ class _Counts:
 
 
 def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
-    """Return notes on FLOPs that XLA counts by another convention, with the factor, and on FLOPs that depend on values.
+    """Return notes on FLOPs that XLA counts by another convention, and on FLOPs that depend on values.
 
     Examples:
         >>> import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Cost records of equations and instructions, their sums, and their parts by block, all exact."""
+"""Costs of equations and instructions, their sums, and how one is split between blocks. All sums are exact."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from mithril_nb.stages.records import Role, quick_to_make
 
 COUNTED = ("flops", "transcendentals", "bytes_accessed")
 COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
-"""Figures of communication. `to_dict` leaves them out if they are 0, because most programs send nothing."""
+"""Fields of `Figures` that `to_dict` leaves out if they are 0, because most programs send nothing."""
 NO_TRIP_COUNT = "trip count unknown"
 TICKS_PER_S = 1 << 40
-"""Measured times are multiples of 1/TICKS_PER_S seconds, so sums of these floats are exact in any order."""
+"""Measured times are multiples of 1/TICKS_PER_S seconds. So sums of times are exact floats, in any order."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class Figures:
-    """Costs of a part of a program in one run of the program; a cost is `None` if it is entirely unknown.
+    """The costs of a block, a role or a whole program, in one run of the program.
+
+    A cost is `None` if it is entirely unknown, and a lower bound if it is partly unknown.
 
     Attributes:
         flops: Arithmetic operations.
@@ -30,15 +32,15 @@ class Figures:
         bytes_accessed: Bytes read and written.
         params: Number of parameters; `None` if it is unknown which inputs are parameters.
         time_s: Measured time in seconds; `None` if not measured.
-        unknown: Number of equations or instructions with unknown FLOPs or transcendentals. If it is not 0, the sums
-            `flops` and `transcendentals` may be lower bounds.
+        unknown: Number of equations or instructions with unknown FLOPs or transcendentals.
         unknown_bytes: Number of equations or instructions with unknown bytes.
-        shared: Number of those counted in `unknown` that belong to other blocks too, such as a fusion of two blocks.
-        payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce; the module
-            `mithril_nb.cost.formulas.communication` defines them.
+        shared: Of the equations or instructions in `unknown`, the number that also belong to another block. An example
+            is a fusion of two blocks.
+        payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce. The module
+            `mithril_nb.cost.formulas.communication` has a table.
         wire_bytes: Bytes that one device sends to other devices in these collectives, by ring algorithms.
         unknown_communication: Number of equations or instructions with unknown payload and wire bytes.
-        unknown_transcendentals: Number of those counted in `unknown` whose transcendentals are unknown.
+        unknown_transcendentals: Of the equations or instructions in `unknown`, the number with unknown transcendentals.
     """
 
     flops: int | None = 0
@@ -56,14 +58,14 @@ class Figures:
 
     @property
     def communicates(self) -> bool:
-        """True if data is sent to other devices, or this is unknown."""
+        """True if data is sent to other devices, or if this is unknown."""
         return self.payload_bytes != 0 or self.wire_bytes != 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data.
 
-        Figures of communication are left out if 0, `unknown_transcendentals` if it equals `unknown`, and `shared`
-        always.
+        Some figures are left out: payload and wire bytes if they are 0, and `unknown_transcendentals` if it equals
+        `unknown`.
         """
         found = dict(self.__dict__)
         if self.unknown_transcendentals == self.unknown:
@@ -73,7 +75,7 @@ class Figures:
 
 
 Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
-"""A collective that XLA combined with others: id, pairs of block path and share, role, and payload in bytes."""
+"""A collective that XLA combined with others: its id, its blocks as in `CostRow`, its role, its payload in bytes."""
 
 
 @quick_to_make
@@ -81,24 +83,26 @@ Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
 class CostRow:
     """The cost of one equation or instruction in one run of the program.
 
+    An equation in a loop runs `repeats` times. All costs except `once` are those of all these runs together.
+
     Attributes:
         id: Id of the equation or instruction in its stage.
         opcode: The primitive of an equation, or the opcode of an instruction.
-        blocks: Pairs of block path and share; empty if not attributed.
+        blocks: Pairs of the path of a block and its share of the cost, from 0 to 1; empty if not attributed.
         role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
-        flops: FLOPs in all runs of the row; `None` if unknown.
-        transcendentals: Calls of transcendental functions in all runs; `None` if unknown.
-        bytes_accessed: Bytes read and written in all runs; `None` if unknown.
-        repeats: How often the row runs; `None` if unknown.
+        flops: FLOPs; `None` if unknown.
+        transcendentals: Calls of transcendental functions; `None` if unknown.
+        bytes_accessed: Bytes read and written; `None` if unknown.
+        repeats: How often the equation or instruction runs; `None` if unknown.
         formula: The formula for the FLOPs of one run, or why they are unknown.
-        time_s: Seconds of all runs; `None` if not measured.
-        once: The cost with each loop counted once, as XLA counts; `None` if not computed.
+        time_s: Time in seconds; `None` if not measured.
+        once: The cost with each loop counted as one iteration, as XLA counts; `None` if not computed.
         equations: Ids of the equations that an instruction comes from; for an equation its own id.
-        letters: The values of the letters of the formula: numbers, or texts for symbolic sizes.
-        rounds: How often the row runs if this depends on symbolic sizes, such as `"N"`; else `""`.
-        payload_bytes: As in `Figures`, in all runs; `None` if unknown.
-        wire_bytes: As in `Figures`, in all runs; `None` if unknown.
-        pieces: The collectives that XLA combined into this one; empty if none.
+        letters: Pairs of a letter in the formula and its value: a number, or a text for a symbolic size.
+        rounds: `repeats` as text if it depends on symbolic sizes, such as `"N"`; else `""`.
+        payload_bytes: As in `Figures`; `None` if unknown.
+        wire_bytes: As in `Figures`; `None` if unknown.
+        pieces: The collectives that XLA combined into this instruction; empty for all other rows.
     """
 
     id: str
@@ -147,10 +151,10 @@ class Fusion:
 
     Attributes:
         id: Id of the fusion in its stage.
-        blocks: Pairs of block path and share.
+        blocks: Pairs of the path of a block and its share of the cost, from 0 to 1.
         role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
-        count: Number of fused instructions, without parameters, tuples and others that compute nothing.
-        alone: Bytes that the fused instructions would access if each ran by itself, in all runs; `None` if unknown.
+        count: Number of fused instructions that compute something; parameters and tuples do not count.
+        alone: Bytes that the instructions would read and write without fusion, in all runs; `None` if unknown.
         bytes_accessed: Bytes that the fusion reads and writes in all runs; `None` if unknown.
     """
 
@@ -163,7 +167,7 @@ class Fusion:
 
     @property
     def saved(self) -> int | None:
-        """Bytes that fusion avoids reading and writing; `None` if unknown."""
+        """Bytes that the fusion avoids reading and writing: `alone - bytes_accessed`; `None` if unknown."""
         return None if self.alone is None or self.bytes_accessed is None else self.alone - self.bytes_accessed
 
     def to_dict(self) -> dict[str, Any]:
@@ -173,15 +177,15 @@ class Fusion:
 
 @dataclass(frozen=True)
 class Source:
-    """The costs of a whole program with each loop counted once, and the name of their source.
+    """Total costs of a program with each loop counted as one iteration, as XLA counts.
 
     Attributes:
-        name: The source: our sum, such as `"analytic, loops once"`, or `"XLA lowered"` or `"XLA compiled"`.
-        flops: Arithmetic operations, or `None` if unknown.
-        transcendentals: Calls of transcendental functions, or `None` if unknown.
-        bytes: Bytes read and written, or `None` if unknown.
-        unknown: Number of equations or instructions with unknown FLOPs or transcendentals, which the sums leave out.
-        unknown_bytes: Number of equations or instructions with unknown bytes, which the sum leaves out.
+        name: Who counted: `"XLA lowered"` or `"XLA compiled"`, or for our rules `"analytic, loops once"`.
+        flops: Arithmetic operations; `None` if unknown.
+        transcendentals: Calls of transcendental functions; `None` if unknown.
+        bytes: Bytes read and written; `None` if unknown.
+        unknown: Number of equations or instructions with unknown FLOPs or transcendentals. The totals leave them out.
+        unknown_bytes: Number of equations or instructions with unknown bytes. `bytes` leaves them out.
     """
 
     name: str
@@ -200,7 +204,7 @@ def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
     """Return the FLOPs of a block as a share of the total, and `""`, `"≤"` or `"≥"`; see `Cost.share_of`."""
     if not total.unknown:
         return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
-    # Unknown costs both here and elsewhere: the share may be larger or smaller.
+    # This block and others have unknown costs, so the share may be larger or smaller.
     if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
         return None, ""
     share = figures.flops / total.flops
@@ -230,7 +234,8 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
 
     Args:
         parts: The figures.
-        all_known: True to return `None` for a field if one part is unknown, instead of the sum of the known parts.
+        all_known: True to sum a field to `None` if one of its values is unknown. By default, unknown values are left
+            out of the sum.
     """
     every = tuple(parts)
     if len(every) == 1:
@@ -252,13 +257,9 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
 
 
 def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
-    """Return the sum of rows.
+    """Return the sum of rows; `all_known` is as in `sum_of_figures`.
 
-    The result is that of `sum_of_figures` over a `Figures` for each row, in a fifth of the time.
-
-    Args:
-        rows: The rows.
-        all_known: True to return `None` for a cost if one row is unknown, instead of the sum of the known rows.
+    This takes a fifth of the time of creating a `Figures` for each row and calling `sum_of_figures`.
     """
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
@@ -278,7 +279,7 @@ def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
 
 
 def once_of(source: str, rows: Iterable[CostRow]) -> Source:
-    """Return the sum of rows with each loop counted once, as XLA counts."""
+    """Return the sum of rows with each loop counted as one iteration, as XLA counts."""
     every = [row.once or Figures(None, None, None) for row in rows]
     return Source(
         f"{source}, loops once",
@@ -289,9 +290,7 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
 
 
 def format_sum(value: int | None, unknown: int = 0) -> str:
-    """Return a sum as text, with `≥` if some of its parts are unknown.
-
-    A sum of 0 has no `≥`: if its parts were unknown, it would be `None`.
+    """Return a sum as text. The text begins with `≥` if the sum is not 0 and leaves out unknown parts.
 
     Examples:
         >>> format_sum(1024), format_sum(1024, 2), format_sum(0, 2), format_sum(None, 2)
@@ -308,9 +307,9 @@ def format_change(value: int | None) -> str:
 
 
 def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
-    """Return the sum of the measured times; `None` if there are none.
+    """Return the sum of the measured times; `None` if nothing was measured.
 
-    Rows without a time are left out: an instruction without an event in the profile took no time by itself.
+    Rows without a time count 0, because an instruction without an event in the profile did not run on its own.
     """
     known = [one.time_s for one in parts if one.time_s is not None]
     # fsum is exact, so the total does not depend on the order of the rows.
@@ -318,9 +317,9 @@ def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
 
 
 def pieces_of(row: CostRow) -> list[CostRow]:
-    """Return a row for each collective that XLA combined into a row; only the row itself if XLA combined none.
+    """Return a row for each collective that XLA combined into this row; for other rows, return the row.
 
-    The costs are split by payload and sum exactly to those of the row. Each new row has the id of its collective.
+    The cost is split in proportion to the payloads. The parts sum exactly to the row.
     """
     if not row.pieces:
         return [row]
@@ -333,7 +332,10 @@ def pieces_of(row: CostRow) -> list[CostRow]:
 
 
 def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
-    """Return pairs of block path and cost that sum exactly to the row; the path `""` means not attributed."""
+    """Split a row between its blocks: return pairs of path and cost, which sum exactly to the row.
+
+    The path `""` means not attributed.
+    """
     unknown = int(is_unknown(row))
     unknowns = int(row.wire_bytes is None), int(row.transcendentals is None)
     if len(row.blocks) < 2:
@@ -342,7 +344,7 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
             0, row.payload_bytes, row.wire_bytes, *unknowns,
         )  # fmt: skip
         return [(row.blocks[0][0] if row.blocks else "", figures)]
-    # Exact fractions instead of floats, so the shares sum to exactly 1 and no count is lost to rounding.
+    # Fractions instead of floats, so the shares sum to exactly 1 and no count is lost to rounding.
     weights = {path: Fraction(share) for path, share in row.blocks}
     whole = sum(weights.values())
     parts = _split(row, [weight / whole for weight in weights.values()])
@@ -359,7 +361,7 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
 
 
 def _split(row: CostRow, shares: list[Fraction]) -> list[dict[str, Any]]:
-    """Return a dict of costs by field of `Figures` for each share; they sum exactly to the row."""
+    """Split a row by shares. Return, for each share, a dict from a field of `Figures` to its value."""
     names = (*COUNTED, "payload_bytes", "wire_bytes")
     found = [split_number(getattr(row, name), shares) for name in names]
     ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
@@ -368,14 +370,14 @@ def _split(row: CostRow, shares: list[Fraction]) -> list[dict[str, Any]]:
 
 
 def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
-    """Split an integer by shares into integers that sum to it; those with the largest remainders are rounded up.
+    """Split an integer by shares into integers with the same sum. Parts with the largest remainders are rounded up.
 
     Examples:
         >>> split_number(10, [Fraction(1, 3)] * 3)
         [4, 3, 3]
     """
     if not value:
-        # 0 and `None` need no split; this is the common case.
+        # Fast path: most values are 0 or `None`.
         return [value] * len(shares)
     wanted = [value * share for share in shares]
     parts = [int(part) for part in wanted]
@@ -385,7 +387,7 @@ def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
 
 
 def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
-    """Return the costs of rows by block and role, not yet summed; `""` means no block or no role."""
+    """Return a dict from block to role to the costs of its rows; `""` means no block or no role."""
     found: dict[str, dict[str, list[Figures]]] = {}
     for row in rows:
         for piece in pieces_of(row) if row.pieces else (row,):

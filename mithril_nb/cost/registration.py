@@ -22,35 +22,34 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
 Figures = float | Mapping[str, float]
-"""Return value of a user's rule: the FLOPs, or several costs by name. Floats are rounded to integers."""
+"""The result of a user's rule: the FLOPs, or a dict from the name of a cost to its value."""
 
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
 _EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
 
 
 def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures | None] | None) -> None:
-    """Register a cost rule for the equations of a primitive: a custom primitive, a custom call, or any other.
+    """Register a function that returns the cost of each equation of a primitive.
 
-    The rule takes precedence over the built-in one, inside Pallas kernels too. `Cost` objects that exist already keep
-    their figures; `inspection.cost()` counts again. An unknown name that is similar to a known primitive is accepted
-    with a warning, because the primitive may be defined later.
+    The function replaces the built-in rule of the primitive, also inside Pallas kernels. `inspection.cost()` then
+    counts again; existing `Cost` objects do not change. If the name of the primitive is unknown but similar to a known
+    one, `register_cost` warns.
 
     Args:
-        primitive: The `jax.extend.core.Primitive`, or its name as the jaxpr shows it: `"ffi_call"`.
-        rule: A function that takes an equation and returns the FLOPs of one run, a dict of several costs, or `None` if
-            the cost is unknown. Pass `None` instead of a function to remove the user's rule.
+        primitive: The `jax.extend.core.Primitive`, or its name in the jaxpr: `"ffi_call"`.
+        rule: A function that takes an equation and returns the cost of one run: a number of FLOPs, a dict of costs,
+            or `None` if the cost is unknown. Pass `None` instead of a function to remove a registered function.
 
-            The equation has `inputs` and `outputs`, each with `shape` and `dtype`, and `param`, a dict of those params
-            that are plain data. If sizes are symbolic, shapes contain polynomials, which support `+`, `-` and `*`.
+            The equation has the attributes `inputs` and `outputs`, lists of specs with `shape` and `dtype`, and
+            `param`, a dict of the equation's params. Symbolic sizes in shapes support `+`, `-` and `*`.
 
-            The dict may contain `"flops"` and `"transcendentals"`, by default 0; `"bytes_accessed"`, by default the
-            bytes of all operands and results; and for a primitive that communicates `"payload_bytes"` and
-            `"wire_bytes"` of one device, by default as counted without the rule.
+            The dict may have the keys `"flops"` and `"transcendentals"` (default: 0), `"bytes_accessed"` (default: the
+            bytes of all operands and results), and `"payload_bytes"` and `"wire_bytes"` (default: the built-in rule).
 
     Raises:
-        UnknownOptionError: `primitive` or `rule` has the wrong type; or the primitive is a call, such as `scan`, whose
-            inner equations are counted. Later, `inspection.cost()` raises it if the rule raises for an equation without
-            symbolic sizes, or returns something that is not a cost.
+        UnknownOptionError: `primitive` or `rule` has the wrong type, or `primitive` is a call such as `scan`, whose
+            cost is the sum over the equations inside it. `inspection.cost()` raises this error if the function raises
+            an error or returns something that is not a cost.
 
     Examples:
         >>> import math
@@ -77,7 +76,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
         raise UnknownOptionError(
             f"ml.register_cost cannot take {name!r}: its cost is already the sum over the equations inside it.",
             (("reason", "a rule would count these equations twice"),),
-            _EXAMPLE.format('"ffi_call"') + f"  # or another primitive that {name!r} holds",
+            _EXAMPLE.format('"ffi_call"') + f"  # or another primitive inside {name!r}",
         )
     if rule is None:
         USER_RULES.pop(name, None)
@@ -95,7 +94,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
 
 
 def _warn_of_misspelt(name: str) -> None:
-    """Warn if a name is unknown but similar to a known primitive. It is no error: it may be defined later."""
+    """Warn if a name is unknown but similar to a known primitive. No error: the user may define the primitive later."""
     known = [one for one in RULES if not one.endswith(OF_COMPLEX)]
     near = None if name in RULES or is_in_programs(name) else nearest(name, known)
     if near is not None:
@@ -107,7 +106,6 @@ def _warn_of_misspelt(name: str) -> None:
 
 def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
     def find(equation: Equation) -> Formula | str | None:
-        """Return the formula of the costs that the user's rule returns."""
         found = _figures(name, rule, equation)
         if found is None:
             return None
@@ -129,14 +127,14 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:
-    """Return the costs that the user's rule returns for an equation, by name; `None` if the rule returns `None`.
+    """Call the user's rule for an equation and return the costs by name; `None` if the rule returns `None`.
 
     Raises:
         UnknownOptionError: The rule raises an error, or returns something that is not a cost.
-        UndecidedError: The rule raises an error, and the sizes are symbolic.
+        UndecidedError: The rule raises an error for symbolic sizes; it may work for numbers.
     """
     specs = (*equation.inputs, *equation.outputs)
-    # A named size is a string, which supports no arithmetic; the rule receives polynomials instead.
+    # A symbolic size is a string, which has no arithmetic, so the rule receives polynomials instead.
     is_named = not all(spec.is_concrete for spec in specs)
     given = equation if not is_named else replace(
         equation, inputs=tuple(map(_with_sizes, equation.inputs)), outputs=tuple(map(_with_sizes, equation.outputs))
@@ -145,7 +143,6 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
         found = rule(given)
     # The rule is code of the user, which may raise anything.
     except Exception as error:
-        # The rule may work for numbers, so the cost is only unknown until the user passes numbers to `cost.at`.
         if is_named:
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(
@@ -171,7 +168,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
             (("needs", "numbers, each 0 or more, or a dict of them"), ("given", type(bad[0]).__name__)),
             _EXAMPLE.format(repr(name)),
         )
-    # Rules may compute in floats; counts are integers, so that sums are exact.
+    # Rules may compute in floats. Counts are integers, so that sums are exact.
     return {key: value if isinstance(value, Polynomial) else round(value) for key, value in figures.items()}
 
 

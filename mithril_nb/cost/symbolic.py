@@ -1,4 +1,4 @@
-"""Costs of a program with symbolic sizes: as formulas, and with numbers for the sizes."""
+"""Costs of a program with symbolic sizes: as formulas, or for numbers that replace the sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mithril_nb.cost.analytic import (
     SENDS,
     UNDECIDED,
     branch_states,
-    most_expensive_branches,
+    count_most_expensive_branches,
     moved_rows,
 )
 from mithril_nb.cost.by_name import nearest_path, with_outer
@@ -42,11 +42,11 @@ class SymbolicProgram:
 
     Attributes:
         name: Name of the program.
-        equations: The equations; those of a nested jaxpr follow the equation that contains it.
+        equations: The equations. The equations inside a call follow the call.
         inputs: The inputs of the program.
-        sizes: The numbers that replace symbolic sizes; empty to keep them symbolic.
-        known_kinds: The equations by kind if computed already, else `None`.
-        check: Takes numbers by name of the size, and raises if the sizes cannot have them; `None` without constraints.
+        sizes: A dict from each symbolic size to a number; empty to keep the sizes symbolic.
+        known_kinds: The result of `kinds_of(equations)` if it is known already, else `None`.
+        check: Raises an error if the program cannot have the given sizes; `None` if all sizes are valid.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SymbolicProgram:
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the symbolic sizes, in the order of the inputs; empty if `sizes` replaces them."""
+        """The names of the symbolic sizes, in the order of the inputs; empty if numbers replace them."""
         if self.sizes:
             return ()
         found: dict[str, None] = {}
@@ -70,9 +70,9 @@ class SymbolicProgram:
 
     @cached_property
     def params(self) -> dict[str, int | None] | None:
-        """The number of parameters of each block with parameters; `None` for a block if it depends on a symbolic size.
+        """A dict from each block with parameters to their number; `None` if it is unknown which inputs are parameters.
 
-        The whole dict is `None` if it is unknown which inputs are parameters.
+        A number is `None` if it depends on a symbolic size.
         """
         if unknown_params(self.inputs) is not None:
             return None
@@ -85,23 +85,15 @@ class SymbolicProgram:
         return found
 
     def at(self, sizes: Mapping[str, int]) -> SymbolicProgram:
-        """Return the same program with numbers for the symbolic sizes.
-
-        Args:
-            sizes: A number for each of `symbols`.
-
-        Raises:
-            UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
-            MithrilError: `check` rejects the numbers: the program cannot have these sizes.
-        """
+        """Return the same program with numbers for the symbolic sizes. `Cost.at` documents arguments and errors."""
         self._check(sizes)
         if self.check is not None and sizes:
             self.check(sizes)
-        # The kinds do not depend on the numbers, so they are grouped once for all sizes.
+        # The kinds do not depend on the numbers, so they are passed on.
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
 
     def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
-        """Return the equations of some primitives, with the numbers in `sizes` for symbolic sizes."""
+        """Return the equations of these primitives; numbers replace symbolic sizes if known."""
         put = Numbers(self.sizes)
         return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
@@ -111,10 +103,9 @@ class SymbolicProgram:
         return self.known_kinds or kinds_of(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
-        """Return a row for each equation that has its own cost; the equations inside a call have separate rows.
+        """Return the rows of `equation_rows`, then the rows of `moved_rows`.
 
-        Only the most expensive branch of a condition counts, as in XLA. Rows of arguments that XLA's partitioner moves
-        come last. The cost of each kind of equation is computed only once.
+        The cost of each kind of equation is computed only once.
         """
         put = Numbers(self.sizes)
         with paused_collector():
@@ -132,11 +123,11 @@ class SymbolicProgram:
                     for like in [found[place]]
                 ]
             )  # fmt: skip
-        return (*most_expensive_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
+        return (*count_most_expensive_branches(self.kinds.conditions, costs), *moved_rows(self.inputs))
 
     @cached_property
     def counted(self) -> tuple[Counted, ...]:
-        """The cost of one run of each kind of equation; costs that depend on symbolic sizes are polynomials."""
+        """The cost of one run of an equation of each kind; costs that depend on symbolic sizes are polynomials."""
         put = Numbers(self.sizes)
         return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
 
@@ -149,7 +140,7 @@ class SymbolicProgram:
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:
-            The polynomial; and a text for each group of costs that it leaves out, such as `"2 × sort: no rule"`.
+            The polynomial, and a text for each group of unknown costs that it leaves out: `"2 × sort: no rule"`.
 
         Raises:
             UnknownOptionError: Unknown block, field or role.
@@ -169,19 +160,19 @@ class SymbolicProgram:
         return added, unknown
 
     def formulas_of(self, path: str) -> dict[str, str]:
-        """Return a formula for each total cost of a block that depends on symbolic sizes, by the name of the cost.
+        """Return the formulas of a block, with the blocks inside it: `{"flops": "2·B·I·O", "params": "I·O"}`.
 
-        The costs are `"flops"`, `"bytes_accessed"`, ..., and `"params"`.
+        Costs that do not depend on symbolic sizes are left out.
         """
         fields = (*_FIELDS, "params") if self.symbols else ()
         return {field: text for field in fields if (text := _open(*self.polynomial(path, field, None)))}
 
     @cached_property
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
-        """A formula for each cost of a block, without the blocks inside it, that depends on symbolic sizes.
+        """The formulas of each block, without the blocks inside it: `{"net": {"flops": "2·B·I·O"}}`.
 
-        The keys are the path of the block, then the name of the cost. The path `""` is the unattributed cost, `None`
-        the whole program. A formula that leaves out unknown costs begins with `"≥ "`.
+        The key `""` has the unattributed cost, `None` the whole program. Costs that do not depend on symbolic sizes are
+        left out. A formula that leaves out unknown costs begins with `"≥ "`.
         """
         if not self.symbols:
             return {}
@@ -196,13 +187,10 @@ class SymbolicProgram:
         return found
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
-        """Return a formula for each cost of a group of equations that depends on symbolic sizes.
+        """Return formulas like `formulas`, for other groups of equations than blocks, and without `"params"`.
 
         Args:
             group_of: Returns the name of the group that an equation belongs to.
-
-        Returns:
-            The formulas by group, then by name of the cost; the group `None` is the whole program.
         """
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
@@ -216,7 +204,7 @@ class SymbolicProgram:
         }
 
     def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:
-        """Return the total of one cost over the `chosen` number of equations of each kind, like `polynomial`."""
+        """Return the result of `polynomial` for one cost of these equations, given their number by kind and state."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
         for (place, state), times in chosen.items():
@@ -236,27 +224,27 @@ class SymbolicProgram:
     def _undecided(self, state: str) -> str:
         if state != UNDECIDED:
             return SENDS_MORE if state == SENDS else ""
-        return "which branch costs more " + ("depends on sizes" if self.symbols else "is unknown")
+        return "the most expensive branch " + ("depends on sizes" if self.symbols else "is unknown")
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes on unknown costs of a program with symbolic sizes."""
         numbers = ", ".join(f"{name}={number}" for name, number in self.example.items())
         symbolic = (
-            f"costs that depend on {', '.join(self.symbols)} have no number: see cost.at({numbers}), cost.formula()"
+            f"costs that depend on {', '.join(self.symbols)} have no number: use cost.at({numbers}) or cost.formula()"
         )
         fields = ("flops", "transcendentals", "bytes_accessed")
         return (symbolic, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
 
     @cached_property
     def example(self) -> Mapping[str, int]:
-        """An example number for each symbolic size: the same for all, and valid if one of 32, 16, 8, 4 and 2 is."""
+        """A dict from each symbolic size to an example number, such as `{"batch": 32}`."""
         return fitting_numbers(self.symbols, self.check)
 
     def in_numbers(self, path: str, field: str, role: str | None) -> str:
-        """Return the total cost of a block as a sum of products of numbers, the largest first; `""` if it is 0.
+        """Return the total cost of a block as a sum of products of numbers: `"2·32·784·10 + 320"`; `""` if it is 0.
 
-        For example `"2·32·784·10 + 320"`. The arguments are those of `polynomial`.
+        The arguments are those of `polynomial`.
         """
         terms: dict[str, int] = {}
         values: dict[str, int] = {}
@@ -279,7 +267,7 @@ class SymbolicProgram:
         return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
 
     def _chosen(self, path: str, role: str | None) -> dict[_Kind, int]:
-        """Return the number of equations in a block and role for each pair of kind and branch state, except `IDLE`."""
+        """Count the equations in a block and role by kind and state; equations in state `IDLE` are left out."""
         found: dict[_Kind, int] = {}
         for one, place in self.kinds.members:
             if is_within(one.block, path) and role in (None, one.role):
@@ -353,13 +341,13 @@ class SymbolicProgram:
         raise UnknownOptionError(
             f"the given sizes do not match the symbolic sizes of program {self.name!r}.",
             tuple(facts),
-            f"cost.at({example})" if self.symbols else "cost.total  # needs no sizes",
+            f"cost.at({example})" if self.symbols else "cost.total  # this program has no symbolic sizes",
         )
 
 
 _MOST_HOLDERS = 3
 _Kind = tuple[int, str]
-"""The index of a kind of equation, and a state such as `COUNTS`; see `branch_states`."""
+"""The index of a kind of equation in `Kinds.examples`, and a state such as `COUNTS`; see `branch_states`."""
 _FIELDS = {
     "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
     "wire_bytes": "wire",
@@ -367,10 +355,7 @@ _FIELDS = {
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
-    """Return why it is unknown which inputs are parameters, and an example of `params=`.
-
-    The result is `None` if it is known for all inputs.
-    """
+    """Return why it is unknown which inputs are parameters, and example code `params=...`; `None` if it is known."""
     every = tuple(inputs)
     if all(one.is_param is not None for one in every):
         return None

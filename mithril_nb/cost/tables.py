@@ -25,11 +25,11 @@ _INTEGERS = (
 
 
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
-    """Return costs as a table with nullable dtypes: integers stay integers, and unknown costs are `<NA>`.
+    """Return costs as a table: counts are integers, and unknown costs are `<NA>`.
 
     Args:
-        cost: The costs as plain data, from `Cost.to_dict()`.
-        by: `"row"` for a line for each equation or instruction, `"block"` for each block.
+        cost: The result of `Cost.to_dict`.
+        by: `"row"` for one line for each equation or instruction, `"block"` for one line for each block.
 
     Raises:
         UnknownOptionError: `by` is neither `"row"` nor `"block"`.
@@ -37,15 +37,15 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
     """
     if by not in ("row", "block"):
         raise UnknownOptionError(
-            f"costs of {cost['program']!r} have no table by {by!r}.",
-            (("tables", "row, block"),),
+            f"cannot list the costs of {cost['program']!r} by {by!r}.",
+            (("known", "row, block"),),
             f'by="{nearest(by, ("row", "block")) or "block"}"',
         )
     try:
         import pandas
     except ImportError as error:
         raise UnavailableBackendError(
-            "a table of costs needs pandas.", (("because", str(error)),), "pip install pandas"
+            "to_pandas needs pandas.", (("reason", str(error)),), "pip install pandas"
         ) from error
     sends = [key for key in COMMUNICATION if key in cost["total"]]
     if by == "row":
@@ -67,12 +67,12 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         ]
         found = pandas.DataFrame(lines).set_index("block")
     whole = {name: "Int64" for name in found.columns if name in (*_INTEGERS, "forward", "backward", "update")}
-    # Int64 and Float64 are pandas' nullable dtypes: int64 would turn unknown costs into floats.
+    # Int64 and Float64 are pandas' nullable dtypes. With int64, a column with an unknown cost would become floats.
     return found.astype({**whole, "time_s": "Float64"})
 
 
 def _sent(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the named figures of communication; 0 for those that the data leaves out."""
+    """Return some figures of communication by name; 0 for names that are not in `figures`."""
     return {name: figures.get(name, 0) for name in names}
 
 

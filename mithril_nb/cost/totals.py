@@ -1,4 +1,4 @@
-"""Sums of cost rows by block, group and role; the lines of Python that rows come from; and multiply-adds."""
+"""`CostTotals`: sums of cost rows by block, group and role. `MultiplyAdds`: the MACs of one product or convolution."""
 
 from __future__ import annotations
 
@@ -35,28 +35,30 @@ PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged
 class SourceLines:
     """The user's lines of Python that the rows of a cost come from.
 
+    A line is a text such as `"net.py:12"`. Its label `"net.py"` is a short name of the file.
+
     Attributes:
-        of: The lines that each row comes from, by id of the row; rows without a line are left out.
-        files: The path of each file, by the label that lines contain.
-        model: The Python code that builds the model, or `""`.
+        of: A dict from the id of a row to its lines; rows without a line are left out.
+        files: A dict from the label of a file to its path.
+        model: The Python code that builds the model; `""` if the program has no model.
     """
 
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     model: str = ""
 
-    def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
-        """Return these files with the lines that equations of the program come from."""
+    def of_equations(self, equations: Iterable[Equation]) -> SourceLines:
+        """Return the same files, with the lines of these equations."""
         shared: dict[str, tuple[str, ...]] = {}
         found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
         return replace(self, of=found)
 
-    def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
-        """Return these files with the lines that instructions of a stage of the program come from."""
+    def of_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
+        """Return the same files, with the lines of these instructions."""
         return replace(self, of={one.id: one.source for one in instructions if one.source})
 
     def code(self, label: str) -> Sequence[str]:
-        """Return the lines of a file, with line ends; empty if the file is not available."""
+        """Return the lines of the file with a label, with line ends; empty if the file is not available."""
         if label == MODEL and self.model:
             return self.model.splitlines(keepends=True)
         return lines_of_file(self.files[label]) if label in self.files else ()
@@ -64,10 +66,7 @@ class SourceLines:
 
 @dataclass(frozen=True)
 class CostTotals:
-    """The rows of a cost, and their exact sums by block, group and role.
-
-    `Cost` documents the attributes.
-    """
+    """The rows of a cost, and their exact sums by block, group and role. `Cost` documents the attributes."""
 
     program: str
     source: str
@@ -87,40 +86,37 @@ class CostTotals:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the symbolic sizes; costs that depend on them are `None`, see `at`."""
+        """The names of the symbolic sizes. Costs that depend on them are `None`; the method `at` computes them."""
         return () if self.symbolic is None else self.symbolic.symbols
 
     @cached_property
     def total(self) -> Figures:
-        """The cost of the program: exactly the sum of `by_block` and `unattributed`."""
+        """The cost of the program: the exact sum of `by_block` and `unattributed`."""
         counts = [Figures(params=count) for count in (self.params or {}).values()]
         params = None if self.params is None else self._sum(counts).params
         return replace(self._sum_of_rows(self.rows), params=params)
 
     @cached_property
     def macs(self) -> int | None:
-        """Multiply-accumulate operations of matrix products and convolutions, including those with padding.
+        """Multiply-adds (MACs) of matrix products and convolutions, as in papers; all other operations count 0.
 
-        Biases, activations and norms count 0. `mithril_nb.cost.MultiplyAdds` documents the convention, and
-        `mithril_nb.cost.multiply_adds` returns each count.
-
-        The value is `None` if some are unknown, or if HLO instructions were counted: `inspection.cost().macs` counts
-        the equations.
+        The value is `None` if one count is unknown, or if `source` is not `"analytic"`.
+        `mithril_nb.cost.MultiplyAdds` documents the convention. `mithril_nb.cost.multiply_adds` returns each count.
         """
         return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
-        """The cost of each block without the blocks inside it. A fusion is split between its blocks, exactly."""
+        """The cost of each block, without the blocks inside it.
+
+        The cost of a fusion is split between the blocks that its instructions come from.
+        """
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
         return ByBlock(known, f"costs of {self.program!r}")
 
     @cached_property
     def by_group(self) -> Mapping[str, Figures]:
-        """The cost of each block that contains others, including all blocks inside it.
-
-        For blocks that contain no others, see `by_block`.
-        """
+        """The cost of each block that contains others, including all blocks inside it."""
         return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
 
     @property
@@ -130,15 +126,15 @@ class CostTotals:
 
     @cached_property
     def nothing(self) -> Figures:
-        """The cost of a block without rows: 0, but `params` is `None` if those of the program are unknown."""
+        """The cost of a block without equations: 0. `params` is `None` if the program's parameters are unknown."""
         time_s = None if all(row.time_s is None for row in self.rows) else 0.0
         return Figures(params=0 if self.params is not None else None, time_s=time_s)
 
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
-        """The cost of `"forward"`, `"backward"` and `"update"`; `""` is the cost without a role.
+        """The cost of `"forward"`, `"backward"` and `"update"`; the key `""` has the cost without a role.
 
-        Parameters have no role.
+        Parameters are not counted, because they have no role.
         """
         rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
         for row in self.rows:
@@ -149,9 +145,9 @@ class CostTotals:
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
-        """The cost of each block without the blocks inside it, by role; `""` means no block or no role."""
+        """The cost of each block by role, without the blocks inside it; `""` means no block or no role."""
         known = rows_by_block(self.rows)
-        # XLA does not keep the order of the program. Blocks that only the HLO has come last.
+        # XLA changes the order of instructions, so blocks have the order of the jaxpr. Blocks not in it come last.
         ordered = [path for path in dict.fromkeys((*self.order, *known)) if path in known]
         found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
         return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
@@ -166,11 +162,11 @@ class CostTotals:
 
         Args:
             path: Path of the block; `""` is the whole program.
-            default: The cost to return if no row comes from the block. A block that only passes its input on has no
-                rows, for example.
+            default: The cost to return for a block from which no equation or instruction comes, such as a block that
+                returns its input.
 
         Raises:
-            UnknownBlockError: No row comes from the block, and `default` is `None`.
+            UnknownBlockError: No equation or instruction comes from the block, and `default` is `None`.
         """
         if path == "":
             return self.total
@@ -184,7 +180,7 @@ class CostTotals:
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
             return found
-        # A fusion of several blocks is counted in each of them, but only once in their sum.
+        # A fusion of several blocks with an unknown cost is unknown in each of them, but counts once in their sum.
         rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
         return replace(
             found,
@@ -196,23 +192,26 @@ class CostTotals:
         )
 
     def share_of(self, figures: Figures) -> tuple[float | None, str]:
-        """Return a block's share of the program's FLOPs, and a sign that marks a bound.
+        """Return a block's share of the program's FLOPs, from 0 to 1, and a sign that marks a bound.
 
         Args:
             figures: The cost of the block, from `by_block` or `subtree`.
 
         Returns:
-            The share, from 0 to 1, and the sign: `""` if the share is exact, `"≤"` if only other blocks have unknown
-            costs, `"≥"` if only this block has. If this block and others have unknown costs, no bound exists: the share
-            is `None` and the sign `""`.
+            A pair of share and sign:
+
+            - `(0.25, "")`: the share is exact.
+            - `(0.25, "≤")`: the share is an upper bound, because other blocks have unknown costs.
+            - `(0.25, "≥")`: the share is a lower bound, because this block has unknown costs.
+            - `(None, "")`: this block and others have unknown costs, so the share is unknown.
         """
         return share_of(figures, self.total)
 
     @property
     def unattributed_share(self) -> float | None:
-        """Share of the FLOPs not attributed to a block, the loss or the optimizer.
+        """Share of the FLOPs not attributed to a block, the loss or the optimizer, from 0 to 1.
 
-        If some costs are unknown, the share may be a bound or `None`; see `share_of`.
+        If costs are unknown, the share is a bound or `None`, as in `share_of`.
         """
         return self.share_of(self.unattributed)[0]
 
@@ -240,7 +239,7 @@ class CostTotals:
 
     @cached_property
     def _inside(self) -> Mapping[str, Mapping[str, None]]:
-        """The blocks in each group, including the group's own path.
+        """The paths of the blocks in each group, and of the group.
 
         Computed once for all groups: with thousands of blocks, a search for each group would take minutes.
         """
@@ -259,21 +258,21 @@ class CostTotals:
 class MultiplyAdds:
     """The multiply-adds (MACs) of one matrix product or convolution, whose FLOPs are `2 * (count - padding)`.
 
-    The convention follows papers and torchvision, where a ResNet-50 has "4.1 GMACs". One MAC is a multiplication and an
-    addition, so 2 FLOPs. Only matrix products and convolutions count, including the two products of attention. Biases,
-    activations, norms, pooling and embeddings count 0. All roles count: a training step has about three times the MACs
-    of its forward pass.
+    The convention is that of papers and torchvision, where a ResNet-50 has "4.1 GMACs". One MAC is a multiplication and
+    an addition, so 2 FLOPs. Only matrix products and convolutions count, including the two products of attention.
+    Biases, activations, norms, pooling and embeddings count 0. A training step has about three times the MACs of its
+    forward pass.
 
-    fvcore calls one MAC a flop. fvcore and thop also count norms; ptflops also counts norms, biases and activations.
-    The FLOPs of `Cost`, like XLA's, leave out products with padding and include all other arithmetic.
+    Other tools differ: fvcore calls one MAC a flop. fvcore and thop also count norms, and ptflops also counts norms,
+    biases and activations. The FLOPs of `Cost` leave out products with padding, and include all other arithmetic.
 
     Attributes:
         id: Id of the equation.
         primitive: Primitive of the equation.
         block: Path of the block; `""` if not attributed.
         role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if there is none.
-        count: Multiply-adds in all runs, including those with padding; `None` if unknown.
-        padding: The part of `count` that multiplies padding; `None` if unknown.
+        count: Multiply-adds in all runs, including products with padding; `None` if unknown.
+        padding: The number of products with padding in `count`; `None` if unknown.
     """
 
     id: str
@@ -285,7 +284,7 @@ class MultiplyAdds:
 
 
 def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
-    """Return the multiply-adds of all matrix products and convolutions together; `None` if one count is unknown."""
+    """Return the sum of the multiply-adds of all matrix products and convolutions; `None` if one count is unknown."""
     counts = [one.count for one in all_counted(rows, equations)]
     return None if None in counts else sum(count or 0 for count in counts)
 
@@ -307,12 +306,12 @@ def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:
 
 
 def _pairs(convolution: Equation) -> int:
-    """Return the number of multiply-adds in one run of a convolution, including those with padding."""
+    """Return the number of multiply-adds in one run of a convolution, including products with padding."""
     param: Any = convolution.param
     left, kernel, out = convolution.inputs[0], convolution.inputs[1], convolution.outputs[0]
     left_axes, kernel_axes, out_axes = param["dimension_numbers"]
     places = prod(
-        # A dilated input has holes: each element is multiplied once by each element of the kernel.
+        # In a dilated input, each element is multiplied once by each element of the kernel; zeros between do not count.
         int(kernel.shape[taps]) * int(out.shape[made] if base == 1 else left.shape[given])
         for taps, made, given, base in zip(
             kernel_axes[2:], out_axes[2:], left_axes[2:], param["lhs_dilation"], strict=True

@@ -259,14 +259,14 @@ def unknown() -> None:
 
     cost = inspect(on(until, over, P("d"), P("d")), array(16, 4)).cost()
     assert (cost.total.payload_bytes, cost.total.wire_bytes) == (None, None)
-    assert "payload_bytes and wire_bytes of 2 × psum: how often it runs is unknown" in cost.notes
+    assert "payload_bytes and wire_bytes of 2 × psum: trip count unknown" in cost.notes
 
     def ragged(x: jax.Array, sizes: jax.Array) -> jax.Array:
         return lax.ragged_all_to_all(x, jnp.zeros_like(x), sizes, sizes, sizes, sizes, axis_name="d")
 
     cost = inspect(on(ragged, over, (P("d"), P()), P("d")), array(64, 4), array(8, dtype="int32")).cost()
     assert cost.total.payload_bytes is None
-    assert "payload_bytes and wire_bytes of 1 × ragged_all_to_all: how much it sends depends on values" in cost.notes
+    assert "payload_bytes and wire_bytes of 1 × ragged_all_to_all: the bytes sent depend on values" in cost.notes
 
 
 def branches() -> None:

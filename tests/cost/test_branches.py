@@ -10,7 +10,7 @@ from jax import lax
 from jax_programs import on_host, spec
 
 from mithril_nb.cost import SOURCES, Cost
-from mithril_nb.cost.analytic import equation_row, most_expensive_branches
+from mithril_nb.cost.analytic import count_most_expensive_branches, equation_row
 from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.inspection import inspect
 
@@ -50,7 +50,7 @@ def test_the_time_for_conditions_in_a_row_is_linear() -> None:
         steps = [0]
         sys.setprofile(lambda frame, event, _: steps.__setitem__(0, steps[0] + 1))
         try:
-            found = most_expensive_branches(conditions, rows)
+            found = count_most_expensive_branches(conditions, rows)
         finally:
             sys.setprofile(None)
         assert sum(row.flops or 0 for row in found if ".b" in row.id) == count * 2 * 64
@@ -81,8 +81,8 @@ def test_operations_without_a_rule_in_a_branch_are_listed() -> None:
         ("pure_callback", "no rule: Python on the host"), ("mul", "trip count unknown"),
     ]  # fmt: skip
     assert found.formula() == (
-        "2·8·8·8 + 1 + unknown (1 × pure_callback: which branch costs more is unknown; "
-        "1 × mul: which branch costs more is unknown)"
+        "2·8·8·8 + 1 + unknown (1 × pure_callback: the most expensive branch is unknown; "
+        "1 × mul: the most expensive branch is unknown)"
     )
 
 

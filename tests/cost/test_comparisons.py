@@ -106,7 +106,8 @@ def test_messages(step: Inspection) -> None:
         step.cost().difference()
     assert str(error.value) == (
         "XLA has no count to compare with the analytic costs of 'step'.\n"
-        "    XLA counts  lowered, compiled\n"
+        "    needs  lowered or compiled costs\n"
+        "    given  analytic costs\n"
         '    Try: inspection.cost().difference(inspection.cost("lowered"))'
     )
 
@@ -221,9 +222,9 @@ def test_only_equations_have_a_difference_by_primitive() -> None:
         with pytest.raises(UnknownOptionError) as caught:
             program.cost(source).difference(program.cost(other))
         assert str(caught.value) == (
-            f"cannot compare the {source} costs of 'layer' with other costs by primitive.\n"
-            "    needs  analytic costs, compared with others\n"
-            f"    given  {source}, {other}\n"
+            f"cannot compare {source} costs of 'layer' with {other} costs by primitive.\n"
+            "    needs  analytic costs before .difference\n"
+            f"    given  {source} costs\n"
             f'    Try: inspection.cost("analytic").difference(inspection.cost("{against}"))'
         )
 

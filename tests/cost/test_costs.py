@@ -136,7 +136,7 @@ def test_an_unknown_source_of_costs_raises(source: Any, near: str, step: Inspect
         with pytest.raises(UnknownOptionError) as error:
             call(source)
         assert str(error.value) == (
-            f"costs of 'step' cannot be counted by {source!r}.\n"
+            f"cannot count the costs of 'step' from source {source!r}.\n"
             "    sources  analytic, lowered, compiled\n"
             f"    Try: inspection.{advice}"
         )
@@ -363,7 +363,7 @@ def test_parameters_are_unknown_if_not_named() -> None:
         } == {None}
         assert cost.notes[0] == (
             "params: none of the arguments x, w is called 'params'; "
-            'name them with ml.inspect(..., params="x"), or params=() if there are none'
+            'pass ml.inspect(..., params="x"), or params=() if the program has no parameters'
         )
         assert json.loads(cost.to_json())["unattributed"]["params"] is None
     assert program.cost().to_pandas("block")["params"].isna().all()
@@ -389,8 +389,8 @@ def test_tables_name_arguments_that_look_like_parameters() -> None:
     weights = {"w": spec(3, 4), "b": spec(4)}
     program = inspect(net, spec(2, 3), {"one": spec(5)}, weights)
     note = (
-        "params of weights are not counted: none of the arguments x, table, weights is called 'params'; "
-        'name them with ml.inspect(..., params="weights"), or params=() if there are none'
+        "the parameters in weights are not counted: none of the arguments x, table, weights is called 'params'; "
+        'pass ml.inspect(..., params="weights"), or params=() if the program has no parameters'
     )
     for source in SOURCES:
         assert program.cost(source).notes[0] == note
@@ -445,7 +445,7 @@ for source in ("analytic", "lowered", "compiled"):
     cost = program.cost(source)
     print(cost.total.flops, *cost.notes[:-1])
 print(str(program.cost("lowered").compare(program.cost("compiled"))).splitlines()[-1])
-print("one of 8 devices: each has these costs" in str(program.cost("compiled")))
+print("counted for one of 8 devices, which all have the same costs" in str(program.cost("compiled")))
 double = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"))
 cost = inspect(double, x, params=()).cost()
 print(cost.total.flops, *cost.notes[:-1])
@@ -462,14 +462,15 @@ def test_notes_name_figures_for_one_of_several_devices() -> None:
     flops, lowered, devices, compared, is_printed, mapped, difference, *on_one = run_fresh(
         SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
     ).splitlines()
-    unknown = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
+    unknown = 'rows on sharded arrays: XLA adds collectives when it compiles; cost("compiled") counts them'
     assert flops == f"1024 payload_bytes and wire_bytes of 1 {unknown}"
     assert lowered.startswith("1024 payload_bytes and wire_bytes of ")
     assert lowered.endswith(unknown)
-    assert devices == "128 one of 8 devices: each has these costs"
-    assert compared == "after: one of 8 devices: each has these costs; the other side counts all devices"
+    one_device = "counted for one of 8 devices, which all have the same costs"
+    assert devices == f"128 {one_device}"
+    assert compared == f"after: {one_device}; before: counted for all devices together"
     assert is_printed == "True"
-    assert difference == ("compiled: one of 8 devices: each has these costs; the other side counts all devices")
+    assert difference == f"compiled: {one_device}; analytic: counted for all devices together"
     assert on_one == ["() ()", "() ()", "()"]
     count, _, told = mapped.partition(" ")
     assert told == "shard_map: equations inside are counted for one device, others for all devices together"

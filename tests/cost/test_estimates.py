@@ -12,7 +12,7 @@ from stress import Stress
 
 from benchmarks.corpus import corpus
 from mithril_nb.analysis.whatif.subjects import batch_of, cast, common_dtype, resized
-from mithril_nb.cost.memory.liveness import LiveRange, set_aside_for
+from mithril_nb.cost.memory.liveness import LiveRange, allocated_for
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import ShapeError
 from mithril_nb.inspection import inspect
@@ -68,9 +68,9 @@ def test_estimates_are_within_ten_percent_of_xla(stress: Stress) -> None:
 def test_temporaries_reuse_output_buffers() -> None:
     x, y = LiveRange("x", "arguments", "", 1000, 0, 3), LiveRange("y", "outputs", "", 640, 3, 3)
     first, second = LiveRange("a", "temporaries", "", 640, 0, 1), LiveRange("b", "temporaries", "", 320, 1, 2)
-    assert set_aside_for([x, y, first], 4) == 1640
-    assert set_aside_for([x, y, first, second], 4) == 1640 + 320
-    assert set_aside_for([x, y, LiveRange("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
+    assert allocated_for([x, y, first], 4) == 1640
+    assert allocated_for([x, y, first, second], 4) == 1640 + 320
+    assert allocated_for([x, y, LiveRange("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
 
 
 def test_allocation_time_is_not_quadratic() -> None:
@@ -86,7 +86,7 @@ def test_allocation_time_is_not_quadratic() -> None:
     # Like the activations of many layers, and their updated weights at the end.
     activations = [Told(f"a{n}", "temporaries", "", 256, n, 2 * count - n) for n in range(count)]
     weights = [Told(f"w{n}", "outputs", "", 1024, 2 * count + n, 3 * count) for n in range(count)]
-    assert set_aside_for([*activations, *weights], 3 * count + 1) == count * (1024 + 8)
+    assert allocated_for([*activations, *weights], 3 * count + 1) == count * (1024 + 8)
     assert len(read) <= 20 * 2 * count
 
 

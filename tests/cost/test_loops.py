@@ -242,8 +242,8 @@ def test_a_note_states_that_the_most_expensive_branch_counts(source: str) -> Non
 
     cost = inspect(some, spec(32, 32), spec(8, 32)).cost(source)
     word = "cond" if source == "analytic" else "conditional"
-    note = f"1 × {word}: the most expensive branch is counted each time, as XLA counts; "
-    note += "a run of another branch costs less"
+    note = f"1 × {word}: every run is counted as a run of the most expensive branch, as XLA counts; "
+    note += "other branches cost less"
     assert note in cost.notes
     assert note in str(cost)
     assert "most expensive branch" not in str(inspect(lambda w, x: x @ w, spec(32, 32), spec(8, 32)).cost(source))

@@ -205,7 +205,7 @@ def test_memory_on_eight_devices() -> None:
     assert run_fresh(SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8").splitlines() == [
         f"{(8 * 16 + 16 * 16 + 8 * 16) * 4} {(8 * 16 + 16 * 16) * 4}",
         f"{(64 * 16 + 16 * 16 + 64 * 16) * 4} {(64 * 16 + 16 * 16) * 4} "
-        "arrays sharded over devices are counted whole, not by device",
+        "arrays that are sharded over devices count with their full size",
     ]
 
 
@@ -245,7 +245,7 @@ for program in (
 
 
 def test_arrays_on_several_devices_are_counted_whole() -> None:
-    note = "arrays sharded over devices are counted whole, not by device"
+    note = "arrays that are sharded over devices count with their full size"
     printed = run_fresh(PLACED, XLA_FLAGS="--xla_force_host_platform_device_count=8")
     assert printed.split("\n")[:9] == [note] * 6 + [""] * 3
 
@@ -254,7 +254,7 @@ def test_an_unknown_source_raises() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         memory_of(inspect(jnp.sin, jnp.zeros(3)), "guess")
     assert str(caught.value) == (
-        "memory of 'sin' cannot be computed by 'guess'.\n"
+        "cannot compute the memory of 'sin' from source 'guess'.\n"
         "    sources  analytic, compiled\n"
         '    Try: memory_of(inspection, "compiled")'
     )
@@ -365,7 +365,7 @@ def test_memory_with_symbolic_sizes_needs_numbers() -> None:
     assert str(caught.value) == (
         "memory of 'matmul' is unknown: the program does not compile.\n"
         "    reason  XLA needs a number for each size, and has none for A, B\n"
-        "    Try: inspect it with numbers for A, B."
+        "    Try: ml.inspect(fn, *arrays)  # arrays with numbers for A, B"
     )
 
 
@@ -378,7 +378,7 @@ def test_memory_of_an_exported_program_with_symbolic_sizes(shape: tuple[Any, ...
     assert str(caught.value) == (
         "memory of 'sin' is unknown: the program does not compile.\n"
         "    reason  XLA needs a number for each size, and has none for b\n"
-        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
+        "    Try: ml.inspect(exported.call, *arrays)  # arrays of fixed sizes"
     )
 
 

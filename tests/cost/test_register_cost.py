@@ -185,7 +185,7 @@ def test_a_primitive_that_holds_equations_raises() -> None:
     assert str(error.value) == (
         "ml.register_cost cannot take 'scan': its cost is already the sum over the equations inside it.\n"
         "    reason  a rule would count these equations twice\n"
-        "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive that 'scan' holds"
+        "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive inside 'scan'"
     )
 
 

@@ -55,7 +55,7 @@ def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnknownOptionError) as error:
         cost().to_pandas(by="layer")
     assert str(error.value) == (
-        "costs of 'program' have no table by 'layer'.\n    tables  row, block\n    Try: by=\"block\""
+        "cannot list the costs of 'program' by 'layer'.\n    known  row, block\n    Try: by=\"block\""
     )
     with pytest.raises(UnknownOptionError) as error:
         cost().to_pandas(by="rows")
@@ -64,7 +64,7 @@ def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnavailableBackendError) as error:
         cost().to_pandas()
     assert str(error.value) == (
-        "a table of costs needs pandas.\n"
-        "    because  import of pandas halted; None in sys.modules\n"
+        "to_pandas needs pandas.\n"
+        "    reason  import of pandas halted; None in sys.modules\n"
         "    Try: pip install pandas"
     )

@@ -51,7 +51,7 @@ def test_costs_of_symbolic_sizes_fail_with_working_advice() -> None:
     assert message_of(lambda: ml.inspect(jax.export.export(jax.jit(step))(spec(batch, 4), spec(4, 8))).cost()) == (
         "StageUnavailableError: program 'step' has no lowered costs.\n"
         "    reason  XLA needs a number for each size, and has none for batch\n"
-        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
+        "    Try: ml.inspect(exported.call, *arrays)  # arrays of fixed sizes"
     )
 
 

@@ -1,4 +1,4 @@
-"""Arrays that XLA adds to those of a jaxpr when it compiles for CPU, such as copies in another axis order or dtype.
+"""Arrays that are not in the jaxpr, but that XLA allocates on CPU, such as copies in another axis order or dtype.
 
 The rules are observed from the supported versions of JAX; `tests/cost/test_estimates.py` checks them.
 """
@@ -22,17 +22,19 @@ _PRODUCTS = ("dot_general", "conv_general_dilated")
 _CUMULATIVE = ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
 # The length of the windows in XLA's ReduceWindowRewriter on CPU.
 _WINDOW = 16
-# The axes of an operand of a product: batch axes (b), then contracted axes (k) before or after other axes (n). The
-# matrix product on CPU reads such an operand as a matrix or its transpose; in any other order it is copied.
 _AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
+"""Orders of the axes of an operand that the matrix product on CPU reads without a copy.
+
+`b` is a batch axis, `k` a contracted axis, `n` any other axis.
+"""
 _SLICE = re.compile(r"(.*)\.x(\d+)")
 _MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
 
 
 class CpuCopies:
-    """The changes that XLA's CPU compiler makes to the memory of a program: copies, and other live ranges.
+    """The arrays that XLA's CPU compiler adds to a program, and the live ranges that it changes.
 
-    Values are given by their index, and positions are indices of equations.
+    A value is given by its index in `values`, a position by an index in `equations`.
 
     Args:
         values: The arrays of the program.
@@ -41,11 +43,11 @@ class CpuCopies:
 
     Attributes:
         lives: Live ranges of the added arrays.
-        turned: Values that are written in the axis order of the product that uses them. They do not overwrite an
-            operand of their own equation.
-        absorbed: Results of transposes that are not computed, because the product reads the transpose's operand.
-        first: The position at which a value is allocated, if this is before the equation that computes it.
-        last: The position at which the live range of a value ends, if this is before its last use.
+        turned: Values that their equation writes in the axis order of the product that uses them. The equation moves
+            elements, so these values do not overwrite an operand.
+        absorbed: Results of transposes that are not computed, because a product reads the operand of the transpose.
+        first: Values that are allocated before the equation that computes them, with the position.
+        last: Values that are freed before their last use, with the position.
     """
 
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
@@ -94,10 +96,9 @@ class CpuCopies:
         return life
 
     def _scatter(self, place: int, equation: Equation) -> None:
-        """Add the arrays of indices for a `select_and_scatter_add`, which XLA turns into a scatter.
+        """Add the two arrays of indices that XLA needs for a `select_and_scatter_add`, which becomes a scatter.
 
-        They have an index for each axis and element. XLA finds the indices together with the maxima of the windows: at
-        the `reduce_window` over the same array, if there is one.
+        If the program has a `reduce_window` over the same array, XLA computes the indices there.
         """
         spec = equation.outputs[0]
         searched = self._windows.get(spec, place)
@@ -107,10 +108,7 @@ class CpuCopies:
             self.first[made] = 0
 
     def _decompose(self, place: int, equation: Equation) -> None:
-        """Add the copies for an `svd`: LAPACK uses column-major matrices, and also writes unused singular vectors.
-
-        LAPACK overwrites a copy of the operand. This copy is freed before the vectors are copied to row-major order.
-        """
+        """Add the copies for an `svd`: the column-major matrices of LAPACK, and singular vectors that are not used."""
         before = max(place - 1, 0)
         *batch, rows, columns = equation.inputs[0].shape
         shortest = min(rows, columns, key=int)
@@ -126,8 +124,8 @@ class CpuCopies:
         for taken in self._taken[place]:
             value = self._values[taken]
             if value.is_argument or value.is_output or max(value.uses) > place:
-                # The copy is freed before the results are copied to row-major order, so it is not counted at their
-                # position.
+                # LAPACK overwrites a copy of the operand. The copy is freed before the results are copied to row-major
+                # order, so it does not count at the position of the `svd`.
                 is_apart = place > 0 or len(made) == 1
                 self._copy(
                     f"{equation.id}.columns", equation.block, nbytes(value.spec) if is_apart else 0, before, before
@@ -136,7 +134,7 @@ class CpuCopies:
                 self.last[taken] = before
 
     def _turn(self, place: int, equation: Equation) -> None:
-        """Add copies of the operands of a product whose axes are not in an order of `_AXES_IN_ORDER`."""
+        """Add a copy of each operand of a product whose axes are not in an order that `_AXES_IN_ORDER` matches."""
         params: Any = equation.param["dimension_numbers"]
         if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
             return  # operands are copied to float32 anyway
@@ -157,11 +155,11 @@ class CpuCopies:
                 self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), place, place)
 
     def _absorb(self, place: int, kinds: Sequence[str]) -> None:
-        """Mark a transpose as absorbed if the product can read the transpose's operand directly.
+        """Mark the result of a transpose as absorbed if the product can read the operand of the transpose directly.
 
         Args:
             place: Index of the result of the transpose.
-            kinds: The kind of each axis of this result, as in `_AXES_IN_ORDER`.
+            kinds: The letter in `_AXES_IN_ORDER` for each axis of this result.
         """
         made = self._equations[self._values[place].made]
         order: Any = made.param["permutation"]
@@ -171,18 +169,15 @@ class CpuCopies:
         if _is_in_order(before, made.inputs[0].shape):
             self.absorbed.add(place)
 
-    def _value(self, place: int) -> Value:
-        return self._values[place]
-
     def _maker(self, place: int) -> str:
         made = self._values[place].made
         return "" if made == BEFORE else self._equations[made].primitive
 
     def _widen(self, place: int, equation: Equation) -> None:
-        """Add the float32 copies of the narrower operands and results of an equation that computes in float32.
+        """Add the float32 copies of the 16-bit operands and results of an equation that computes in float32.
 
-        Arguments are converted when the program starts, and so are whole stacked arrays of which a loop uses a slice in
-        each iteration.
+        Arguments are converted when the program starts. An array of which a `scan` uses one slice in each iteration is
+        also converted then, as a whole.
         """
         for taken in self._taken[place]:
             if self._values[taken].spec.dtype not in _NARROW:
@@ -193,7 +188,8 @@ class CpuCopies:
             if is_slice is not None and is_slice[1] in self._places:
                 loop = self._places[is_slice[1]]
                 spec = self._equations[loop].inputs[int(is_slice[2])]
-                is_given = any(one.is_argument and one.spec == spec for one in map(self._value, self._taken[loop]))
+                taken_by_loop = (self._values[one] for one in self._taken[loop])
+                is_given = any(one.is_argument and one.spec == spec for one in taken_by_loop)
                 size = (nbytes(spec) or 0) * (1 if is_given else 1.5)
             if value.is_argument or is_slice is not None:
                 id = f"{value.id}.float32"
@@ -202,13 +198,14 @@ class CpuCopies:
                 is_shared = len(set(value.uses)) > 1
                 first = place if is_shared else max(value.made, 0)  # if not shared, it is computed only in float32
                 self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, place)
-        for value in map(self._value, self._made.get(place, ()) if equation.outputs[0].dtype in _NARROW else ()):
+        made = self._made.get(place, ()) if equation.outputs[0].dtype in _NARROW else ()
+        for value in (self._values[one] for one in made):
             if not value.uses or not all(_computes_wide(self._equations[use]) for use in value.uses):
                 last = max(value.uses, default=place) - 1  # its user overwrites it
                 self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), place, last)
 
     def _behind(self, place: int) -> int:
-        """Return the index of the value from which a value was moved or converted; `place` itself if it was not."""
+        """Return the index of the value that this value is a moved or converted copy of; `place` if it is no copy."""
         value = self._values[place]
         while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._taken[value.made]:
             place = self._taken[value.made][0]
@@ -219,10 +216,10 @@ class CpuCopies:
 
 
 def _sums_of_windows(equation: Equation) -> int | None:
-    """Return the bytes of the temporary arrays of a cumulative operation.
+    """Return the bytes of the temporary arrays of a cumulative operation such as `cumsum`.
 
-    For more than 16 elements, XLA's ReduceWindowRewriter first computes sums over windows of 16 elements, then over
-    windows of these sums, and so on. An axis whose length is not a multiple of 16 is copied with padding.
+    XLA's ReduceWindowRewriter first computes the sums of windows of 16 elements, then the sums of 16 of these sums, and
+    so on. An axis whose length is not a multiple of 16 is copied with padding.
     """
     spec, axis = equation.outputs[0], int(str(equation.param["axis"]))
     whole, length = nbytes(spec), int(spec.shape[axis])
@@ -240,12 +237,15 @@ def _items_of_windows(length: int) -> int:
 
 
 def _indices(spec: TensorSpec) -> int | None:
-    """Return the bytes of int32 indices for an array: for each element, an index along each axis."""
+    """Return the bytes of the indices of all elements of an array: an int32 for each element and axis."""
     return nbytes(TensorSpec((len(spec.shape), *spec.shape), "int32"))
 
 
 def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
-    """Return for each equation the last position of the outermost loop around it; its own position if there is none."""
+    """Return, for each equation, the position of the last equation in the outermost loop around it.
+
+    For an equation outside loops, this is its own position.
+    """
     ends = list(range(len(equations)))
     loop, start = "", 0
     for place, equation in enumerate(equations):
@@ -264,7 +264,7 @@ def _is_in_order(kinds: Sequence[str], shape: Sequence[Any]) -> bool:
 
 
 def _computes_wide(equation: Equation) -> bool:
-    """Return whether an equation with narrower operands is computed from float32 copies in memory."""
+    """Return whether XLA computes an equation with 16-bit operands from float32 copies in memory."""
     if equation.primitive == "dot_general" and MULTIPLIES_NARROW:
         return any(spec.dtype not in _NARROW for spec in equation.inputs)
     return equation.primitive in _PRODUCTS or equation.primitive.startswith("reduce_window")

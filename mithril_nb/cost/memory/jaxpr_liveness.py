@@ -1,8 +1,7 @@
 """Estimated live ranges of the arrays of a jaxpr in the compiled program.
 
-A compiled program keeps fewer arrays than the jaxpr has: elementwise operations are fused into their users, and results
-overwrite operands that are not used again. The rules follow XLA's fusion decisions, as far as the equations alone
-determine them.
+A compiled program has fewer arrays in memory than the jaxpr: elementwise operations are fused into their users, and
+results overwrite operands that are not used again. The rules are estimates of XLA's decisions from the equations alone.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ _CHEAP = frozenset(
     "convert_element_type is_finite broadcast_in_dim iota slice pad rev transpose copy dynamic_slice real imag "
     "shift_left shift_right_logical shift_right_arithmetic integer_pow add_any reduce_precision concatenate".split()
 )
-"""Primitives that are recomputed in every user of their result."""
+"""Cheap primitives: XLA recomputes the result in each of its users instead of storing it."""
 _TURNED = frozenset({"transpose", "rev", "sort"})
-"""Primitives whose result does not overwrite the operand, because elements move."""
+"""Primitives that move elements, so the result cannot overwrite the operand."""
 _EXPENSIVE = frozenset(
     "div rem exp exp2 log log1p expm1 tanh logistic sin cos tan asin acos atan atan2 sinh cosh sqrt rsqrt cbrt pow erf "
     "erf_inv erfc lgamma digamma nextafter".split()
 )
-"""Primitives that are fused into the user of their result if there is only one user."""
+"""Expensive primitives: XLA fuses them into the user of the result if there is only one, and else stores the result."""
 _ROWS = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or argmax argmin dynamic_update_slice "
     "reduce_precision cumsum cumprod cummax cummin cumlogsumexp".split()
 )
-"""Primitives into which operands are fused, but whose result is stored in memory."""
+"""Primitives whose operands may be fused into them, but whose result is stored in memory."""
 _HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
-"""Calls that only pass a value to the equations inside them, which are its users."""
+"""Calls that do not use their operands: the equations inside the call do."""
 _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 
 
 def jaxpr_lives(
     values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False
 ) -> tuple[list[LiveRange], int]:
-    """Return the live ranges of arrays, and the number of arrays left out because their size is unknown.
+    """Estimate the live ranges of arrays; also return the number of arrays left out because their size is unknown.
 
     Args:
         values: The arrays of the program, in the order in which they are computed.
@@ -81,8 +80,7 @@ class _Estimate:
     def _donated(self) -> set[int]:
         """Return the indices of the donated arguments whose memory a result reuses.
 
-        Each result reuses at most one argument of the same shape and dtype. Results of a transpose, `rev` or `sort`
-        reuse none.
+        A result reuses one argument of its shape and dtype; the result of a transpose, `rev` or `sort` reuses none.
         """
         left = Counter(
             value.spec
@@ -138,10 +136,10 @@ class _Estimate:
         return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
 
     def _kept(self) -> list[bool]:
-        """Return for each value whether it has its own memory, and update the ends of live ranges accordingly.
+        """Return for each value whether it has its own memory, and update the ends of live ranges.
 
-        If a value has no memory, because it is fused or a view, its users read the operands that it is computed from.
-        So these operands live until the last use of the value.
+        A value that is fused or a view has no memory: its users read the operands that it is computed from. These
+        operands live until the last use of the value.
         """
         kept = [True] * len(self._values)
         absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
@@ -163,7 +161,10 @@ class _Estimate:
         return kept
 
     def _compute_again(self, place: int, value: Value) -> None:
-        """End the live range of a cheap value at the last user that reads it from memory; later users recompute it."""
+        """End the live range of a cheap value at the last user that reads it from memory.
+
+        Later users recompute the value, so its operands live until the last use of the value.
+        """
         takers = [self._equations[use].primitive for use in value.uses]
         stored = [use for use, one in zip(value.uses, takers, strict=True) if one not in (*_TAKES, *_HANDS_ON)]
         if stored and stored[-1] < self._last[place] and self._equations[value.made].repeats == 1:
@@ -209,23 +210,23 @@ class _Estimate:
 
     @staticmethod
     def _is_made_by(value: Value, equation: Equation) -> bool:
-        """Return whether a value is a result of an equation.
+        """Return whether the equation at `value.made` has the value as a result.
 
-        The result of a `cond` is not: its `made` is the last equation in the branches.
+        It does not if the value is the result of a `cond`: `made` is then the last equation in the branches.
         """
         return value.id.partition("{")[0] == equation.id
 
     def _is_turned(self, value: Value) -> bool:
-        """Return whether a value is a transposed array of more than two axes, which is computed in any case.
+        """Return whether a value is a transposed array of more than two axes.
 
-        A transposed matrix is not: a product can write a matrix in either axis order.
+        A transposed matrix needs no computation: the product before it can write the matrix in either axis order.
         """
         return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
 
     def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
         """Yield the indices of the operands of an equation that hold memory.
 
-        An operand that is fused holds none; if it has the given size, its own operands are searched instead.
+        An operand that is fused holds no memory. If it has the given size, its operands are searched instead.
         """
         left = [(taken, made) for taken in reversed(self._taken[made])]
         seen: set[int] = set()

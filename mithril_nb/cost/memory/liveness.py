@@ -1,4 +1,7 @@
-"""Live ranges of values, the memory held at each position of a schedule, and the live ranges of a compiled program."""
+"""Live ranges of values, the memory that they need together, and the live ranges of a compiled program.
+
+A program is a schedule: the positions 0, 1, ... at which its instructions or equations run.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from mithril_nb.stages.xla.memory import Buffer, Held, LiveRanges
 
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"
-"""Kind of the memory that XLA allocates for the program but that no value fills at the peak: gaps and alignment."""
+"""Kind of allocated memory that holds no value at the peak: gaps between values and alignment."""
 # XLA's CPU compiler aligns temporaries to 64 bytes and returns several outputs as a table of 8-byte pointers.
 _ALIGNED, _POINTER = 64, 8
 KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
@@ -22,23 +25,24 @@ _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
 """Kinds of buffers that count. Thread-local buffers are left out: they are a few bytes on the stack."""
 _NUMBERS = re.compile(r"\d+")
 _MOST_STEPS = 100
-"""Most steps in a search for the instruction that computes a value: the limit stops cycles in unexpected HLO text."""
+"""Most steps in a search for the instruction that computes a value: unexpected HLO text may contain cycles."""
 _CALLS = frozenset({"while", "conditional", "call", "fusion", "async-start"})
 
 
 @quick_to_make
 @dataclass(frozen=True)
 class LiveRange:
-    """The part of the schedule during which a value holds memory.
+    """The time during which a value holds memory, as positions in the schedule of the program.
 
     Attributes:
         id: The value: an instruction with the index of its result (`"while.3{1}"`), an equation (`"12.b0.3"`), or the
             name of an argument.
-        kind: One of `KINDS`.
+        kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"` or `"unfilled"`.
         block: Path of the block that produces the value, or that an argument belongs to; `""` if not attributed.
         size_bytes: Size of the value in bytes.
-        first: The first position in the schedule at which the value holds memory, counted from 0.
-        last: The last such position. It comes before the first position of a value that reuses the memory.
+        first: Index in `MemoryUse.timeline` at which the value is allocated.
+        last: Index in `MemoryUse.timeline` at which the value is used last. If another value overwrites it, that value
+            begins at the next index.
     """
 
     id: str
@@ -50,7 +54,7 @@ class LiveRange:
 
 
 def held(lives: Iterable[LiveRange], places: int) -> list[int]:
-    """Return the bytes held at each of `places` positions.
+    """Return the bytes that values hold at each position, from 0 to `places - 1`.
 
     Examples:
         >>> held([LiveRange("x", "arguments", "", 4, 0, 2), LiveRange("y", "temporaries", "", 8, 1, 1)], 3)
@@ -63,34 +67,44 @@ def held(lives: Iterable[LiveRange], places: int) -> list[int]:
     return list(accumulate(changes[:places]))
 
 
-def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
-    """Return the bytes that XLA would allocate before a program runs, for values with these live ranges.
+def allocated_for(lives: Iterable[LiveRange], places: int) -> int:
+    """Estimate the bytes that XLA allocates before a program runs, from the live ranges of the program's values.
 
-    Each argument, output and constant has its own memory for the whole run. There is one exception: an output reuses
-    the memory of a donated argument of the same size whose live range has ended. A temporary uses the memory of an
-    output of its size or more that is not written yet, the largest temporary first. The other temporaries share memory,
-    aligned to 64 bytes. Two or more outputs are returned as a table of pointers, 8 bytes each.
+    - Each argument, output and constant has its own memory for the whole run. But an output overwrites a donated
+      argument of the same size that is not used any more. Donated arguments end before the last position.
+    - A temporary uses the memory of an output of at least its size that is not written yet, if there is one.
+    - The other temporaries share memory. Their sizes are rounded up to 64 bytes.
+    - Two or more outputs need a table of pointers, 8 bytes each.
 
     Examples:
-        >>> made = LiveRange("y", "temporaries", "", 8, 1, 1)
-        >>> set_aside_for([LiveRange("x", "arguments", "", 4, 0, 2), made, LiveRange("z", "outputs", "", 8, 2, 2)], 3)
+        Argument `x`, temporary `y`, output `z`. `y` uses the memory of `z`:
+
+        >>> x, y, z = (
+        ...     LiveRange("x", "arguments", "", 4, 0, 2),
+        ...     LiveRange("y", "temporaries", "", 8, 1, 1),
+        ...     LiveRange("z", "outputs", "", 8, 2, 2),
+        ... )
+        >>> allocated_for([x, y, z], 3)  # x 4, z 8
         12
-        >>> set_aside_for([LiveRange("x", "arguments", "", 4, 0, 2), made, LiveRange("z", "outputs", "", 4, 2, 2)], 3)
+
+        `z` is too small for `y`:
+
+        >>> allocated_for([x, y, replace(z, size_bytes=4)], 3)  # x 4, z 4, y 64
         72
 
-        An argument that ends before the program does is donated:
+        `x` is donated and as large as `z`, which overwrites it:
 
-        >>> set_aside_for([LiveRange("x", "arguments", "", 8, 0, 1), made, LiveRange("z", "outputs", "", 8, 2, 2)], 3)
+        >>> allocated_for([replace(x, size_bytes=8, last=1), y, z], 3)  # x and z 8, y 64
         72
     """
     lives = list(lives)
     before = _taken_over(lives, places)
-    # These outputs and the donated arguments they overwrite are both added below, but share memory.
+    # These outputs and the donated arguments that they overwrite are both added below, but share memory.
     whole = -sum(life.size_bytes for life in before.values())
     taken = _Taken(places)
     shared = 0
     others: list[LiveRange] = []
-    # Of values of the same size, outputs come first.
+    # Outputs come before temporaries of the same size, so that these can use their memory.
     for life in sorted(lives, key=lambda one: (-one.size_bytes, one.kind != OUTPUTS)):
         if life.kind != TEMPORARIES:
             whole += life.size_bytes
@@ -102,7 +116,7 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
             continue
         free = ~taken.during(life) & ((1 << shared) - 1)
         if free:
-            taken.add(free.bit_length() - 1, life)  # the smallest
+            taken.add(free.bit_length() - 1, life)  # the highest bit is the smallest output
         else:
             others.append(replace(life, size_bytes=-(-life.size_bytes // _ALIGNED) * _ALIGNED))
     table = _POINTER * shared if shared > 1 else 0
@@ -110,16 +124,17 @@ def set_aside_for(lives: Iterable[LiveRange], places: int) -> int:
 
 
 class _Taken:
-    """The pieces of memory in use at each position: a segment tree over the schedule, with a bit for each piece.
+    """A segment tree over the schedule that stores which outputs' memory is in use, as a bit for each output.
 
-    A list of live ranges for each piece would take quadratic time: a training step has an output for each parameter.
+    A list of live ranges for each output would take quadratic time: a training step has an output for each parameter.
     """
 
     def __init__(self, places: int):
         self._leaves = places
         self._throughout = [0] * (2 * places)
-        """Pieces in use at all positions of a node."""
+        """For each node, the outputs whose memory is in use at all positions of the node."""
         self._somewhere = [0] * (2 * places)
+        """For each node, the outputs whose memory is in use at one of its positions or more."""
 
     def _above(self, place: int) -> Iterator[int]:
         node = place + self._leaves
@@ -128,7 +143,7 @@ class _Taken:
             node //= 2
 
     def _covering(self, life: LiveRange) -> Iterator[int]:
-        """Yield the nodes that together cover a live range."""
+        """Yield the fewest nodes that together cover a live range."""
         left, right = life.first + self._leaves, life.last + 1 + self._leaves
         while left < right:
             if left % 2:
@@ -139,16 +154,16 @@ class _Taken:
                 yield right
             left, right = left // 2, right // 2
 
-    def add(self, piece: int, life: LiveRange) -> None:
+    def add(self, output: int, life: LiveRange) -> None:
         for node in self._covering(life):
-            self._throughout[node] |= 1 << piece
-            self._somewhere[node] |= 1 << piece
+            self._throughout[node] |= 1 << output
+            self._somewhere[node] |= 1 << output
         for place in (life.first, life.last):
             for node in self._above(place):
-                self._somewhere[node] |= 1 << piece
+                self._somewhere[node] |= 1 << output
 
     def during(self, life: LiveRange) -> int:
-        """Return the pieces in use at any position of a live range."""
+        """Return the bits of the outputs whose memory is in use at any position of a live range."""
         found = 0
         for node in self._covering(life):
             found |= self._somewhere[node]
@@ -159,9 +174,9 @@ class _Taken:
 
 
 def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
-    """Return a dict from the `id` of an output to the donated argument that it overwrites, both as live ranges."""
+    """Return a dict from `id(output)`, for the live range of an output, to the donated argument that it overwrites."""
     ended: dict[int, list[LiveRange]] = {}
-    # The argument that ends first is the last of the list, where `pop` takes it.
+    # Sorted so that `pop` returns the argument that ends first.
     for life in sorted(lives, key=lambda one: -one.last):
         if life.kind == ARGUMENTS and life.last < places - 1:
             ended.setdefault(life.size_bytes, []).append(life)
@@ -173,7 +188,7 @@ def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]
     return found
 
 
-def set_aside(buffers: Iterable[Buffer]) -> int:
+def allocated(buffers: Iterable[Buffer]) -> int:
     """Return the bytes that XLA allocates before a program runs, including constants."""
     return sum(buffer.size_bytes for buffer in buffers if buffer.kind in _COUNTED)
 
@@ -181,8 +196,7 @@ def set_aside(buffers: Iterable[Buffer]) -> int:
 def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers) -> tuple[list[LiveRange], int]:
     """Return the live ranges of values, and the number of values left out because XLA reports no live range.
 
-    The live range of a value ends before the next value at the same offset of the buffer begins, so no byte is counted
-    twice. Constants are live throughout.
+    No byte is counted twice: the live range of a value ends before the next value at the same offset begins.
 
     Args:
         buffers: XLA's buffer assignment.
@@ -251,7 +265,7 @@ class Makers:
                         self._callers[called.name] = one, computation
 
     def block_of(self, id: str, index: str = "") -> str:
-        """Return the path of the block that produces a value, or the largest part of it; `""` if not attributed.
+        """Return the path of the block that produces most of a value; `""` if not attributed.
 
         Args:
             id: Id of the instruction that defines the value.
@@ -271,16 +285,16 @@ class Makers:
         return home is not None and home.is_entry and self._by_id[id].opcode == "parameter"
 
     def _maker(self, one: Instruction, index: list[int]) -> Instruction:
-        """Return the instruction that computes the element of a result with an index."""
+        """Return the instruction that computes one element of the result of `one`; `index` may be nested."""
         for _ in range(_MOST_STEPS):
-            found = self._behind(one, index)
+            found = self._source(one, index)
             if found is None:
                 break
             one, index = found
         return one
 
-    def _behind(self, one: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Return the instruction and index from which an element is copied unchanged; `None` if it is computed here."""
+    def _source(self, one: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
+        """Return the instruction and index that an element is a copy of; `None` if `one` computes the element."""
         home = self._home.get(one.id)
         if home is None or self._module is None:
             return None
@@ -288,7 +302,7 @@ class Makers:
             caller = self._callers.get(home.name)
             if caller is None:
                 return None
-            return self._round_loop(caller[0], index) if caller[0].opcode == "while" else None
+            return self._source_of_loop(caller[0], index) if caller[0].opcode == "while" else None
         operands = home.operands(one)
         if one.opcode == "tuple" and index and index[0] < len(one.operands):
             return self._known(one.operands[index[0]], index[1:])
@@ -296,7 +310,7 @@ class Makers:
             place = index_of(one)
             return operands[0], index if place is None else [place, *index]
         if one.opcode == "while":
-            return self._round_loop(one, index)
+            return self._source_of_loop(one, index)
         if one.opcode in _CALLS:
             roots = [body.root for body in self._module.called(one) if body.root is not None]
             return (roots[0], index) if roots else None
@@ -304,10 +318,10 @@ class Makers:
             return operands[0], []
         return None
 
-    def _round_loop(self, loop: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
-        """Return the source of an element of a loop's result.
+    def _source_of_loop(self, loop: Instruction, index: list[int]) -> tuple[Instruction, list[int]] | None:
+        """Return the instruction and index that an element of a loop's result is a copy of.
 
-        This is the element of the body's result, or of the loop's operand if the body passes the element on unchanged.
+        This is an instruction in the body, or the operand of the loop if the body does not change the element.
         """
         assert self._module is not None
         bodies = self._module.called(loop, "body")

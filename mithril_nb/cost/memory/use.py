@@ -21,10 +21,10 @@ from mithril_nb.cost.memory.liveness import (
     UNFILLED,
     LiveRange,
     Makers,
+    allocated,
+    allocated_for,
     compiled_lives,
     held,
-    set_aside,
-    set_aside_for,
 )
 from mithril_nb.cost.symbolic import SymbolicProgram
 from mithril_nb.display import Shown
@@ -45,11 +45,11 @@ SOURCES = ("analytic", "compiled")
 @quick_to_make
 @dataclass(frozen=True)
 class Moment:
-    """Memory held while one instruction or equation runs.
+    """The memory in use while one instruction or equation runs.
 
     Attributes:
         id: Id of the instruction in stage `"hlo"`, or of the equation in stage `"jaxpr"`.
-        bytes: Bytes held.
+        bytes: Bytes in use.
     """
 
     id: str
@@ -60,28 +60,28 @@ class Moment:
 class MemoryUse(Shown):
     """Memory of one run of a program on one device over time, and the blocks that hold it.
 
-    `lives` add up exactly to `timeline` at every position, and to `at_peak` and `kinds` at `peak_at`.
-
     The peak of a compiled program is the memory that XLA allocates for it: arguments, outputs, temporaries and
-    constants. Outputs that reuse arguments count once. In the terms of `memory_analysis()`, which leaves out constants,
-    this is argument + output + temp - alias + constants. The part that no value fills at the peak has kind `"unfilled"`
-    and no block: gaps between values, alignment, and outputs that are not written yet.
+    constants. An output in the memory of an argument counts once. In the terms of `memory_analysis()`, the peak is
+    argument + output + temp - alias, plus constants.
+
+    At the peak, part of this memory may hold no value: gaps between values, alignment, and outputs that are not written
+    yet. This part has kind `"unfilled"` and no block.
 
     Attributes:
         program: Name of the program.
         source: `"compiled"`, or `"analytic"` for an estimate from the equations of the jaxpr: the compiled program may
             need more or less.
         peak_bytes: Peak memory in bytes; `None` if unknown.
-        peak_at: The first position in `timeline` that reaches the peak; `None` if unknown.
-        filled_bytes: The most bytes that values fill at any position; `None` if unknown.
-        timeline: The positions of the schedule in order. Bodies of loops and branches occur once. Empty if XLA reports
-            no live ranges.
-        at_peak: Bytes held at the peak, by path of the block; `""` means not attributed.
-        kinds: Bytes held at the peak, by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"` and
-            `"unfilled"`. As in `memory_analysis()`, an intermediate value in the buffer of a later output counts as an
-            output.
-        lives: The live ranges, in the order in which they begin.
-        blocks: Paths of all blocks in the order of the program, including those that hold no memory.
+        peak_at: The first index in `timeline` that reaches the peak; `None` if unknown.
+        filled_bytes: The peak without its unfilled part, in bytes; `None` if unknown.
+        timeline: The memory in use at each instruction or equation, in the order in which they run. Bodies of loops
+            and branches occur once. Empty if XLA reports no live ranges.
+        at_peak: A dict from the path of a block to the bytes that it holds at the peak; `""` means not attributed.
+        kinds: A dict from a kind to its bytes at the peak: `"arguments"`, `"outputs"`, `"temporaries"`,
+            `"constants"`, `"unfilled"`. A temporary in the memory of a later output counts as an output, as in
+            `memory_analysis()`.
+        lives: The live ranges of all values, sorted by their beginning. They sum exactly to `timeline`.
+        blocks: Paths of all blocks in the order of the program.
         xla: The result of `memory_analysis()`; `None` for an estimate, or if it is not available.
         notes: Notes, such as the reasons for unknown sizes.
     """
@@ -153,7 +153,7 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
     """
     if source not in SOURCES:
         raise UnknownOptionError(
-            f"memory of {inspection.name!r} cannot be computed by {source!r}.",
+            f"cannot compute the memory of {inspection.name!r} from source {source!r}.",
             (("sources", ", ".join(SOURCES)),),
             'memory_of(inspection, "compiled")',
         )
@@ -165,13 +165,10 @@ def memory_of(inspection: ProgramStages, source: str = "compiled") -> MemoryUse:
 
 
 def best_memory_of(inspection: ProgramStages) -> MemoryUse:
-    """Return the memory use of a compiled program; if it does not compile, an estimate with a note.
-
-    Args:
-        inspection: The program.
+    """Return the memory use of the compiled program. If the program does not compile, return an estimate with a note.
 
     Raises:
-        StageUnavailableError: The program cannot be traced, or has no jaxpr for an estimate and does not compile.
+        StageUnavailableError: The program does not compile, and has no jaxpr from which to estimate its memory.
     """
     try:
         return memory_of(inspection)
@@ -188,23 +185,23 @@ def best_memory_of(inspection: ProgramStages) -> MemoryUse:
 def _analytic(inspection: ProgramStages) -> MemoryUse:
     equations = inspection.equations
     if names := _sizes_without_numbers(inspection):
-        why = f"unknown without a number for {', '.join(names)}: inspect it with numbers"
+        why = f"unknown without numbers for {', '.join(names)}"
         return _in_sum(inspection, "analytic", {}, None, why)
     device = inspection.device or jax.devices()[0]
     lives, unknown = jaxpr_lives(inspection.values, equations, device.platform == "cpu")
     lives = _with_state(lives, _state(inspection))
-    notes = [f"{unknown} arrays: their size is unknown"] if unknown else []
+    notes = [f"{unknown} arrays have an unknown size and are not counted"] if unknown else []
     if inspection.is_divided:
-        notes.append("arrays sharded over devices are counted whole, not by device")
-    # A program without equations returns its inputs in a single step.
+        notes.append("arrays that are sharded over devices count with their full size")
+    # A program without equations still has one position: it returns its inputs.
     sequence = [equation.id for equation in equations] or [""]
-    return _use(inspection, "analytic", lives, sequence, set_aside_for(lives, len(sequence)), None, notes)
+    return _use(inspection, "analytic", lives, sequence, allocated_for(lives, len(sequence)), None, notes)
 
 
 def _state(inspection: ProgramStages) -> dict[str, str]:
-    """Return a dict from the id of each argument to the block whose optimizer state it is; `""` if it is none.
+    """Return a dict from the id of each argument to the block whose optimizer state it is; `""` if it is no such state.
 
-    The optimizer state of a block is used only by this block, and only in the update.
+    An argument is the optimizer state of a block if only the update of this block uses it.
     """
     if inspection.given is not None:
         return {}
@@ -220,7 +217,7 @@ def _state(inspection: ProgramStages) -> dict[str, str]:
 
 
 def _with_state(lives: Sequence[LiveRange], blocks: Mapping[str, str]) -> list[LiveRange]:
-    """Return live ranges in which unattributed arguments have the block that `blocks` lists for their id."""
+    """Return the live ranges; an argument without a block has the block that `blocks` contains for its id."""
     return [
         replace(life, block=blocks.get(life.id, UNATTRIBUTED)) if life.kind == ARGUMENTS and not life.block else life
         for life in lives
@@ -232,13 +229,16 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
     stage = inspection.stage("hlo")
     xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_optimized else None
     if stage.unavailable is not None and not inspection.is_optimized:
-        names = ", ".join(_sizes_without_numbers(inspection))
-        given = inspection.given
-        otherwise = "inspection.memory  # an estimate, from the equations" if given is None else given.first_shown
+        if inspection.given is not None:
+            advice = inspection.given.advice_to_compile
+        elif names := ", ".join(_sizes_without_numbers(inspection)):
+            advice = f"ml.inspect(fn, *arrays)  # arrays with numbers for {names}"
+        else:
+            advice = "inspection.memory  # an estimate, from the equations"
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is unknown: the program does not compile.",
             (("reason", stage.unavailable),),
-            otherwise if inspection.given is not None or not names else f"inspect it with numbers for {names}.",
+            advice,
         )
     try:
         buffers = inspection.buffers
@@ -253,8 +253,8 @@ def _compiled(inspection: ProgramStages) -> MemoryUse:
     arguments = {one.id: one.equations[0] for one in stage.instructions if one.opcode == "parameter" and one.equations}
     state = {f"arg{place}": block for place, block in enumerate(_state(inspection).values())}
     lives = _with_state(lives, {id: state[argument] for id, argument in arguments.items() if argument in state})
-    notes = (f"{unknown} values: XLA reports no live range",) if unknown else ()
-    return _use(inspection, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
+    notes = (f"{unknown} values are not counted, because XLA reports no live range for them",) if unknown else ()
+    return _use(inspection, "compiled", lives, ranges.sequence, allocated(buffers), xla, notes)
 
 
 def _sizes_without_numbers(inspection: ProgramStages) -> tuple[str, ...]:
@@ -278,7 +278,7 @@ def _use(
         source: One of `SOURCES`.
         lives: The live ranges.
         sequence: Ids of the instructions or equations in the order in which they run.
-        aside: Bytes that XLA allocates. If values never fill that many, the rest is `"unfilled"`.
+        aside: Bytes that XLA allocates; the part that values never fill is `"unfilled"`.
         xla: The result of `memory_analysis()`.
         notes: The notes of the result.
     """
@@ -304,7 +304,7 @@ def _use(
 def _in_sum(
     inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
-    """Return the memory use without live ranges: only the allocated bytes by kind and block.
+    """Return the memory use for unknown live ranges: only the allocated bytes by kind and block.
 
     Args:
         inspection: The program.
@@ -323,11 +323,7 @@ def _in_sum(
 
 
 def _by_block_and_kind(parts: Iterable[tuple[str, str, int]]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return two dicts: the sum of bytes by block, the largest first, and by kind.
-
-    Args:
-        parts: Triples of kind, block and bytes.
-    """
+    """Sum triples of kind, block and bytes; return the bytes by block, the largest first, and the bytes by kind."""
     blocks: dict[str, int] = {}
     kinds = dict.fromkeys(KINDS, 0)
     for kind, block, size in parts:

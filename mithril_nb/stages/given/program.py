@@ -111,6 +111,11 @@ class Given:
         return f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
 
     @property
+    def advice_to_compile(self) -> str:
+        """Advice for a program that does not compile: pass sizes that are numbers, if some are symbolic."""
+        return "ml.inspect(exported.call, *arrays)  # arrays of fixed sizes" if self.sizes else self.first_shown
+
+    @property
     def outputs(self) -> tuple[Leaf, ...]:
         """The arrays that it returns."""
         return tuple(Leaf(name, "result", spec) for name, spec in self.results)

@@ -134,7 +134,7 @@ def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
     assert [(point.flops, point.params) for point in found.points] == [(6, None), (24, None)]
     assert found.notes[0] == (
         "params: the argument x is not called 'params'; "
-        'name them with ml.inspect(..., params="x"), or params=() if there are none'
+        'pass ml.inspect(..., params="x"), or params=() if the program has no parameters'
     )
     row = next(line.split() for line in str(what_if(double, spec(4, 3))(batch=8)).splitlines() if "parameters" in line)
     assert row == ["parameters", *["unknown"] * 3]
