@@ -1,4 +1,4 @@
-"""Alignment of two sequences: the pairs of equal items in the same order, for diffs of texts and of instructions."""
+"""Align two sequences, to compare texts line by line and programs instruction by instruction."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from collections.abc import Hashable, Sequence
 from difflib import SequenceMatcher
 
 _SMALL = 1 << 16
-"""Largest product of two lengths for which `SequenceMatcher`, which takes quadratic time, aligns two sequences."""
+"""`SequenceMatcher` takes quadratic time, so it is used only if the product of the two lengths is at most this."""
 
 
 def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return pairs of positions at which two sequences have equal items; the positions ascend on both sides.
+    """Return pairs of positions at which two sequences have equal items. Both positions ascend from pair to pair.
 
-    Items that are unique on both sides anchor the alignment; the gaps between anchors are aligned in turn. If all
-    items are unique, the result is the longest common subsequence, else it may be shorter.
-
-    Args:
-        left: The first sequence.
-        right: The second sequence.
+    Items that are unique in both sequences are aligned first, then the gaps between them. If all items are unique, the
+    result is a longest common subsequence. Otherwise it may be shorter.
 
     Examples:
         >>> align("abcd", "xbyd")
@@ -51,11 +47,11 @@ def align(left: Sequence[Hashable], right: Sequence[Hashable]) -> list[tuple[int
 
 
 Window = tuple[int, int, int, int]
-"""Start and end on the left, then on the right."""
+"""A range of each sequence: start and end on the left, start and end on the right."""
 
 
 def _anchors(left: Sequence[Hashable], right: Sequence[Hashable], window: Window) -> list[tuple[int, int]] | None:
-    """Return the pairs of items that occur once on each side of a window; `None` if there are no such pairs."""
+    """Align the items that occur exactly once on each side of a window; return `None` if there are none."""
     start, end, low, high = window
     counts, others = Counter(left[start:end]), Counter(right[low:high])
     places = {left[at]: at for at in range(start, end) if counts[left[at]] == 1}
@@ -78,10 +74,9 @@ def _without_anchors(left: Sequence[Hashable], right: Sequence[Hashable], window
 
 
 def _in_order(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return as many of the pairs as possible, so that left positions ascend (patience sorting).
+    """Return the longest part of `pairs` in which both positions ascend, by patience sorting.
 
-    Args:
-        pairs: Pairs of left and right position. The right positions ascend.
+    The right positions in `pairs` ascend already.
     """
     ends: list[int] = []  # per length: the lowest left position that ends a run of this length, and its pair in `last`
     last: list[int] = []

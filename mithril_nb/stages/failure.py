@@ -65,7 +65,7 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
     """
     message = first_lines(error)
     frames = traceback.extract_tb(error.__traceback__) if in_trace else []
-    # The innermost line of the user, even if JAX called it back.
+    # Take the innermost line of the user's code. JAX may have called this code, as the function of a `scan`.
     for frame in reversed(frames):
         if frame.filename == tracing.__file__:
             break  # frames further out called us, not JAX
@@ -82,12 +82,9 @@ def first_lines(error: BaseException, count: int = 8) -> str:
 
 
 def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
-    """Return a value that is computed on first use, or raise the reason why it is missing.
+    """Return the value of `part`. If it cannot be computed, raise the error that `failed` builds from the cause.
 
-    Args:
-        part: The value.
-        failed: Builds the error to raise from the error of the computation. A `StageUnavailableError` of the
-            computation is raised unchanged.
+    A `StageUnavailableError` is raised unchanged.
     """
     try:
         return part.get()
@@ -98,12 +95,7 @@ def get_or_raise(part: Once[Value], failed: Callable[[Exception], Exception]) ->
 
 
 def not_traced(name: str, error: Exception) -> StageUnavailableError:
-    """Build the error raised for a program that cannot be traced.
-
-    Args:
-        name: Name of the program.
-        error: The error of JAX.
-    """
+    """Build the error for a program that JAX cannot trace, from its name and JAX's error."""
     failure = failure_of(error, in_trace=True)
     where = (("at", f"{format_source(failure.source)}: {failure.code}"),) if failure.source else ()
     return StageUnavailableError(
@@ -114,11 +106,11 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
 
 
 def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableError:
-    """Build the error raised when a part that the compiler produces is missing.
+    """Build the error raised if something that the compiler produces is missing.
 
     Args:
         name: Name of the program.
-        what: The missing part in the plural, such as `"passes"`.
+        what: The missing objects in the plural, such as `"passes"`.
         error: The error of JAX or XLA.
     """
     failure = failure_of(error)
@@ -130,14 +122,7 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
 
 
 def unknown_name(program: str, what: Literal["stage", "analysis"], name: str, known: Iterable[str]) -> MithrilError:
-    """Build the error raised for an unknown name of a stage or of an analysis by XLA.
-
-    Args:
-        program: Name of the program.
-        what: The kind of object looked up.
-        name: The unknown name.
-        known: The known names.
-    """
+    """Build the error for a `name` that is not among the `known` stages, or the `known` analyses, of a program."""
     known = tuple(known)
     usual = "hlo" if what == "stage" else "compiled"
     near = nearest(name, known) or (usual if usual in known else known[-1])

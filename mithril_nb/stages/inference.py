@@ -20,17 +20,16 @@ class Draft:
     Attributes that are not listed here have the same meaning as in `Instruction`.
 
     Attributes:
-        operands: Ids of the instructions whose results it takes.
-        work: Its weight in the instruction that contains it: FLOPs, or 0.
-        prefers_users: True if the users are a better source for its block than its operands, as for constants.
+        work: Its weight in the instruction that contains it, such as its FLOPs.
+        prefers_users: True to infer its block from its users before its operands, as for constants.
         is_settled: True if its block is final, even if it has none, as for the inputs of a program.
-        users: Ids of the instructions that use its result; filled in by `pass_on`.
-        shown_operands: The operands that the stage shows; `None` if they are `operands`.
-        sources: The operands that may give it a block; `None` if all of them may.
-        near: Ids of the equations of the instructions that gave it a block. If it has no equations, it has their source
-            lines.
-        places: Its locations in the text, which are read if the program was not traced here.
-        near_places: The locations of the instructions that gave it a block. If it has no locations, these are read.
+        users: Ids of the instructions that use its result; set by `pass_on`.
+        shown_operands: The operands that the stage shows; `None` to show `operands`.
+        sources: The operands from which its block may be inferred; `None` for all.
+        near: Equations of the instructions from which its block was inferred. An instruction without equations gets
+            their lines of Python.
+        places: Its locations in the text. Only used for a `Given`, whose equations have no lines of Python.
+        near_places: Locations of the instructions from which its block was inferred, used like `near`.
     """
 
     id: str
@@ -55,16 +54,16 @@ class Draft:
     near_places: tuple[str, ...] = ()
 
     def take_lines(self, others: Sequence[Draft]) -> None:
-        """Set `near` and `near_places` from other drafts: from their equations and locations, or their `near` ones."""
+        """Set `near` and `near_places` to the equations and locations of other drafts."""
         self.near = tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
         self.near_places = tuple(dict.fromkeys(place for one in others for place in one.places or one.near_places))
 
     def finished(self, equations: Mapping[str, Equation], read: ReadSources | None = None) -> Instruction:
-        """Return the instruction; its lines of Python and its transforms come from its equations.
+        """Return the instruction. Its lines of Python and its transforms come from its equations.
 
         Args:
             equations: The equations by id.
-            read: Reads the lines of Python in locations; `None` if the equations have them.
+            read: Reads the lines of Python from locations instead; `None` to use those of the equations.
         """
         if len(self.equations) == 1 and self.equations[0] in equations:  # the usual case
             only = equations[self.equations[0]]
@@ -99,12 +98,9 @@ class Draft:
 
 
 def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
-    """Set equations, blocks, role and origin of a draft from its tags. The equations have equal shares.
+    """Set equations, blocks, role and origin of a draft, given the ids in its tags. All equations get equal shares.
 
-    Args:
-        draft: The draft.
-        ids: Ids of the equations in its tags; ids that are not in `equations` are ignored.
-        equations: The equations by id.
+    Ids that are not in `equations` are ignored.
     """
     known = [equations[id] for id in ids if id in equations]
     if not known:
@@ -114,26 +110,26 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
         draft.equations, draft.role = (only.id,), only.role
         draft.shares, draft.origin = (((only.block, 1.0),), "tagged") if only.block else ((), None)
         return
-    draft.equations = tuple(sorted({equation.id for equation in known}, key=by_place))
+    draft.equations = tuple(sorted({equation.id for equation in known}, key=program_order))
     draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in known)
     draft.role = majority((equation.role, 1.0) for equation in known)
     draft.origin = "tagged" if draft.shares else None
 
 
-def by_place(id: str) -> tuple[tuple[int, int, str], ...]:
+def program_order(id: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts equation ids in program order: `"2"` before `"10"`, inputs first."""
     parts = []
     for part in id.split("."):
-        # Parts of an id are numbers, `b1` for a body and `arg0` for an input.
+        # For example: `arg0` for an input, `4.b1.0` for equation 0 in body 1 of equation 4.
         digits = part.lstrip("abgr")
         is_number = digits.isdigit()
-        # Ids may be names; their order must not depend on string hashes.
+        # The ids of a `Given` are names; compare them too, so that the order of a set does not matter.
         parts.append((0 if part.startswith("arg") else 1, int(digits) if is_number else 0, "" if is_number else part))
     return tuple(parts)
 
 
 def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
-    """Return the shares of a whole from the shares and weights of its parts; parts without a block do not count.
+    """Return the shares of a whole from the shares and weights of its parts. Parts without shares do not count.
 
     Examples:
         >>> blend([((("a", 1.0),), 3.0), ((("b", 1.0),), 1.0), ((), 5.0)])
@@ -151,7 +147,7 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
         return ()
     return tuple(
         (block, weight / whole)
-        # Names break ties, so that the order does not depend on the order of the parts.
+        # Equal shares are sorted by name, so that the result does not depend on the order of the parts.
         for block, weight in sorted(total.items(), key=lambda item: (-item[1], item[0]))
         if weight
     )
@@ -167,7 +163,7 @@ def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
 
 
 def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
-    """Give drafts without a block the blocks of their operands or users, in at most `rounds` rounds."""
+    """Give drafts without a block the blocks of their operands or users; repeat this at most `rounds` times."""
     order = [draft for draft in drafts.values() if not (draft.shares or draft.is_settled)]
     if not order:
         return
@@ -179,7 +175,7 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         changed = False
         for draft in order:
             changed |= _infer_block(draft, drafts)
-        # Both directions: a chain of operands settles in one round, and so does a chain of users.
+        # In both orders, so that one round is enough for a chain of operands and for a chain of users.
         for draft in reversed(order):
             changed |= _infer_block(draft, drafts)
         if not changed:
@@ -193,7 +189,7 @@ def _infer_block(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     for side in reversed(sides) if draft.prefers_users else sides:
         near = [drafts[id] for id in side if id in drafts and drafts[id].shares]
         if draft.sources is not None and side is draft.users:
-            # A caller's block is less precise than that of its body's parameter, which is a user too.
+            # Ignore callers: the parameter of the called body is also a user, and its block is more precise.
             near = [other for other in near if other.opcode not in _CALLERS]
         if near:
             draft.shares = blend((other.shares, 1.0) for other in near)

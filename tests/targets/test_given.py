@@ -226,14 +226,14 @@ def test_reason_why_stablehlo_does_not_compile() -> None:
     export: Any = jax.export.export(jax.jit(jnp.sin), platforms=["tpu"])
     found = ml.inspect(export(spec(3)))
     assert found.stage("stablehlo").unavailable is None
-    assert found.stage("hlo").unavailable == "LookupError: it was exported for tpu, and the device is a cpu"
+    assert found.stage("hlo").unavailable == "LookupError: it was exported for tpu, but the device is a cpu"
     (batch,) = jax.export.symbolic_shape("batch")
     wide = ml.inspect(jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((batch, 2), "float32")))
     assert wide.stage("stablehlo").unavailable is None
     assert wide.stage("hlo").unavailable == "XLA needs a number for each size, and has none for batch"
     text = lowered().as_text().replace("mhlo.num_partitions = 1", "mhlo.num_partitions = 64")
     assert ml.inspect(text).stage("hlo").unavailable == (
-        f"LookupError: it needs 64 devices, and there are {jax.device_count()} here"
+        f"LookupError: it needs 64 devices, but JAX has {jax.device_count()}"
     )
 
 

@@ -1,1 +1,1 @@
-"""Programs that were not traced here: StableHLO, HLO and exported programs, read with the links in their op names."""
+"""Programs that do not start as a Python function, but as StableHLO, as HLO, or as a result of JAX."""

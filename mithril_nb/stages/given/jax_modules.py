@@ -1,7 +1,7 @@
-"""StableHLO and HLO modules that were not lowered here: read, printed and compiled through JAX.
+"""Read, print and compile StableHLO and HLO modules from files, through JAX. Nothing is executed.
 
-Like `jax_versions`, this file depends on JAX's internals; tested with 0.10.2 and 0.12.0. The classes have the methods
-of `jax.stages.Lowered` and `jax.stages.Compiled` that `stages` and `cost` use. Nothing is executed.
+Like `jax_versions`, this file depends on JAX's internals; tested with 0.10.2 and 0.12.0. Its classes replace
+`jax.stages.Lowered` and `jax.stages.Compiled`, and have the methods of these that `stages` and `cost` use.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _GPUS = frozenset({"cuda", "rocm"})
 
 
 class StableHlo:
-    """A StableHLO module, with the methods of `jax.stages.Lowered` that are used here.
+    """A StableHLO module, with some methods of `jax.stages.Lowered`.
 
     Attributes:
-        module: The module as JAX reads it.
-        name: Name of the module, or `""`.
+        module: The module as an `ir.Module` of MLIR.
+        name: Name of the module; `""` if it has none.
 
     Args:
         text: The module as text, with or without locations.
-        device: The `jax.Device` to compile for; `None` for JAX's own default.
-        platforms: Platforms to compile for; `()` for any.
+        device: The `jax.Device` to compile for; `None` for JAX's default.
+        platforms: Platforms that the module was exported for; `()` if it runs on any.
 
     Raises:
         ValueError: The text is not a module of a dialect that JAX can read.
@@ -50,7 +50,7 @@ class StableHlo:
         self.name = name_of(self.module)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """Return the text of the module, or the text of its HLO before XLA's passes if the dialect is `"hlo"`."""
+        """Return the StableHLO text of the module, or with `dialect="hlo"` its HLO text before XLA's passes."""
         if dialect != "hlo":
             return mlir.module_to_string(self.module, enable_debug_info=debug_info)
         options = hlo.HloPrintOptions.short_parsable()
@@ -58,25 +58,25 @@ class StableHlo:
         return self._hlo.to_string(options)
 
     def cost_analysis(self) -> Any:
-        """Return XLA's figures for the module before its passes."""
+        """Return XLA's cost analysis of the module before XLA's passes."""
         return _jax.hlo_module_cost_analysis(backend.get_backend(), self._hlo)
 
     def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Executable:
         """Compile the module for its device, or for several devices if it is partitioned.
 
         Raises:
-            LookupError: The module was exported for other platforms, or needs more devices than are available.
-            Exception: The error of XLA, if the module does not compile.
+            LookupError: The module was exported for other platforms, or needs more devices than JAX has.
+            Exception: XLA's error, if the module does not compile.
         """
         first = self._device or backend.get_default_device()
         if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
-            raise LookupError(f"it was exported for {', '.join(self._platforms)}, and the device is a {first.platform}")
+            raise LookupError(f"it was exported for {', '.join(self._platforms)}, but the device is a {first.platform}")
         sizes = [_attribute(self.module, f"mhlo.num_{one}", ir.IntegerAttr, 1) for one in ("replicas", "partitions")]
         # Each replica is divided into the same number of partitions.
         count = sizes[0] * sizes[1]
         present = jax.devices(first.platform)
         if count > len(present):
-            raise LookupError(f"it needs {count} devices, and there are {len(present)} here")
+            raise LookupError(f"it needs {count} devices, but JAX has {len(present)}")
         devices = [first] if count == 1 else present[:count]
         options = backend.get_compile_options(
             num_replicas=sizes[0],
@@ -85,8 +85,8 @@ class StableHlo:
             env_options_overrides=dict(compiler_options or {}),
         )
         build = options.executable_build_options
-        build.allow_spmd_sharding_propagation_to_parameters = self._has_free_layout("arg_attrs")
-        build.allow_spmd_sharding_propagation_to_output = self._has_free_layout("res_attrs")
+        build.allow_spmd_sharding_propagation_to_parameters = self._have_no_sharding("arg_attrs")
+        build.allow_spmd_sharding_propagation_to_output = self._have_no_sharding("res_attrs")
         client = first.client
         return Executable(client.compile_and_load(self.module, xla_client.DeviceList(tuple(devices)), options), count)
 
@@ -95,8 +95,8 @@ class StableHlo:
         code = mlir.module_to_bytecode(self.module)
         return _jax.mlir.mlir_module_to_xla_computation(code, use_tuple_args=False).as_hlo_module()
 
-    def _has_free_layout(self, attributes: str) -> list[bool]:
-        """Return for each parameter or result whether XLA may choose its sharding, as JAX allows."""
+    def _have_no_sharding(self, attributes: str) -> list[bool]:
+        """Return for each parameter or result whether the module states no sharding, so that XLA chooses one."""
         main = entry_of(self.module)
         kinds = main.type.inputs if attributes == "arg_attrs" else main.type.results
         if attributes not in main.attributes:
@@ -107,11 +107,7 @@ class StableHlo:
 
 
 class Executable:
-    """A module that XLA compiled here, with the methods of `jax.stages.Compiled` that are used here.
-
-    Attributes:
-        device_count: Number of devices that it runs on.
-    """
+    """A `StableHlo` that XLA compiled, with some methods of `jax.stages.Compiled`."""
 
     def __init__(self, loaded: Any, device_count: int):
         self._loaded, self.device_count = loaded, device_count
@@ -121,7 +117,7 @@ class Executable:
         return self._loaded.get_hlo_text()
 
     def cost_analysis(self) -> Any:
-        """Return XLA's figures for the optimized module."""
+        """Return XLA's cost analysis of the optimized module."""
         return self._loaded.cost_analysis()
 
     def memory_analysis(self) -> Any:
@@ -130,18 +126,16 @@ class Executable:
 
 
 class HloText:
-    """An HLO module, with the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that are used here.
+    """An HLO module, with some methods of `jax.stages.Lowered` and `jax.stages.Compiled`.
 
     Attributes:
-        name: Name of the module.
-        is_optimized: True if XLA's passes have run on it: it has a schedule, or fusions.
-        device_count: Number of devices that it runs on.
+        is_optimized: True if XLA's passes have run on the module: it has a schedule or fusions.
 
     Args:
-        module: Text of the module, or an `HloModuleProto` or `HloProto`, serialized.
+        module: HLO text, or the bytes of an `HloModuleProto` or `HloProto`.
 
     Raises:
-        ValueError: `module` is not such a text or message.
+        ValueError: `module` is neither.
     """
 
     def __init__(self, module: str | bytes):
@@ -151,7 +145,7 @@ class HloText:
         is_kept = len(set(names)) == len(names)
         self._text = module if isinstance(module, str) and is_kept else self._module.to_string()
         self.name = self._module.name
-        # XLA schedules a module in its last steps; a module from before that may contain fusions already.
+        # XLA schedules a module at the end of its passes. A module saved between two passes may have fusions only.
         head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
         self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
         self.device_count = _number(head, "replica_count") * _number(head, "num_partitions")
@@ -161,15 +155,11 @@ class HloText:
         return self._text
 
     def cost_analysis(self) -> Any:
-        """Return XLA's figures for the module."""
+        """Return XLA's cost analysis of the module."""
         return _jax.hlo_module_cost_analysis(backend.get_backend(), self._module)
 
     def memory_analysis(self) -> Any:
-        """Raise an error, because the text does not contain the sizes of buffers.
-
-        Raises:
-            NotImplementedError: Always.
-        """
+        """Raise `NotImplementedError`: HLO text does not contain the sizes of buffers."""
         raise NotImplementedError("HLO text does not contain the sizes of buffers")
 
 
@@ -179,11 +169,7 @@ def name_of(module: Any) -> str:
 
 
 def entry_of(module: Any) -> Any:
-    """Return the function `@main` of a module.
-
-    Raises:
-        ValueError: The module has no such function.
-    """
+    """Return the function `@main` of a module, or raise `ValueError` if the module has none."""
     for one in module.body.operations:
         if one.operation.name == "func.func" and one.name.value == "main":
             return one
@@ -191,12 +177,12 @@ def entry_of(module: Any) -> Any:
 
 
 def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each parameter of the entry function of a module; the name is `""` if it has none."""
+    """Return name and type of each parameter of `@main`; the name is `""` if the parameter has none."""
     return tuple((_name_in(str(one.location)), str(one.type)) for one in entry_of(module).arguments)
 
 
 def results_of(module: Any) -> tuple[tuple[str, str], ...]:
-    """Return name and type of each result of the entry function of a module; the name is `""` if it has none."""
+    """Return name and type of each result of `@main`; the name is `""` if the result has none."""
     main = entry_of(module)
     kinds = [str(one) for one in main.type.results]
     attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [{}] * len(kinds)
@@ -256,8 +242,8 @@ def _hlo_of_proto(data: bytes) -> Any:
 
 
 def _first_field(data: bytes) -> bytes | None:
-    """Return the content of the first field of a serialized message if it is field 1 with a length, else `None`."""
-    # Key of field 1 with a length; the length is a varint: seven bits a byte, the least significant first.
+    """Return the bytes of field 1 of a protobuf message; `None` if the message does not start with it."""
+    # 0x0a is the key of field 1 with a length. The length follows as a varint: seven bits per byte, lowest bits first.
     if data[:1] != b"\x0a":
         return None
     length, place = 0, 1

@@ -1,8 +1,9 @@
-"""Locations that JAX wrote into StableHLO and HLO: names of operations and lines of Python, where there are no tags.
+"""Read the names of operations and the lines of Python that JAX wrote into StableHLO and HLO.
 
-JAX names each operation after the scopes around it, as "jit(f)/mlp/dot_general". MLIR stores the name as a location,
-XLA as `op_name`. Operations with the same name are linked, and the named scopes in it are the block. Neither is
-certain: several operations may share a name, so every block found this way is marked as inferred.
+A program that this package traces has a tag in the name of each operation, which identifies its equation. A given
+program has no tags, but only JAX's names, such as "jit(f)/mlp/dot_general": the scopes around an operation. MLIR stores
+the name as a location, XLA as `op_name`. Operations of two stages are linked if they have the same name, and the named
+scopes in a name are the block. Several operations may have the same name, so all these blocks are marked as inferred.
 
 An MLIR location is a name around a place in a file, a call stack ("callsite"), or several locations ("fused").
 The text of an HLO module starts with tables of files and stack frames; older modules have a `source_file` and a
@@ -27,17 +28,17 @@ from mithril_nb.stages.trace.provenance.scopes import Marks, scopes_of
 # For example: transpose(jvp(relu)) in an op name: transformations wrap the name of a scope
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _TAG = re.compile(r"mnb\d*#[b\d.]+~")
-"""A tag that this package adds to names. It is left out of a name, because another stage may not have the tag."""
+"""A tag of this package. It is removed from a name, because the name may have no tag in another stage."""
 _CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
 _STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
-"""Components that JAX adds to names for its own primitives with bodies."""
+"""Components of a name that are no scopes of the user, but primitives with bodies, such as `while`."""
 # For example: branch_1_fun in jit(f)/cond/branch_1_fun/add
 _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
-"""Components that name a body of the primitive before them."""
+"""Components that name one body of the primitive in the component before."""
 
 
 class OpNames(Marks):
-    """Reads names of operations as `Tags` reads tags: the id of an operation is its name.
+    """Has the methods of `Tags`, for programs without tags: the id of an operation is its name.
 
     Examples:
         >>> OpNames().path("jit(f)/mlp/dot_general"), OpNames().path("jit(f)"), OpNames().path("")
@@ -50,14 +51,14 @@ class OpNames(Marks):
     most_callers = 256  # a file may contain functions that call each other in exponentially many ways
 
     def path(self, op_name: str) -> tuple[str, ...]:
-        """Return the components of a name; none if it is empty or names the whole program."""
+        """Return the components of a name; `()` if the name is empty or names the whole program."""
         return _components(op_name)
 
 
 class NamedOperations(Mapping[str, Equation]):
-    """A mapping from the name of an operation to an equation, computed on demand from the name alone.
+    """A mapping from the name of an operation to an equation, which is computed from the name.
 
-    It is empty when iterated, because the names are not stored.
+    Iteration yields nothing, because the mapping does not store the names.
 
     Examples:
         >>> one = NamedOperations()["jit(f)/transpose(jvp(mlp))/jit(relu)/max"]
@@ -73,7 +74,8 @@ class NamedOperations(Mapping[str, Equation]):
     def __contains__(self, id: object) -> bool:
         if not isinstance(id, str) or not id:
             return False
-        # A helper that JAX lowers once keeps the full name of its first use: the name below its caller means nothing.
+        # JAX lowers a helper function once, with the names of its first call. XLA puts the names of a later caller
+        # before these: "jit(f)/b/jit(f)/a/add". Such a name has the wrong scopes.
         root, _, rest = id.partition("/")
         return not (root.startswith(("jit(", "pjit(")) and f"/{root}/" in f"/{rest}")
 
@@ -134,9 +136,9 @@ def _equation(id: str) -> Equation:
 
 
 Sources = tuple[tuple[str, ...], tuple[str, ...]]
-"""The user's lines behind an instruction, and the lines of libraries, as in `Instruction`."""
+"""The lines of Python that an instruction comes from: `Instruction.source` and `library_source`."""
 ReadSources = Callable[[Iterable[str]], Sources]
-"""Returns the lines behind the locations of an instruction."""
+"""Returns the lines of Python for the locations of an instruction."""
 Stack = tuple[Span, ...]
 """The frames of a call stack, the innermost first."""
 
@@ -148,9 +150,9 @@ _ROW = re.compile(r"(\d+) (.*)")
 _NUMBER = re.compile(r"(\w+)=(\d+)")
 _TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _THE_TEXT = "-"
-"""The file name in MLIR locations of a text that has no locations: the text itself."""
+"""File name in the locations that MLIR invents for a text without locations. They give lines of the text itself."""
 _MOST_FRAMES, _MOST_STACKS = 100, 16
-"""Limits on the frames of a stack and the stacks of a location: a damaged file may contain any number."""
+"""Maximum numbers of frames of a stack and of stacks of a location, because a damaged file may contain any number."""
 
 
 class GivenLines:
@@ -212,7 +214,7 @@ class GivenLines:
 
     def _label(self, file: str) -> str:
         with self._lock:
-            # A label may get a parent folder when another file of the same name appears.
+            # Compute all labels again: `m.py` becomes `x/m.py` if there is a second file `m.py`.
             if file not in self.labels:
                 self.labels = jax_versions.file_labels([*self.labels, file])
             return self.labels[file]
@@ -302,7 +304,7 @@ def _frames(text: str) -> Callable[[str], Stack]:
             break
     places = {number: _numbers(row) for number, row in tables["FileLocations"].items()}
     rows = {number: _numbers(row) for number, row in tables["StackFrames"].items()}
-    # XLA prints the number of the parent plus one: the outermost frame contains its own number.
+    # Some versions of XLA print the number of the parent plus one. A frame without a parent then has its own number.
     is_shifted = any(row.get("parent_frame_id", 0) == number for number, row in rows.items())
 
     def stack(number: str) -> Stack:

@@ -33,16 +33,16 @@ _PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
 _ARGUMENT = re.compile(r"[.\[]")
 _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
-"""Magic bytes of MLIR bytecode; of the formats read here, only exported programs contain it."""
+"""First bytes of MLIR bytecode. The bytes of `jax.export` also contain them, those of an HLO module do not."""
 _LEAST_S, _BYTES_PER_S = 30, 1_000_000
-"""Timeout for reading bytecode: MLIR never returns on some damaged files."""
+"""Timeout for reading bytecode, in seconds and bytes per second: MLIR never returns on some damaged files."""
 Specs = tuple[tuple[str, TensorSpec], ...]
 """Names and specs of arrays."""
 
 
 @dataclass(frozen=True)
 class Given:
-    """The contents of a program that was not traced here.
+    """A program that the user gives as a later stage than Python, so that this package does not trace it.
 
     Attributes:
         name: Name of the program.
@@ -53,8 +53,8 @@ class Given:
         lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`, or HLO before the passes.
         compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX compiles it.
         sizes: Names of sizes without values. XLA does not compile a program that has any.
-        is_fixed: True if it is bound to a device already.
-        lines: Reads the lines of Python in its locations.
+        is_fixed: True if the program can only be compiled for the device that it has.
+        lines: Reads the lines of Python in the program's locations.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Given:
 
         Args:
             stage: The stage, or `"compile"` for the files that XLA writes when it compiles.
-            is_of_costs: Whether the stage is needed for costs. If so, the advice is another cost source.
+            is_of_costs: True if costs need the stage. The error then suggests another cost source.
         """
         costs = f'inspection.cost(source="{self.sources[0]}")  # counts the program as it was given'
         return StageUnavailableError(
@@ -107,7 +107,7 @@ class Given:
 
     @property
     def first_shown(self) -> str:
-        """Advice to look at the first stage."""
+        """Code that shows the first stage, for the advice of an error."""
         return f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
 
     @property
@@ -117,15 +117,11 @@ class Given:
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
-        """The arrays that it returns."""
+        """The arrays that the program returns."""
         return tuple(Leaf(name, "result", spec) for name, spec in self.results)
 
     def names(self, params: Sequence[str]) -> Names:
-        """Return the names needed to read its stages.
-
-        Args:
-            params: Names of the arguments, or of parts of them, that hold the parameters of the model.
-        """
+        """Return the `Names` of the program; see `check_params` for `params`."""
         inputs = [name for name, _ in self.parameters]
         are_params = which_are_params(self._arguments, inputs, params)
         return Names(
@@ -136,14 +132,7 @@ class Given:
         )
 
     def check_params(self, params: Sequence[str]) -> None:
-        """Raise an error if a name is neither an argument nor a part of one.
-
-        Args:
-            params: Names of the arguments, or of parts of them, that hold the parameters of the model.
-
-        Raises:
-            UnknownOptionError: A name does not exist.
-        """
+        """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one."""
         check_params(self.name, self._arguments, [name for name, _ in self.parameters], params)
 
     @property
@@ -156,13 +145,7 @@ def _described(stage: str) -> str:
 
 
 class Names:
-    """The names needed to read the stages of a program that was not traced here; replaces the `Program` of a trace.
-
-    Attributes:
-        inputs: The arrays that it takes.
-        tags: Reads the op names of the operations as if they were tags.
-        by_id: A mapping from the name of an operation to an equation.
-    """
+    """The inputs and equations of a `Given`, with the attributes of a traced `Program` that reading a stage needs."""
 
     def __init__(self, inputs: tuple[Input, ...]):
         self.inputs = inputs
@@ -170,11 +153,9 @@ class Names:
         self.by_id: Mapping[str, Equation] = NamedOperations()
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the product that an HLO instruction computes, if XLA kept only the name of a transpose of the product.
+        """Return the name of the product that a `dot` or `convolution` computes, as a tuple; `()` if `id` names it.
 
-        Args:
-            opcode: Opcode of the instruction.
-            id: Name of the operation, as in `by_id`.
+        If XLA merges a transpose into a product, the instruction may keep only the name of the transpose, `id`.
         """
         around, slash, primitive = id.rpartition("/")
         return (f"{around}/{_PRODUCTS[opcode]}",) if slash and opcode in _PRODUCTS and primitive in MOVERS else ()
@@ -214,14 +195,14 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
         device: The `jax.Device` to compile it for.
 
     Raises:
-        ValueError: The bytes contain no such program, or the library that reads them is not installed.
+        ValueError: The bytes have none of these formats, or the library that reads them is not installed.
     """
     if _BYTECODE not in data:
         return given_of_hlo(data)
     if data.startswith(_BYTECODE):
         return replace(given_of_stablehlo(_read_apart(data, "bytecode")["text"], device=device), kind="MLIR bytecode")
     found = _read_apart(data, "exported")
-    # Symbolic sizes arrive as text: they belong to a scope of the other process.
+    # The other process sends symbolic sizes as text, so parse them.
     sizes = jax.export.symbolic_shape(",".join(found["sizes"])) if found["sizes"] else ()
     names = jax_versions.names_of_sizes([sizes])
     return _of_exported(found["text"], found["name"], found["platforms"], names, device)
@@ -233,11 +214,7 @@ def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[st
 
 
 def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
-    """Return the contents of serialized StableHLO, read in a separate process.
-
-    Raises:
-        ValueError: The bytes are damaged, or reading them takes too long.
-    """
+    """Read serialized StableHLO in a separate process; raise `ValueError` if it fails or takes too long."""
     # `-P` keeps the folder of the script off `sys.path`, where its files would hide installed modules.
     command = [sys.executable, "-P", read_artifact.__file__, kind]
     # Reading needs no accelerator, which this process may have reserved for itself.
@@ -305,12 +282,13 @@ def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
 
 
 def _entry_of(module: Any) -> tuple[Specs, Specs]:
-    """Return the name and spec of each parameter and result of the entry of a StableHLO module.
+    """Return the name and spec of each parameter and result of `@main` of a StableHLO module.
 
-    Names that the module lacks are `arg_0`, `arg_1`, ..., and `result`, or `result[0]`, `result[1]`, ... for several.
+    Parameters without a name are called `arg_0`, `arg_1`, ... A result without a name is called `result`, or
+    `result[0]`, `result[1]`, ... if there are several.
 
     Raises:
-        ValueError: The module has no entry function.
+        ValueError: The module has no `@main`.
     """
     parameters, results = jax_modules.parameters_of(module), jax_modules.results_of(module)
     numbered = [f"arg_{place}" for place in range(len(parameters))]
@@ -333,7 +311,7 @@ def _sizes(avals: Any) -> tuple[str, ...]:
 
 
 def _title(module: str) -> str:
-    """Return JAX's name of a program, from the name of its module.
+    """Return the name of a program from the name of its module, which JAX starts with `jit_`.
 
     Examples:
         >>> _title("jit_step"), _title("main.7")

@@ -16,24 +16,19 @@ def block_of(one: Instruction) -> str:
 
 
 def options_of(one: Instruction, shared: Set[str]) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of an instruction that are compared to find equal blocks.
+    """Return the attributes of an instruction that must be the same in equal blocks.
 
-    Attributes that may differ between equal blocks are left out: the part of an array that an instruction reads, if
-    several blocks each read a part of this array; names of functions and computations, because each block may call its
-    own copy; and all attributes of a `get-tuple-element`.
-
-    Args:
-        one: The instruction.
-        shared: Ids of the arrays from which several blocks each read a part, such as one array of all parameters.
+    `shared` are the ids that `shared_arrays` returns.
     """
     if one.opcode == "get-tuple-element":
         return ()
+    # Equal blocks may read different parts of one array of all parameters, and call separate copies of one function.
     places = _PLACES if not shared.isdisjoint(one.operands) else ()
     return tuple(pair for pair in one.attributes if pair[0] not in places and not pair[1].startswith(("%", "@")))
 
 
 def shared_arrays(by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the ids of the arrays from which several blocks each read a part."""
+    """Return the ids of the arrays of which several blocks each read a part, such as one array of all parameters."""
     cut: dict[str, set[str]] = {}
     for one in by_id.values():
         if any(name in _PLACES for name, _ in one.attributes):

@@ -1,6 +1,6 @@
-"""The logical graph of any program as a stage: an outline with one block per line, and the blocks that feed each.
+"""The stage `"graph"` of a program: a table with one block per line, computed from the equations of the jaxpr.
 
-It is read from the equations, so it also exists for programs that were not built from our blocks.
+The stage also exists for programs that were not built from blocks of this package.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from mithril_nb.graph.paths import lineage
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.attributes import block_of
-from mithril_nb.stages.inference import by_place
+from mithril_nb.stages.inference import program_order
 from mithril_nb.stages.records import ROLES, Instruction, Role
 from mithril_nb.stages.trace.jaxpr_text import printable, short_spec
 
-# A long name may be wider than its column, and then shifts only its own line.
+# Maximum width of a column. A wider text shifts only its own line.
 _WIDEST = 44
 
 
@@ -41,9 +41,9 @@ def outline(
         kinds: Kind of each block by path, where known: `"Linear"`.
 
     Returns:
-        The text, and an instruction for each line below the head of the table. The operands of the instruction are the
-        paths of the blocks at the same level that feed the block. Its shapes are those of the last result that the
-        block passes to other blocks.
+        The text, and one instruction per block. The operands of an instruction are the paths of the blocks that feed
+        the block, among the blocks with the same parent. Its shapes are those of the last result that the block passes
+        to other blocks.
     """
     calling = set(calls)
     found = [one for one in equations if one.opcode != "parameter"]
@@ -62,14 +62,14 @@ def outline(
             for source in one.source:
                 row.source[source] = None
     _connect(found, blocks, calling, rows)
-    places = {id: place for place, id in enumerate(sorted(blocks, key=by_place))}
+    places = {id: place for place, id in enumerate(sorted(blocks, key=program_order))}
     for row in rows.values():
         row.equations.sort(key=places.__getitem__)
     return _text(_by_depth(rows), kinds)
 
 
 def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
-    """Set `feeds` and `gives` of each row: the blocks that feed it, and the arrays that it passes to other blocks."""
+    """Set `feeds` and `gives` of each row: the blocks that feed the block, and the specs of the result it passes on."""
     shapes = {one.id: one.shapes for one in found}
     kept: dict[str, tuple[TensorSpec, ...]] = {}  # arrays used only by the backward pass or the update
     for one in found:
@@ -97,7 +97,7 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
 
 
 def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
-    """Return the rows with each block below the block that contains it; blocks of one parent stay in program order."""
+    """Return the rows so that the inside of a block follows the block; blocks of one parent stay in program order."""
     children: dict[str, list[str]] = {}
     for path in rows:
         children.setdefault(path.rpartition("/")[0], []).append(path)

@@ -15,12 +15,18 @@ from mithril_nb.stages.graph.folds import round_name, rounds
 from mithril_nb.stages.records import Instruction
 
 _FEWEST = 6
-"""A level with fewer runs of instructions than this is clear without folding."""
+"""A level with fewer runs than this is clear without folding."""
 
 
 @dataclass
 class _Run:
-    """Consecutive instructions in one child of a level, in one role."""
+    """Consecutive instructions of one role that are in one child of a node.
+
+    Attributes:
+        part: Key of the child in `Draft.children`.
+        child: The child.
+        units: The nodes of the instructions; see `_units`.
+    """
 
     part: str
     child: Draft
@@ -32,7 +38,7 @@ class _Run:
 
 
 def split_rounds(root: Draft, by_id: Mapping[str, Instruction]) -> None:
-    """Give each round of calls a separate node, on every level of a tree."""
+    """Put the blocks of each round of calls into a separate node, on every level of a tree."""
     for draft in root.walk():
         if len(draft.children) > 1:
             _split(draft, by_id)
@@ -50,7 +56,7 @@ def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
         return
     start, period, count = found
     name = round_name([run.child for run in runs[start : start + period] if run.child.source] or [runs[start].child])
-    # Equal rounds are folded later.
+    # One node per round; `fold` makes one node of equal rounds later.
     groups = [draft.child(f"round:{start}:{at}", name, "repeat", draft.block) for at in range(count)]
     place: dict[str, tuple[int, str, Draft]] = {}  # by instruction: its round, the child of the level, its instance
     instances: dict[str, list[tuple[int, Draft] | None]] = {}
@@ -82,12 +88,12 @@ def _pair_backward(
     instances: Mapping[str, Sequence[tuple[int, Draft] | None]],
     place: dict[str, tuple[int, str, Draft]],
 ) -> None:
-    """Move the backward pass of each call into the round of the call; the last call's backward pass comes first.
+    """Move the backward pass of each call into the round of the call.
 
-    Instructions after such a backward pass, up to the next one, move into the same round.
+    The last call has the first backward pass. Instructions between two backward passes belong to the earlier one.
     """
     runs = _runs(draft, "backward")
-    # Only if both directions have equally many calls is it known which backward pass belongs to which call.
+    # If there are more or fewer backward passes than calls, their calls are unknown.
     total = Counter(run.part for run in runs)
     done: Counter[str] = Counter()
     current: int | None = None
@@ -104,7 +110,7 @@ def _pair_backward(
 
 
 def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_id: Mapping[str, Instruction]) -> None:
-    """Move the update of a parameter to the call that its gradient comes from."""
+    """Move the update of a parameter into the round that computes the gradient of the parameter."""
     for run in _runs(draft, "update"):
         for unit in run.units:
             near = [place[one] for id in unit.ids for one in by_id[id].operands if one in place]
@@ -132,7 +138,7 @@ def _runs(draft: Draft, role: str) -> list[_Run]:
 
 
 def _units(draft: Draft) -> Iterator[Draft]:
-    """Yield the outermost nodes, from `draft` down, that directly contain instructions and are no blocks or inputs."""
+    """Yield the instructions, loops and calls in a node, but not those inside another of them."""
     stack = [draft]
     while stack:
         one = stack.pop()

@@ -59,7 +59,7 @@ class Draft:
         self.shape, self.dtype = _result_of(specs)
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
-        """Return the child for a part of a key; it is created if missing."""
+        """Return the child whose key is this node's key and `part`, joined by `/`. Create it if it is missing."""
         found = self.children.get(part)
         if found is None:
             key = f"{self.key}/{part}" if self.key else part
@@ -75,11 +75,11 @@ class Draft:
             stack.extend(one.children.values())
 
     def add_counts(self, others: Iterable[Draft]) -> None:
-        """Add the counts of other nodes to its counts."""
+        """Add the counts of other nodes to `counts`."""
         self.counts = [sum(column) for column in zip(self.counts, *(other.counts for other in others), strict=True)]
 
     def rekey(self, key: str) -> None:
-        """Change its key, and the keys of all nodes inside it."""
+        """Change the key of this node, and the keys of all nodes inside it."""
         self.key = key
         for part, child in self.children.items():
             child.rekey(f"{key}/{part}")

@@ -1,4 +1,4 @@
-"""Keep levels small: fold equal neighbours into one, repeating runs into one round, and the rest into buckets."""
+"""Keep levels small: fold equal neighbours into one node, repeated rounds into one round, and group other nodes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
 from mithril_nb.stages.records import LOSS, OPTIMIZER, format_lines, format_source, lines_of_source
 
 _PERIODS = 40
-"""Number of distances between equal items that `rounds` tries as the length of a round."""
-# At most this many runs of one role are folded on a level; a level that is still too large is grouped into buckets.
+"""`rounds` tries this many lengths of a round: the most frequent distances between equal items."""
+# Maximum number of runs of one role that are folded on a level.
 _MOST_RUNS = 8
 # More loose instructions than this between blocks hide the blocks.
 _MOST_LOOSE = 6
@@ -20,12 +20,12 @@ _FAR = 10**9
 
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
-    """Fold every level of a tree, from the bottom up.
+    """Fold every level of a tree in place, from the bottom up.
 
     Args:
-        root: The root of the tree, which is changed.
+        root: The root of the tree.
         most: Maximum number of nodes on a level.
-        like: The graph of another stage, whose folds of equal blocks are repeated; `None` to compare the blocks.
+        like: The graph of another stage. Blocks are folded as in this graph. `None` to fold equal blocks.
 
     Returns:
         A dict from the key of each node that a fold hides to the key of the node that is shown instead.
@@ -63,7 +63,7 @@ def _sign(draft: Draft, known: dict[Hashable, int], homes: Mapping[str, Draft]) 
 
 
 def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> tuple[tuple[int, ...], ...]:
-    """Return what each part of a node reads: the positions of other parts, and negative numbers for data from outside.
+    """Return the sources of each part's inputs: positions of other parts, and negative numbers for data from outside.
 
     Also set `draft.reads` to the ids that the node reads from outside.
     """
@@ -87,7 +87,7 @@ def _wires(draft: Draft, parts: Sequence[Draft], homes: Mapping[str, Draft]) -> 
 
 
 def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -> None:
-    """Fold equal blocks that follow each other; blocks of `like` are folded as in that graph."""
+    """Fold equal blocks that follow each other; but fold blocks that are in `like` as in that graph."""
     kept: dict[str, Draft] = {}
     last: Draft | None = None
     by_key = {child.key: child for child in draft.children.values()}
@@ -120,9 +120,9 @@ def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None
 
 
 def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
-    """Map the keys of a folded node and its parts to those of the shown node `first` and its equal parts.
+    """Map the key of a folded node to that of the shown node `first`, and each child to its equal child in `first`.
 
-    A part without an equal part is mapped to `first`.
+    A child without an equal child is mapped to `first`.
     """
     hidden[other.key] = first.key
     twins: dict[tuple[str, int], list[Draft]] = {}
@@ -149,14 +149,15 @@ def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
 
 
 def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
-    """Find the run of equal rounds that covers most of a sequence.
+    """Find the longest run of equal rounds in a sequence.
 
     Args:
         tokens: The sequence.
         least: Minimum number of rounds.
 
     Returns:
-        Position of the first round, length of a round, and number of rounds; `None` if there is no such run.
+        Position of the first round, length of a round, and number of rounds. `None` if the sequence has no `least`
+        equal rounds in a row.
 
     Examples:
         >>> rounds("xabcabcabcabcy")
@@ -170,7 +171,7 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
         if token in last:
             distances[at - last[token]] += 1
         last[token] = at
-    # The most frequent distances first: trying all would take quadratic time.
+    # Try only the most frequent distances: trying all takes quadratic time.
     best: tuple[int, int, int] | None = None
     for period, _ in sorted(distances.items(), key=lambda item: (-item[1], item[0]))[:_PERIODS]:
         start = 0
@@ -186,10 +187,10 @@ def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] |
 
 
 def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
-    """Fold runs of children that repeat, such as `linear, relu, linear, relu, ...`, into one round.
+    """Fold repeated rounds of children, such as `linear, relu, linear, relu, ...`, into one round.
 
-    This also finds unrolled Python loops. Each role has separate runs in its own order; runs that come from the same
-    source lines are joined.
+    This also finds unrolled Python loops. A loop has separate rounds in the forward pass, the backward pass and the
+    update. They become one round if they come from the same lines of Python.
     """
     found: dict[str, tuple[set[str], Draft]] = {}
     roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
@@ -200,7 +201,7 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
             if run is None or len(draft.children) <= most:
                 break
             start, period, count = run
-            # One op in a row, or a run in a small part of the level, would not make the level clearer.
+            # Folding a repeated single op, or less than a twentieth of the level, would not make the level clearer.
             is_one_op = period == 1 and plain[start].kind == "instruction"
             if is_one_op or 20 * period * count < len(plain):
                 break
@@ -247,7 +248,7 @@ def _fold_run(
 
 
 def round_name(first: Sequence[Draft]) -> str:
-    """Return the label of a round: the lines of Python of its parts, or the names of its first and last part."""
+    """Return the label of a round with these nodes: their lines of Python, or the names of the first and last node."""
     lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in first) if file})
     if lines:
         file = Counter(name for name, _ in lines).most_common(1)[0][0]
@@ -264,15 +265,16 @@ def sort_children(draft: Draft) -> None:
 
 
 def _is_mixed(draft: Draft) -> bool:
-    """Return whether many loose instructions are between blocks; grouping them by Python line is then clearer."""
+    """Return whether a level has blocks, and so many instructions between them that `_by_line` should group these."""
     loose = sum(child.kind == "instruction" for child in draft.children.values())
     return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
 
 
 def _by_line(draft: Draft) -> None:
-    """Group the loose instructions of a level by the line of Python that they come from.
+    """Group the instructions of a level by the line of Python that they come from.
 
-    Forward instructions before and after a block are separate groups: one group would have data flow back into it.
+    Forward instructions before and after a block are separate groups. In one group, the result of the block would flow
+    back to where its inputs come from.
     """
     groups: dict[str, list[list[tuple[str, Draft]]]] = {}
     last: dict[str, int] = {}
@@ -295,9 +297,10 @@ def _by_line(draft: Draft) -> None:
 
 
 def _bucket(draft: Draft, most: int) -> None:
-    """Group neighbours into buckets until a level has at most `most` nodes.
+    """Group neighbours until a level has at most `most` nodes.
 
-    Very many nodes are grouped `most` at a time; fewer are merged pair by pair, the smallest first.
+    More than `4 * most` nodes are grouped `most` at a time. Then the two smallest neighbours are grouped, again and
+    again.
     """
     while len(draft.children) > 4 * most:
         items = list(draft.children.items())

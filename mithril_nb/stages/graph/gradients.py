@@ -1,4 +1,4 @@
-"""Gradients that sums pass on: the backward pass has no equation for a sum, so no instruction shows them."""
+"""Find the gradients that pass through a sum: JAX's backward pass has no equation for a sum, and so no data flow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mithril_nb.stages.graph.attributes import block_of
 from mithril_nb.stages.records import Instruction
 
 _MOST_SUMS = 64
-"""Largest number of sums through which the gradient of one value is followed."""
+"""Maximum number of sums through which the gradient of one value is followed."""
 _SUMS = frozenset({"add", "add_any"})
 
 Gradient = tuple[str, str, bool]
@@ -76,10 +76,10 @@ def _behind_sums(
     backward: Mapping[str, Sequence[tuple[str, bool]]],
     sums: Set[str],
 ) -> Iterator[tuple[str, bool, bool]]:
-    """Yield the ids of the instructions that a gradient reaches, directly or through sums.
+    """Yield the instructions that a gradient reaches, directly or through sums.
 
-    The second item is true if the gradient reaches the instruction in a next round of a loop. The third item is true if
-    it reaches the instruction directly.
+    Each item has the id of the instruction, whether the gradient reaches it in a later round of a loop, and whether it
+    reaches it directly.
     """
     waiting = [(target, is_carried, True) for target, is_carried in targets]
     seen: set[tuple[str, bool]] = set()

@@ -1,8 +1,8 @@
-"""Split a block whose operations are between other blocks into the parts between them.
+"""Split hubs: blocks whose operations are between other blocks.
 
-A module often computes a little between its layers, such as an activation or a concatenation. As one node, these
-operations would be a hub: the data would flow from each layer into the hub and from there into the next layer, and the
-graph would not show the order of the layers.
+A module often has a few operations between its layers, such as an activation or a concatenation. If these operations
+were one node, data would flow from each layer into this node and from there into the next layer, and the graph would
+not show the order of the layers. So the node is split into one part for each place between layers.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ARRANGES = frozenset(
     "broadcast_in_dim reshape squeeze convert_element_type copy stop_gradient pjit parameter constant "
     "broadcast convert bitcast tuple get-tuple-element call".split()
 )
-"""Operations that do not name a part, in jaxprs and HLO."""
+"""Operations of jaxprs and HLO that are left out of the name of a part, because they only arrange data."""
 _MOST_HUBS = 8
 _MOST_NAMES = 3
-"""A part with more operations is named after its lines of Python."""
+"""A part with more operations than this is named after its lines of Python."""
 
 
 def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
@@ -49,7 +49,10 @@ def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
 
 
 def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> set[str]:
-    """Return the nodes of a level in or between cycles of forward data: those left when the ends are removed."""
+    """Return the nodes of a level that are in a cycle of forward data, or between two cycles.
+
+    These are the nodes that remain after removing nodes without sources or without users, again and again.
+    """
     into: dict[str, set[str]] = {}
     out: dict[str, set[str]] = {}
     for id, part in level.items():
@@ -73,7 +76,7 @@ def _in_cycles(level: Mapping[str, str], by_id: Mapping[str, Instruction]) -> se
 
 
 def _may_be_hub(draft: Draft) -> bool:
-    # Directly in a block are only its parameters.
+    # The ids directly in a block are its parameters.
     if draft.kind != "block" or draft.ids or len(draft.children) < 2:
         return False
     return not any(one.kind in ("block", "repeat") for one in draft.walk() if one is not draft)
@@ -89,7 +92,7 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
     groups = _groups(units, home, entries, by_id)
     del draft.children[part]
     names = [_operations(group) for group in groups]
-    # A function that is called several times has its own name in each place.
+    # If all parts have the same operations, the block is a function that is called several times: keep its name.
     is_function = len(names[0]) > 1 and all(name == names[0] for name in names)
     for number, group in enumerate(groups):
         place = draft
@@ -108,10 +111,10 @@ def _split(draft: Draft, part: str, level: Mapping[str, str], by_id: Mapping[str
 
 
 def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction]) -> tuple[dict[str, int], bool]:
-    """Count how often the data of each forward instruction entered the hub from another node of the level, at most.
+    """Count for each forward instruction how often its data entered the hub: the maximum over all paths of the data.
 
     Returns:
-        The count by instruction, and whether data left the hub and came back.
+        The counts by id of the instruction, and whether any data left the hub and came back.
     """
     entries: dict[str, int] = {}
     has_left: dict[str, bool] = {}
@@ -132,7 +135,14 @@ def _entries(level: Mapping[str, str], hub: str, by_id: Mapping[str, Instruction
 def _groups(
     units: Sequence[Draft], home: Mapping[str, int], entries: Mapping[str, int], by_id: Mapping[str, Instruction]
 ) -> list[list[Draft]]:
-    """Return the connected units with equally many entries. Each backward unit is with its forward unit."""
+    """Return the parts of a hub: connected nodes with the same number in `entries`, with their backward pass.
+
+    Args:
+        units: The nodes in the hub.
+        home: Index of the node by id of the instruction.
+        entries: The counts from `_entries`.
+        by_id: The instructions.
+    """
     count = len(units)
     is_forward = [any(id in entries for id in _ids(unit)) for unit in units]
     depth = [max((entries.get(id, 0) for id in _ids(unit)), default=0) for unit in units]
@@ -149,7 +159,7 @@ def _groups(
         for other in near[at] if is_forward[at] else ():
             if is_forward[other] and depth[other] == depth[at]:
                 group[first(at)] = first(other)
-    # Constants, which read nothing outside, belong to the only part that uses them.
+    # A part that reads nothing from outside, such as constants, joins the only part that uses it.
     takers: dict[int, set[int]] = {}
     reads_outside = {first(at) for at in range(count) if any(id in by_id and id not in home for id in makers[at])}
     for at in range(count):
@@ -184,7 +194,7 @@ def _ids(unit: Draft) -> Iterable[str]:
 
 
 def _operations(group: Sequence[Draft]) -> list[str]:
-    """Return the names of the forward operations of a part, without those that only arrange data."""
+    """Return the names of the forward operations of a part, without those in `_ARRANGES`."""
     forward = [unit for unit in group if unit.role in ("forward", None)] or group
     return [unit.name.lstrip("_") for unit in forward if unit.name not in _ARRANGES]
 

@@ -1,7 +1,7 @@
-"""A stage as a graph in levels: blocks, loops and branches can be opened, equal ones are folded.
+"""A stage as a graph of nested nodes: blocks, loops and branches, with the instructions inside. Equal nodes are folded.
 
-Instructions are at the bottom. Forward, backward and update of a block are one node with three counts, so that a train
-step looks like its model.
+Forward pass, backward pass and update of a block are one node with three counts, so that a train step looks like its
+model.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Flow = tuple[str, str, TensorSpec | None]
 ROOT = ""
 FAILURE = "(failure)"
 """Key of the node of the equation that failed to trace."""
-# With fewer nodes than this at the top, the first view opens blocks even if they contain only instructions.
+# With fewer top-level nodes than this, the first view opens blocks even if they contain only instructions.
 _FEW = 4
-# A first picture with fewer nodes than this shows too little: to open more, it may be scaled down to `_SMALLEST`.
+# A first view with fewer nodes than this shows too little. It may be scaled down to `_SMALLEST`, to open more nodes.
 _FEW_NODES = 9
 _SMALLEST, _SMALL = 0.7, 0.95
 _NAMED = frozenset({"block", "loop", "cond", "branch"})
 MOST = 25
-"""Maximum number of nodes that are easy to read on one level; a level with more is folded further."""
+"""Default maximum number of nodes on one level. A level with more is folded further."""
 
 
 @quick_to_make
@@ -43,19 +43,19 @@ class GraphNode:
     """One node of a stage's graph.
 
     Attributes:
-        key: Unique in its graph; `""` for the root.
+        key: Identifies the node in its graph; `""` for the root.
         name: Label of the node.
         kind: Kind of the node, such as `"block"` or `"loop"`.
-        block: Path of the block that the node is, or is part of.
-        parent: Key of the node that contains this one; `""` for the root too.
+        block: Path of the block that the node is, or that contains it.
+        parent: Key of the node that contains this one; `""` for the root, and for the nodes directly in the root.
         children: Keys of the nodes inside, in program order.
         ids: Ids of the instructions directly inside, without those of `children`.
-        counts: Numbers of all instructions inside: forward, backward, update, and without a role.
+        counts: Numbers of instructions inside, at any depth: forward, backward, update, and without a role.
         shape: Shape of the node's result as text, such as `"32×64"`.
         repeat: Number of equal nodes or rounds that the node represents; 1 for the nodes inside a round.
-        members: Keys of the nodes folded into this one, its own first; `()` if no node is folded into it.
-        note: Further information: `"×10 rounds"`, `"unknown number of rounds"`.
-        dtype: Dtype of the largest array of the node's result, or `""`.
+        members: Keys of the nodes folded into this one, its own key first; `()` if no node is folded into it.
+        note: Further information, such as `"×10 rounds"`; `""` for none.
+        dtype: Dtype of the largest array of the node's result; `""` if unknown.
     """
 
     key: str
@@ -83,7 +83,7 @@ class GraphLink:
         roles: The roles of the instructions that use the data.
         specs: The specs of the data.
         loop: Key of the loop if the data is for its next round, else `""`.
-        is_gradient: True for a gradient that only sums pass on, from the user of data to its producer.
+        is_gradient: True for a gradient that flows only through sums, from the user of a value to its producer.
         is_between_rounds: True if the data flows between rounds that are folded into one.
     """
 
@@ -98,18 +98,19 @@ class GraphLink:
 
 @dataclass(frozen=True)
 class StageGraph(Shown):
-    """A stage as a graph in levels.
+    """A stage as a graph of nested nodes.
 
     Attributes:
         stage: Name of the stage.
         nodes: All nodes by key, parents before their children, including those hidden by a fold.
-        flows: Producer, user and spec for each pair of instructions with data flow. Data of a loop comes from the
-            instruction in its body that computes it.
-        roles: Role of each instruction that has one.
-        equations: Ids of the equations of each instruction.
-        hidden: For each key that a fold hides, the key of the node that is shown instead.
+        flows: Producer, user and spec for each pair of instructions with data flow. The producer of a loop's result is
+            the instruction in the body that computes it.
+        roles: Role of each instruction that has one, by id.
+        equations: Ids of the equations of each instruction, by id.
+        hidden: A dict from the key of each node that a fold hides to the key of the node that is shown instead.
         carried: Producer, user and spec of data that a loop passes to its next round.
-        gradients: Gradients that sums pass on: user and producer of a value, and whether the next round uses it.
+        gradients: Gradients that flow only through sums: the user of a value, the producer of the value, and whether a
+            loop passes the value to its next round.
     """
 
     stage: str
@@ -131,7 +132,7 @@ class StageGraph(Shown):
         return tuple(self.nodes[child] for child in self.nodes[key].children)
 
     def represented_by(self, key: str) -> tuple[str, ...]:
-        """Return the keys of the nodes that a node represents: its own, then those of equal nodes that folds hide."""
+        """Return the keys of the nodes that a node represents: its own key, then those of the equal hidden nodes."""
         node = self.nodes[key]
         return node.members or (key, *self._twins.get(key, ()))
 
@@ -146,18 +147,18 @@ class StageGraph(Shown):
         return found
 
     def share(self, key: str, shares: Mapping[str, float]) -> float | None:
-        """Return a block's share of the cost, including nodes folded into it; `None` if unknown.
+        """Return a block's share of the cost, including the blocks folded into it, given the shares by path.
 
-        If the calls of one function are several nodes, the share of each in the cost of their path is unknown.
+        Return `None` if the share is unknown, or the node is not a whole block.
         """
-        if not self.is_one_part(key):
+        if not self.is_whole_block(key):
             return None
         paths = dict.fromkeys(self.nodes[one].block for one in self.represented_by(key))
         known = [shares[path] for path in paths if path in shares]
         return sum(known) if known else None
 
-    def is_one_part(self, key: str) -> bool:
-        """Return whether a node is a whole block. If the calls of a function are several nodes, each is only a part."""
+    def is_whole_block(self, key: str) -> bool:
+        """Return whether a node is a whole block. A block that is split into several nodes has no such node."""
         return self.nodes[key].kind == "block" and self._parts[self.nodes[key].block] <= 1
 
     @cached_property
@@ -179,11 +180,10 @@ class StageGraph(Shown):
     def ancestors(self, key: str) -> tuple[str, ...]:
         """Return the keys of the innermost nodes whose data reaches a node, in program order.
 
-        If the node has instructions of the forward pass, only data of the forward pass counts. If equal parts are drawn
-        as one, a node inside represents the same node of each part.
+        If the node has instructions of the forward pass, only data of the forward pass counts.
 
         Args:
-            key: Key of a node, which may contain others.
+            key: Key of a node. If the node contains others, these are not in the result.
 
         Raises:
             KeyError: No node has this key.
@@ -211,14 +211,14 @@ class StageGraph(Shown):
         return None if after.isdisjoint(ends) else self._leaves(after & reach.before(ends), starts | ends)
 
     def _inside(self, key: str) -> set[str]:
-        """Return the shown nodes at and inside of a node."""
+        """Return the keys of the shown node that represents a node, and of all nodes inside it."""
         if key not in self.nodes:
             raise KeyError(key)
         shown = self._shown(key, {})
         return {shown, *(node.key for node in self.visible(self.nodes) if shown in self._above(node.key))}
 
     def _reach(self, key: str) -> Reach[str]:
-        # Nodes instead of instructions: saved pages, which give the same answers (search/reach.ts), have only nodes.
+        # Search nodes instead of instructions, as `search/reach.ts` does: a saved page has no instructions.
         is_forward = self.nodes[self._shown(key, {})].counts[0] > 0
         return Reach(
             (link.source, link.target)
@@ -227,12 +227,12 @@ class StageGraph(Shown):
         )
 
     def _leaves(self, keys: Collection[str], ends: Collection[str]) -> tuple[str, ...]:
-        """Return the innermost of some nodes, without the ends, in program order."""
+        """Return the `keys` that are not in `ends` and whose nodes contain no others, in program order."""
         found = (node for node in self.visible(self.nodes) if node.key in keys and node.key not in ends)
         return tuple(node.key for node in found if not node.children)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
-        """Return the visible nodes if the nodes with the keys in `opened` are open; parents come before children."""
+        """Return the visible nodes if the nodes in `opened` are open, parents before children."""
         found: list[GraphNode] = []
         waiting = [*reversed(self.level())]
         while waiting:
@@ -244,7 +244,7 @@ class StageGraph(Shown):
 
     @cached_property
     def links(self) -> tuple[GraphLink, ...]:
-        """The data that flows between the nodes if all are open, bundled, in program order."""
+        """The links between the nodes if all are open, in program order."""
         seen: dict[str, str] = {}
         places = {id: (self._shown(key, seen), self._folds(key)) for id, key in self.home.items()}
         bundles: dict[tuple[str, str, str, bool, bool], tuple[set[Role], dict[TensorSpec, None]]] = {}
@@ -278,7 +278,7 @@ class StageGraph(Shown):
         )
 
     def _loop_around(self, *keys: str) -> str:
-        """Return the innermost loop around some nodes; `""` without one."""
+        """Return the key of the innermost loop around all given nodes; `""` if there is none."""
         common = set.intersection(*({*self._above(key)} for key in keys))
         return next((key for key in self._above(keys[0]) if key in common and self.nodes[key].kind == "loop"), "")
 
@@ -301,8 +301,7 @@ class StageGraph(Shown):
         Args:
             most: Maximum number of nodes.
             shares: Share of the cost by block path.
-            fits: Returns whether a picture with the nodes of some keys open fits into its frame at this scale. A
-                picture of few nodes may be scaled down, because it would otherwise show too little.
+            fits: Returns whether the picture fits into its frame, given the keys of the open nodes and a scale.
         """
         opened: set[str] = set()
         count = len(self.level())
@@ -324,7 +323,7 @@ class StageGraph(Shown):
         return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
     def _shows_more(self, node: GraphNode, top: int) -> bool:
-        """Return whether opening a node improves the first view. Mere instructions improve only a small graph."""
+        """Return whether to open a node in the first view. A node of instructions is opened only in a small graph."""
         inside = self.level(node.key)
         if node.block in (LOSS, OPTIMIZER) or (len(inside) == 1 and not inside[0].children):
             return False
@@ -333,11 +332,11 @@ class StageGraph(Shown):
         return any(self._has_name(one) for one in inside)
 
     def _has_name(self, node: GraphNode) -> bool:
-        """Return whether a node is a part with a name; repeated lines of a function are not."""
+        """Return whether a node is a block, loop, conditional or branch, or a repetition of these."""
         return node.kind in _NAMED or (node.kind == "repeat" and any(map(self._has_name, self.level(node.key))))
 
     def _shown(self, key: str, seen: dict[str, str]) -> str:
-        """Return the node that represents a node in the picture with all nodes open, or `""`."""
+        """Return the key of the node that represents a node if all nodes are open. `seen` caches the results."""
         if key not in seen:
             if key in self.hidden:
                 seen[key] = self._shown(self.hidden[key], seen)
@@ -347,7 +346,7 @@ class StageGraph(Shown):
         return seen[key]
 
     def _folds(self, key: str) -> dict[str, str]:
-        """Return a dict from the key of each fold around a node to the key of its member that contains the node."""
+        """Return a dict from the key of each fold around a node to the key of the member that contains the node."""
         if key not in self._fold_cache:
             above = self._folds(self.nodes[key].parent) if key else {}
             fold = self._fold_of.get(key)
@@ -364,12 +363,12 @@ class StageGraph(Shown):
 
 
 def _is_between_rounds(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Return whether data flows between different members of a fold, given as in `_folds` for both ends."""
+    """Return whether data flows between different members of a fold; the arguments are `_folds` of both ends."""
     return bool(before) and any(before.get(fold, member) != member for fold, member in after.items())
 
 
 def short_shape(spec: TensorSpec) -> str:
-    """Return a spec in few characters; float32 is omitted.
+    """Return a spec as short text; the dtype is omitted if it is float32.
 
     Examples:
         >>> short_shape(TensorSpec((32, 64))), short_shape(TensorSpec((2,), "int32")), short_shape(TensorSpec(()))
@@ -385,7 +384,7 @@ def size_of_shape(spec: TensorSpec) -> tuple[int, str]:
 
 
 def shapes_text(specs: Iterable[TensorSpec]) -> str:
-    """Return the largest of some specs, and the number of the others, as text; `""` if there are no specs.
+    """Return the largest spec and the number of the others as text; `""` if there are no specs.
 
     Examples:
         >>> shapes_text([TensorSpec((2,)), TensorSpec((3, 4))])

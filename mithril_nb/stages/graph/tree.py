@@ -1,4 +1,7 @@
-"""Build the graph of a stage from its instructions: a tree of blocks and regions, measured and folded."""
+"""Build the graph of a stage from its instructions.
+
+The instructions are put into a tree of blocks and regions. The nodes of the tree are counted, sorted and folded.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, St
 
 # For example: params in params['linear_0.weight'] and state in state[0].mu
 _ARGUMENT = re.compile(r"[.\[]")
-# For example: .b1.0 of the id 4.b1.0 in a jaxpr, which is in branch 1 of equation 4
+# For example: .b1.0 of the id 4.b1.0, an equation in branch 1 of equation 4
 _BRANCH = re.compile(r"\.b(\d+)(?=\.|$)")
 _FEW_INPUTS = 3
-# Ops without a counterpart in other stages, which compute nothing.
+# Ops that compute nothing, and that other stages do not have.
 _PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
 
 
@@ -49,22 +52,22 @@ class Region:
 
 @paused_collector()
 def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) -> StageGraph:
-    """Return a stage as a graph in levels.
+    """Return a stage as a graph of nested nodes.
 
     Args:
         stage: Any stage with instructions.
-        like: The graph of another stage of the same program. Its folds are kept, because compilers treat equal blocks
-            differently, which would otherwise break up the picture.
-        most: Maximum number of nodes on a level, after equal ones are folded.
+        like: The graph of another stage of the same program. Blocks are folded as in that graph, even if the compiler
+            has changed some of them.
+        most: Maximum number of nodes on a level after folding.
 
     Returns:
-        The graph; the same for the same arguments. A stage that is not available has a graph without nodes, or, if
-        the trace failed, the graph up to the failing equation, with a node of kind `"failure"` for it.
+        The graph. If the stage is not available, it has no nodes. If tracing failed, it ends with a node of kind
+        `"failure"` for the failing equation.
     """
     root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
     by_id = {one.id: one for one in stage.instructions}
     parents = parents_of(stage)
-    homes = _planted(root, stage, by_id, parents, _known_inputs(like))
+    homes = _plant(root, stage, by_id, parents, _known_inputs(like))
     _name_calls(root)
     split_rounds(root, by_id)
     split_hubs(root, by_id)
@@ -102,7 +105,7 @@ def _flows(
 ) -> Iterator[Flow]:
     """Yield the data that flows from one instruction to another.
 
-    With `is_inner`, data of a loop or conditional comes from the instructions inside that compute it.
+    With `is_inner`, the producer of a loop's result is the instruction in the body that computes it.
     """
     for one in stage.instructions:
         if one.id not in homes:
@@ -119,21 +122,21 @@ def _flows(
 
 
 def _known_inputs(like: StageGraph | None) -> dict[str, str]:
-    """Return a dict from the equation of each input of another stage to the name of this input."""
+    """Return the names of the inputs of another stage's graph by id of their equation."""
     if like is None:
         return {}
     inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
     return {equation: node.name for node in inputs for equation in like.equations[node.ids[0]]}
 
 
-def _planted(
+def _plant(
     root: Draft,
     stage: Stage,
     by_id: Mapping[str, Instruction],
     parents: Mapping[str, str],
     names: Mapping[str, str],
 ) -> dict[str, Draft]:
-    """Put the instructions into the tree of blocks and regions; return a dict from the id of each to its node."""
+    """Put the instructions into a tree of blocks and regions; return the node of each instruction by id."""
     bodies: dict[str, tuple[Draft, Region]] = {}
     homes: dict[str, Draft] = {}
     texts = stage.text.split("\n") if stage.name == "jaxpr" else []
@@ -192,12 +195,15 @@ def _name_calls(root: Draft) -> None:
 
 
 def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft) -> tuple[Draft, str]:
-    """Return the node in which the path of an instruction starts, and the block path of this node."""
+    """Return the node to put the blocks of an instruction into, and the block path of this node.
+
+    Usually this is the region `parent` around the instruction.
+    """
     if parent not in bodies:
         return root, ""
     home, region = bodies[parent]
     if region.look == "call" and block_of(one) != home.block and home.parent is not None:
-        # A call around whole blocks adds nothing to them: skip `remat` and `jit`, up to the region around them.
+        # Do not show a call, such as `jit` or `remat`, that contains whole blocks: use the loop or branch around it.
         regions = (above for above in _line(home) if above.kind in ("loop", "cond", "branch"))
         outer = next(regions, None)
         return (root, "") if outer is None else (outer, outer.block)
@@ -208,7 +214,7 @@ def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Regi
 
 
 def _walk(start: Draft, base: str, block: str) -> Draft:
-    """Return the node of a block below `start`, which belongs to the block `base`; missing nodes are created."""
+    """Return the node of a block inside `start`, the node of the block `base`. Create the nodes that are missing."""
     rest = block
     if base and (block == base or block.startswith(f"{base}/")):
         rest = block[len(base) + 1 :]
@@ -250,10 +256,11 @@ def _measure(
 ) -> None:
     """Count the instructions of each node by role, sort children in program order, and find each node's result.
 
-    A compiler may place bodies and fusions anywhere: nodes that have a position in another stage keep it.
+    Nodes with a key in `places`, the positions in another stage, are sorted by it: a compiler may reorder bodies and
+    fusions.
     """
     drafts = [*root.walk()]
-    homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_planted`: inputs were gathered since
+    homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_plant`: inputs were gathered since
     users: dict[str, list[str]] = {}
     for source, target, _ in flows:
         users.setdefault(source, []).append(target)
@@ -271,7 +278,7 @@ def _measure(
         if draft.key in places:
             draft.order = places[draft.key] - len(places)
         sort_children(draft)
-    # The result of a node is its last forward value with a user outside.
+    # The result of a node is the last forward value in the node that is used outside.
     for source, targets in users.items():
         instruction = by_id[source]
         if instruction.role not in ("forward", None) or not instruction.shapes:
@@ -346,7 +353,7 @@ def region_of(one: Instruction) -> Region:
 
 
 def parents_of(stage: Stage) -> dict[str, str]:
-    """Return a dict from the id of each nested instruction to the id of the innermost instruction around it."""
+    """Return for each instruction inside another, by id, the id of the innermost instruction around it."""
     parents: dict[str, str] = {}
     open_ones: list[tuple[int, str]] = []  # the line after an instruction's last, and the id of this instruction
     for one in sorted(stage.instructions, key=lambda one: (one.line, -one.lines)):
@@ -361,7 +368,7 @@ def parents_of(stage: Stage) -> dict[str, str]:
 
 
 def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
-    """Return a dict as `parents_of` does, for HLO, whose bodies are separate computations that name no caller."""
+    """Return a dict like that of `parents_of` for HLO, where the body of an instruction is a separate computation."""
     callers: dict[str, str] = {}
     for one in stage.instructions:
         for key, value in one.attributes:

@@ -15,7 +15,7 @@ def with_flows(
     callees_first: Iterable[Computation],
     callers: Mapping[str, Sequence[tuple[HloLine, Computation]]],
 ) -> tuple[Instruction, ...]:
-    """Return the instructions with the data flow into, out of and around the bodies of calls and loops.
+    """Return the instructions with `picks`, `results` and `carried`: the data flow into and out of calls and loops.
 
     A computation with several callers is not connected: data of one call would seem to reach the others.
 
@@ -43,7 +43,7 @@ def with_flows(
     for one in instructions:
         place = _place(one)
         if place is None:
-            # The parameter of a loop over one array is the array, not a tuple.
+            # If a loop carries a single array, the parameter of its body is the array instead of a tuple.
             carried = next((results[name] for name in one.operands if len(results.get(name, ())) == 1), ())
             if carried and carried[0] in found and carried[0] not in results:
                 found[one.id] = replace(found[one.id], carried=carried)

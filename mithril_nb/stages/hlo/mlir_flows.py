@@ -20,17 +20,17 @@ _GIVEN = re.compile(r"(%\w+): ")
 _CALL = re.compile(r'call @("[^"]*"|[\w.$-]+)')
 _ById = dict[str, Instruction]
 _Value = tuple[str, int]
-"""Id of an instruction, and the index of the result."""
+"""Id of an instruction, and the index of one of its results."""
 
 
 def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
-    """Return the instructions with `picks`, and loops and calls with the data that enters and leaves their bodies.
+    """Return the instructions with `picks`, `results` and `carried`: the data flow into and out of calls and loops.
 
     A function with several calls is not connected: data of one call would seem to reach the others.
 
     Args:
         text: The text of the stage, without locations.
-        instructions: The instructions of the text, with the ids of their operands but without `picks`.
+        instructions: The instructions of the text, without these attributes.
     """
     lines = text.split("\n")
     found = {one.id: one for one in instructions}
@@ -46,7 +46,7 @@ def with_flows(text: str, instructions: Sequence[Instruction]) -> tuple[Instruct
             calls.setdefault(f"@{name}", []).append(one.id)
     regions: list[tuple[Instruction, Instruction, list[Instruction]]] = []
     for one in instructions:
-        # The line before the closing bracket; the last region of a loop is its body.
+        # The line before the closing bracket returns from the last region, which is the body of a loop.
         end = found.get(at_line.get(one.line + one.lines - 2, ""))
         if one.lines > 2 and end is not None and end.opcode.endswith("return"):
             inside = [found[at_line[line]] for line in range(one.line + 1, one.line + one.lines) if line in at_line]

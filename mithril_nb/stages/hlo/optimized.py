@@ -1,4 +1,8 @@
-"""HLO with its provenance, which is split for fusions and loops by their contents, and inferred for untagged lines."""
+"""Read HLO text, and find the equations and blocks of each instruction.
+
+A fusion or loop belongs to the blocks of the instructions inside it. The block of an instruction without a tag is
+inferred from its operands or users.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,14 @@ from mithril_nb.stages.hlo.stablehlo import ids_in_function_of
 from mithril_nb.stages.hlo.syntax import HloLine, attribute_pairs, device_counts
 from mithril_nb.stages.hlo.text import Computation, orders_of, read_module, tidy
 from mithril_nb.stages.hlo.weights import CALLING, TRIVIAL, work
-from mithril_nb.stages.inference import Draft, Shares, attribute, blend, by_place, majority, pass_on
+from mithril_nb.stages.inference import Draft, Shares, attribute, blend, majority, pass_on, program_order
 from mithril_nb.stages.records import Equation, Instruction, Origin
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
-"""Opcodes with which a loop passes slices to its body, and stacks the results of the iterations."""
+"""Opcodes of the instructions that pass slices to the body of a scan and stack its results."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
 """Collectives that XLA combines into one with a tuple as its result."""
@@ -36,16 +40,16 @@ def read_hlo(
     op_names: Mapping[str, str] | None = None,
     lines: GivenLines | None = None,
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the text of a module in the form shown to the user, entry first, and its instructions with provenance.
+    """Return the text of a module as it is shown to the user, entry first, and its instructions with provenance.
 
     Args:
         text: The text of an HLO module, such as the result of `compiled.as_text()`.
         tags: Reads the tags of the equations in the text.
         equations: The equations by id.
         inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
-        refine: Returns further equations of an instruction, given its opcode and one of its equations.
-        op_names: Recovered op names of instructions that lost theirs.
-        lines: Reads the lines of Python in the text; `None` if the equations have them.
+        refine: Returns further equations of an instruction, given its opcode and the id of one of its equations.
+        op_names: Op names of instructions that have none in the text.
+        lines: Reads the lines of Python in the text; `None` to use those of the equations.
     """
     read = None if lines is None else lines.of_hlo(text)
     return _Module(text, tags, equations, inputs, refine, op_names or {}, read).result()
@@ -69,7 +73,7 @@ class _Module:
         self._tags, self._equations, self._inputs = tags, equations, inputs
         self._refine, self._op_names, self._read = refine, op_names, read
         self._title, computations = read_module(text)
-        # A collective without listed groups uses all devices, so the counts are shown.
+        # Show the counts of devices: a collective without listed groups uses all devices.
         self._title += "".join(f", {name}={count}" for name, count in device_counts(text).items())
         computations.sort(key=lambda one: not one.is_entry)
         # If a damaged text has two computations of one name, the first counts.
@@ -104,7 +108,7 @@ class _Module:
                         shapes=line.specs,
                         attributes=attribute_pairs(line.attributes) + _trips(line),
                     )
-                    # If the name is the whole program, the call has the location.
+                    # If the op name is only the name of the program, use the location of the caller instead.
                     if line.place and (not line.op_name or self._tags.is_in(line.op_name)):
                         self._drafts[line.name].places = (line.place,)
                     for how, callee in line.calls:
@@ -152,9 +156,10 @@ class _Module:
         self._share_combined(computation)
 
     def _share_combined(self, computation: Computation) -> None:
-        """Give a collective that XLA combined from several ones the equations of all, and their blocks by bytes.
+        """Attribute a collective that XLA combined from several to the equations and blocks of all of them.
 
-        The combined collective has only one name, but each item of its result keeps the name of an original one.
+        Its `op_name` names only one of them, but each item of its result has the `op_name` of the original collective.
+        The share of a block is its share of the bytes.
         """
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:
@@ -169,13 +174,13 @@ class _Module:
             if not any(one.equations for one, _ in found):
                 continue
             draft = self._drafts[line.name]
-            draft.equations = tuple(sorted({id for one, _ in found for id in one.equations}, key=by_place))
+            draft.equations = tuple(sorted({id for one, _ in found for id in one.equations}, key=program_order))
             draft.shares = blend((one.shares, weight) for one, weight in found)
             draft.role = majority((one.role, weight) for one, weight in found)
             draft.origin = "tagged" if draft.shares else None
 
     def _hand_down_places(self) -> None:
-        """If an instruction has no location, give it the locations of the callers of its computation."""
+        """Give an instruction without a location the locations of the callers of its computation."""
         for computation in self._order:
             callers = [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
             found = {place: None for caller, _ in callers for place in self._drafts[caller.name].places}
@@ -184,7 +189,7 @@ class _Module:
                 draft.places = draft.places or tuple(found)
 
     def _moved_by(self, line: HloLine) -> tuple[str, ...]:
-        """Return the operands that an instruction moves; `()` for a slice, whose block depends on its users."""
+        """Return the operands that an instruction of `_MOVES` moves; `()` for a slice, whose users have its block."""
         if line.opcode == "dynamic-slice":
             return ()
         if line.opcode == "dynamic-update-slice":
@@ -198,12 +203,12 @@ class _Module:
         return line.operands
 
     def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
-        """Attribute an instruction that moves data into or out of a scan to the block that produces or uses the data.
+        """Infer the block of an instruction that moves data into or out of a scan: the producer or user of the data.
 
-        The `op_name` of the instruction names only the scan. If no such block is found, it keeps the block of the scan.
+        The `op_name` of the instruction names only the scan. `_keep_moves` uses its block if no other is found.
 
         Args:
-            line: The instruction that moves the data.
+            line: The instruction.
             candidates: The operands that may determine the block.
         """
         draft = self._drafts[line.name]
@@ -215,9 +220,9 @@ class _Module:
         return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
 
     def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
-        """Return the equations named by the tags of an instruction.
+        """Return the ids of the equations that an instruction's tags name.
 
-        The body of a function that is still called has tags relative to the function, after those of its callers.
+        If XLA did not inline a function, the tags in its body are relative to the calls of the function.
         """
         op_name = line.op_name or self._op_names.get(line.name, "")
         if not self._tags.is_in(op_name):
@@ -232,7 +237,7 @@ class _Module:
         return frozenset(found & self._equations.keys())
 
     def _of_function(self, computation: Computation) -> frozenset[str]:
-        """Return the equations that JAX lowers to a separate function, such as running sums."""
+        """Return the ids of the equations that call a function without tags, as JAX makes one for a `cumsum`."""
         known = self._functions.get(computation.name)
         if known is None:
             callers = self._callers.get(computation.name, ())
@@ -242,7 +247,7 @@ class _Module:
         return known
 
     def _behind_callers(self, id: str, computation: Computation) -> set[str]:
-        """Return the full ids of an equation whose `id` is relative to the function that contains `computation`."""
+        """Return the full ids of an equation in `computation`, one per caller, for an `id` relative to the caller."""
         if computation.is_entry:
             return {id}
         if (id, computation.name) in self._behind:
@@ -262,7 +267,7 @@ class _Module:
 
     @cached_property
     def _root(self) -> str:
-        """Prefix of the names of all instructions outside of called functions: `jit(step)/`."""
+        """Prefix of the op names of all instructions that are not in a called function: `jit(step)/`."""
         for computation in self._order:
             for line in computation.instructions if computation.is_entry else ():
                 if self._tags.is_in(line.op_name):
@@ -275,7 +280,7 @@ class _Module:
         return ""
 
     def _gather(self, line: HloLine) -> None:
-        """Give a fusion, call or loop the union of its body's equations, and shares by work."""
+        """Set the equations of a fusion, call or loop to those of its body, and its shares of blocks by work."""
         draft = self._drafts[line.name]
         inner = [
             self._drafts[one.name]
@@ -296,7 +301,7 @@ class _Module:
                 for one in inner:
                     one.sources = () if line.name in self._moves else one.sources
             return
-        draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+        draft.equations = tuple(sorted(found | set(draft.equations), key=program_order))
         draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
         weighed = [(one, one.work) for one in counted]
         if not any(weight for one, weight in weighed if one.shares):  # nothing in it computes or moves data
@@ -312,12 +317,12 @@ class _Module:
             self._attribute_moved(line, tuple(one.name for one in self._body(line)[-1:]))
 
     def _gather_call(self, draft: Draft, inside: set[str]) -> None:
-        """Give the call of a shared function the part of the body that belongs to this call."""
+        """Set the equations of a call of a shared function to those equations of the body that belong to this call."""
         own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
         found = {id for id in inside if id.startswith(own)}
         if found:
             known = [self._equations[id] for id in found if not self._equations[id].is_call]
-            draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+            draft.equations = tuple(sorted(found | set(draft.equations), key=program_order))
             draft.shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in known) or draft.shares
             draft.role = majority((one.role, 1.0) for one in known) or draft.role
             draft.origin = "tagged" if draft.shares else None
@@ -350,14 +355,17 @@ class _Module:
                     self._drafts[line.name].operands += given
 
     def _keep_moves(self) -> None:
-        """Give moves whose block was not found the block of their loop; `_hand_down` does so for moves in a fusion."""
+        """Give the instructions of `_attribute_moved` for which no block was found the block of the scan.
+
+        `_hand_down` does this for instructions in a fusion.
+        """
         for name, (shares, origin) in self._moves.items():
             callers = self._callers.get(self._homes[name].name, ())
             if not self._drafts[name].shares and not any(one.opcode == "fusion" for one, _ in callers):
                 self._drafts[name].shares, self._drafts[name].origin = shares, origin
 
     def _hand_down(self) -> None:
-        """Give instructions without a block in a fusion, call or reducer the block of their callers."""
+        """Give each instruction without a block the blocks of the callers of its computation."""
         for computation in self._order:
             outside = self._callers.get(computation.name) or self._appliers.get(computation.name, ())
             callers = [self._drafts[caller.name] for caller, _ in outside]
@@ -375,5 +383,5 @@ def _bytes(line: HloLine) -> float:
 
 
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
-    """Return the trip count of a loop as an attribute, because the text that contains it is hidden."""
+    """Return the trip count of a loop as an attribute: the displayed text does not contain it."""
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)

@@ -7,7 +7,8 @@ tanh_fusion = f32[8,64] fusion(x, linear_0.weight, linear_0.bias) loop:
   return tanh(add)
 ```
 
-In the body of a fusion its operands keep their names. Facts that follow from the enclosing line are not repeated.
+The operands of a fusion have the same names inside and outside of it. The line `return tanh(add)` has no type, because
+the first line shows it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ DEEPEST = 40
 MOST_CHARACTERS = 60
 """Constants with more characters than this are printed as `...`."""
 PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "false")}
-"""Instructions whose parts take the operands of the instruction, so that their types need not be printed."""
+"""Instructions with several computations, and the first words of their attributes. See `expected_types`."""
 
-# For example: .clone.1 of %add_fusion.clone.1: XLA makes names unique with such endings
+# For example: .clone.1 in %add_fusion.clone.1, an ending with which XLA makes the name unique
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
 # For example: mu and linear_0.weight in state[0].mu['linear_0.weight']
 _KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
-# Words with another meaning in the readable text, so no value gets them as its name.
+# Words that have a meaning in the readable text, so they are not used as names.
 _TAKEN = ("inf", "nan", "true", "false", "return", "as")
 # Attributes of custom calls that describe how C code is called, not its result.
 _SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
@@ -46,8 +47,9 @@ class Readable:
 
     Attributes:
         text: The text.
-        lines: Pairs of a line, counted from 1, and the name of an instruction on it. A line may contain several: the
-            one that it shows first, then the parameters and the constants that are written in it.
+        lines: Pairs of a line number, counted from 1, and the name of an instruction on that line. A line has several
+            pairs if constants are written as its operands or if it opens a body with parameters; the line's main
+            instruction comes first.
     """
 
     text: str
@@ -61,7 +63,7 @@ def readable(text: str) -> Readable:
     r"""Return an optimized HLO module in short form.
 
     Args:
-        text: The result of `compiled.as_text()`. Unreadable lines become comments.
+        text: The result of `compiled.as_text()`. Lines that cannot be parsed become comments.
 
     Examples:
         >>> print(readable('''HloModule f
@@ -86,7 +88,7 @@ class _Names:
     counts: dict[str, int] = field(default_factory=dict)
 
     def new(self, wanted: str) -> str:
-        """Return a name like the wanted one: without special characters, and with a number if it is in use."""
+        """Return the wanted name without special characters, and with a number if it is already in use."""
         wanted = re.sub(r"[^A-Za-z0-9_.]+", "_", wanted, flags=re.ASCII).strip("_.") or "value"
         wanted = f"n{wanted}" if wanted[0].isdigit() else wanted
         name = wanted
@@ -106,7 +108,7 @@ class _Scope:
     types: dict[str, str] = field(default_factory=dict)
 
     def of(self, operand: str) -> str:
-        """Return the short name of an operand; an operand without a line gets a new name."""
+        """Return the short name of an operand. Choose one if no line of the computation defines the operand."""
         if operand not in self.shown:
             self.shown[operand] = self.names.new(_base(operand))
         return self.shown[operand]
@@ -133,7 +135,7 @@ class _Printer:
         self._done: set[str] = set()
 
     def result(self) -> Readable:
-        """Print the module: the entry, then shared computations, and last computations that only run each other."""
+        """Print the module: the entry with the computations that run once, then computations that run more often."""
         first = [name for name in self._bodies if name not in self._once and name not in self._by_word]
         for name in [*first, *self._bodies]:
             if name not in self._done and name not in self._by_word:
@@ -159,7 +161,7 @@ class _Printer:
         self._inside(body, scope, 1, "", listed=body.is_entry)
 
     def _header(self, depth: int, title: str, body: Body, scope: _Scope, types: tuple[str, ...]) -> None:
-        """Print the title of a computation with its parameters, and their types if these are not the expected ones."""
+        """Print the title of a computation and its parameters. A type is omitted if it is the one in `types`."""
         params = []
         for at, line in enumerate(body.params):
             name, type = scope.add(line, "carry" if title in PARTS["while"] else _base(line.name)), type_of(line)
@@ -167,7 +169,7 @@ class _Printer:
         self._emit(depth, f"{title}({', '.join(params)}):", [line.name for line in body.params])
 
     def _inside(self, body: Body, scope: _Scope, depth: int, expected: str, listed: bool = False) -> None:
-        """Print the lines of a computation; `expected` is the type of its result if the enclosing lines imply it."""
+        """Print the lines of a computation. The type of its result is omitted if it is `expected`."""
         used = {operand for line in body.instructions for operand in line.operands}
         for line in body.instructions:
             if line.name not in body.folded and (not line.is_root or line.name in used):
@@ -245,7 +247,7 @@ def python_names(paths: list[str]) -> list[str]:
         ['params.linear_0.weight', 'mu.linear_0.weight', 'count', 'x']
     """
     parts = [["".join(key) for key in _KEY.findall(path)] for path in paths]
-    # A name starts with a word: `batch[0]` is `batch.0`, not `0`.
+    # A name must not start with an index: the short name of `batch[0]` is `batch.0`, not `0`.
     starts = [[at for at in range(len(keys)) if at == 0 or not keys[at].isdigit()][::-1] for keys in parts]
     chosen = [0] * len(paths)
     while True:
@@ -263,7 +265,21 @@ def python_names(paths: list[str]) -> list[str]:
 
 
 def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
-    """Return the operand types and result type of a part of an instruction; empty if the instruction implies none."""
+    """Return the parameter types and the result type of a computation that follow from the instruction that runs it.
+
+    Args:
+        opcode: Opcode of the instruction.
+        how: The attribute that names the computation, such as `"body"`.
+        given: Types of the instruction's operands.
+        result: Type of the instruction's result.
+
+    Returns:
+        The types; `()` and `""` if they do not follow from the instruction.
+
+    Examples:
+        >>> expected_types("while", "condition", ("(s32[], f32[2])",), "(s32[], f32[2])")
+        (('(s32[], f32[2])',), 'pred[]')
+    """
     if opcode == "while" and how in PARTS["while"]:
         return (result,), result if how == "body" else "pred[]"
     part, _, number = how.partition("_")
@@ -280,7 +296,7 @@ def items_of(type: str, index: str) -> str:
 
 
 def _base(name: str) -> str:
-    """Return the name of an instruction without its unique suffix."""
+    """Return the name of an instruction without the suffix that makes it unique."""
     short = _COUNTED.sub("", name)
     if re.fullmatch(r"param_\d+|Arg_\d+|arg\d+|p\d+", short):
         return "p" + re.sub(r"\D", "", short)

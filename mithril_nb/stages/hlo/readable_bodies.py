@@ -1,7 +1,7 @@
-"""The operations of an HLO module in the common form that readable printing and parsing share.
+"""The computations of an HLO module, prepared to be printed by `readable`.
 
-The original order of parameters and constants is arbitrary. Here parameters come first, by number, and a constant with
-a single user comes right before it. All other lines keep the order of the text.
+Parameters come first, by number, and a constant with a single user comes right before its user: XLA prints both in
+arbitrary order. All other lines keep the order of the text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mithril_nb.stages.hlo.syntax import LAYOUT, HloLine, attribute_pairs, names
 from mithril_nb.stages.hlo.text import read_module
 
 NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
-"""A constant that is written where it is used."""
+"""Constants that can be written as an operand."""
 
 
 @dataclass
@@ -24,11 +24,12 @@ class Body:
     Attributes:
         name: Name of the computation.
         is_entry: True if the program starts here.
-        params: The parameters by number; empty if they are not numbered 0, 1, 2, ... (then `lines` contains them).
-        lines: All other lines, in order; unreadable ones are text.
-        folded: Names of the constants that are written where they are used.
-        attributes: For each line, by name, the pairs of name and value after its operands, except computations.
-        runs: For each line, by name, the pairs of an attribute and the computation that it names.
+        params: The parameters by number. If they are not numbered 0, 1, 2, ..., they are in `lines` instead.
+        lines: All other lines, in order. A line that cannot be parsed is text.
+        folded: Names of the constants that are written as operands.
+        attributes: By name of a line, pairs of name and value of its attributes, without those in `runs`.
+        runs: By name of a line, the computations that it runs: pairs of the attribute and the computation's name, such
+            as `("body", "region_0.1")`.
     """
 
     name: str
@@ -41,12 +42,12 @@ class Body:
 
     @property
     def instructions(self) -> Iterator[HloLine]:
-        """The readable lines, without the parameters at the top."""
+        """The lines that could be parsed, without `params`."""
         return (line for line in self.lines if isinstance(line, HloLine))
 
     @property
     def word(self) -> tuple[str, str] | None:
-        """Operation and dtype, such as `("add", "f32")`, if the computation only combines two numbers; else `None`."""
+        """Operation and dtype, such as `("add", "f32")`, of a computation that combines two numbers; else `None`."""
         if len(self.params) != 2 or len(self.lines) != 1 or not isinstance(self.lines[0], HloLine):
             return None
         (line,), (left, right) = self.instructions, self.params
@@ -59,7 +60,7 @@ class Body:
 
 
 def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
-    """Return the title of a module and its computations by name: the entry first, then those without a caller."""
+    """Return the title of a module and its computations by name: the entry, those without a caller, then the others."""
     title, computations = read_module(text)
     names = {computation.name for computation in computations}
     found: dict[str, Body] = {}
@@ -82,13 +83,14 @@ def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
 def runs_of(
     line: HloLine, body: Body, bodies: Mapping[str, Body]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return two lists for the computations that a line runs: pairs of attribute and name, and of attribute and word.
+    """Return the computations that a line runs, in two lists.
 
-    The second list has the computations that a word describes, such as `("to_apply", "add")`.
+    The first list has the items of `body.runs[line.name]` that are printed as computations. The second list has those
+    that are printed as one word, such as `("to_apply", "add")`; see `Body.word`.
     """
     called, words = [], []
     for how, callee in body.runs[line.name]:
-        # A fusion of one operation is not a combiner, although its body looks like one.
+        # The body of these is the operation itself, even if it looks like that of a `reduce`.
         word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
         if word is not None and line.shapes and word[1] == line.shapes[0][0]:
             words.append((how, word[0]))
@@ -98,7 +100,7 @@ def runs_of(
 
 
 def described_by_word(bodies: Mapping[str, Body]) -> set[str]:
-    """Return the names of the computations that a word describes wherever they are run."""
+    """Return the names of the computations that are printed as one word by every instruction that runs them."""
     called, words = set[str](), set[str]()
     for body in bodies.values():
         for line in body.instructions:
@@ -115,7 +117,10 @@ def type_of(line: HloLine) -> str:
 
 
 def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the text after the operands: pairs of name and value, and the computations in it with their attributes."""
+    """Return the `attributes` and `runs` of a line, as in `Body`, from the text after its operands.
+
+    `names` are the names of all computations.
+    """
     attributes: list[tuple[str, str]] = []
     runs: list[tuple[str, str]] = []
     for key, value in attribute_pairs(text):

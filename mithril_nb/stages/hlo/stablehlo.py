@@ -1,8 +1,8 @@
 """Read StableHLO text and its locations: the equations of each line, and the text without locations.
 
-JAX prints each op with `loc(#loc12)` and a table of locations at the end. Functions that are shared between calls have
-tags relative to themselves, so the path from `@main` through the calls gives the ids; one line may have many callers.
-The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags are relative to that.
+JAX prints each op with `loc(#loc12)`, and a table of locations at the end. If several calls share a function, the tags
+in its body are ids relative to the call. The full ids are computed from the calls; a line has one id per call. In the
+same way, tags in the body of a `shard_map` are relative to its op, `sdy.manual_computation`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.provenance.scopes import Marks
 
-# For example: loc(#loc12), or loc("reduce_window_sum:"(#loc5)) of an argument; three levels of brackets are enough
+# For example: loc(#loc12), or loc("reduce_window_sum:"(#loc5)) of an argument; JAX nests at most three levels
 _LOC = re.compile(rf"{QUOTED}| loc\(((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED}|\((?:[^()\"]|{QUOTED})*\))*\))*)\)")
 # For example: #loc3 = loc("x.py":4:2)
 _ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
@@ -59,7 +59,7 @@ class _Function:
     calls: list[tuple[str, str]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
     bodies: dict[str, str] = field(default_factory=dict)
-    """For each op in the body of a `shard_map` the id of the op that contains this body."""
+    """By id of an op in the body of a `shard_map`, the id of the op that contains the body."""
 
     @property
     def prefix(self) -> str:
@@ -76,7 +76,7 @@ def read_stablehlo(
         text: The result of `lowered.as_text(debug_info=True)`.
         tags: Reads the tags of the equations in the text.
         equations: The equations by id.
-        lines: Reads the lines of Python in the text; `None` if the equations have them.
+        lines: Reads the lines of Python in the text; `None` to use those of the equations.
     """
     body, table = _split(text)
     names: dict[str, str] = {}
@@ -206,7 +206,7 @@ def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
         (('contracting_dims', '[1] x [0]'), ('precision', '[DEFAULT, DEFAULT]'))
     """
     first = rest.find(" = ")
-    # Many lines are equal without the operands, which come before the attributes.
+    # Without the operands, which come first, many lines are equal: `_pairs` caches them.
     return () if first < 0 else _pairs(rest[max(rest.rfind(" ", 0, first), 0) :])
 
 
@@ -281,15 +281,12 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
 
 
 def _places(found: Sequence[str], name: str | None, tags: Marks) -> tuple[str, ...]:
-    """Return the location of an op as a tuple; `()` if it has none, or if it has only the name of the program."""
+    """Return the location of an op as a tuple; `()` if it has none, or only the name of the program."""
     return () if name is None or (name and not tags.is_in(name)) else (found[-1],)
 
 
 def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources) -> None:
-    """Give ops that have the location of one call of their function the locations of all its calls.
-
-    JAX lowers a library function once, with the location of the first call.
-    """
+    """Give the ops of a library function the locations of all its calls: JAX writes only that of the first call."""
     calls: dict[str, dict[str, str]] = {}  # per function: a location for each line of the user that calls it
     for function in functions.values():  # callers usually come before their callees
         around = calls.get(function.name, {})
@@ -307,7 +304,7 @@ def _resolve(
     functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation], read: ReadSources | None
 ) -> tuple[Instruction, ...]:
     def around(function: _Function, op: str, outside: Set[str]) -> Set[str]:
-        """Return the equations that the tags of an op are relative to, given those of its function."""
+        """Return the ids that an op's tags are relative to: its `shard_map`, or `outside`, the function's calls."""
         body = function.bodies.get(op)
         return outside if body is None else ids_at(function.name, body, outside)
 
@@ -343,9 +340,10 @@ def callers_of(
     """Return a dict from the name of each function to the ids of the equations that call it; `{""}` for `main`.
 
     Args:
-        calls: For each function the functions it calls, each with the location of the call.
-        ids_at: Returns the equations of a call, given its function, its location and the callers of the function.
-        most: Number of callers of a function after which no more are added.
+        calls: By name of a function, the functions that it calls, each with the location of the call.
+        ids_at: Returns the ids of a call's equations, given the function around it, its location, and that function's
+            callers.
+        most: Maximum number of callers of a function; further ones are ignored.
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
@@ -364,7 +362,7 @@ def callers_of(
 
 
 def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[str]) -> frozenset[str]:
-    """Return the ids of the equations of an op: the path in its location, prefixed by each caller of its function."""
+    """Return the ids of the equations of an op: the id in its location, prefixed by each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
         inner = tags.joint.join(tags.path(part))
@@ -373,20 +371,22 @@ def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[s
             continue
         for caller in callers:
             id = f"{caller}{tags.joint}{inner}" if caller else inner
-            # Helpers that JAX lowers once and calls again keep the location of the first use: then use the caller.
+            # JAX lowers a helper once, with the location of its first call. In the other calls, use the caller.
             found.add(id if id in equations else caller)
     found.discard("")
     return frozenset(found)
 
 
 def ids_in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
-    """Return the full ids for `id`, of an equation in the body of a loop, branch or reduction that `callers` run.
+    """Return the full ids of an equation in the body of a loop, branch or reduction, given the full ids of the loops.
 
-    `id` is relative to the function that contains the loop, branch or reduction.
+    `id` is relative to the function that contains the loop.
 
     Examples:
-        >>> ids_in_function_of("2.b1.0", ["5.2"]), ids_in_function_of("0", ["5.0"]), ids_in_function_of("1", ["5.0"])
-        ({'5.2.b1.0'}, {'5.0'}, set())
+        >>> ids_in_function_of("2.b1.0", ["5.2"])  # equation 5 calls the function, whose equation 2 is the loop
+        {'5.2.b1.0'}
+        >>> ids_in_function_of("0", ["5.0"]), ids_in_function_of("1", ["5.0"])
+        ({'5.0'}, set())
     """
     found: set[str] = set()
     for caller in callers:

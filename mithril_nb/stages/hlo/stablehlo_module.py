@@ -28,11 +28,11 @@ _UNLINKED: tuple[tuple[str, ...], bool] = ((), False)
 
 
 class _UnknownError(Exception):
-    """A module contains an object whose printed form is unknown."""
+    """Raised if it is unknown on how many lines MLIR prints an op."""
 
 
 class _Open:
-    """An op whose location names no block: the state that `pass_on` needs to infer its equations."""
+    """An op whose location names no block. Its equations are inferred as `pass_on` infers them."""
 
     __slots__ = ("equations", "is_known", "makers", "operands", "prefers_users", "users")
 
@@ -42,7 +42,7 @@ class _Open:
         self.users: Sequence[_Open] = ()
 
     def settle(self) -> bool:
-        """Take the block of operands or users if they have one by now, as `pass_on` does; return whether it changed."""
+        """Use the block of the operands or users if they have one now. Return whether a block was found."""
         if self.is_known:
             return False
         for side in (self.users, self.makers) if self.prefers_users else (self.makers, self.users):
@@ -130,8 +130,8 @@ class _Reader:
             body: MLIR's block.
             calls: Receives the calls of this function.
             prefix: Prefix of the ids.
-            inside: Ids used so far in regions of this function: outside of them, MLIR uses the names again.
-            is_top: Whether it is the body of the function.
+            inside: Ids used so far in the regions of this function. MLIR uses a name again after its region has ended.
+            is_top: True if `body` is the body of the function.
         """
         names = self._names
         for one in body.operations:
@@ -180,10 +180,10 @@ class _Reader:
             yield from self._ops(inner, calls, prefix, inside, False)
             self._line += 1
 
-    # From places to equations
+    # From locations to equations
 
     def _links_of(self, ops: Iterable[_Op], callers: set[str]) -> _Links:
-        """Return the ids of the ops of a function, and the ids of their equations, given its callers."""
+        """Return the ids of the ops of a function and the ids of their equations, given the ids of the calls."""
         order, outside, has_blocks = self._order, self._outside, self._has_blocks
         places: dict[str, tuple[tuple[str, ...], bool]] = {}
         found: list[str] = []
@@ -203,7 +203,7 @@ class _Reader:
             known = links_at(place)
             if known[1] or not has_blocks or not op.name.endswith(_USERS_FIRST):
                 return known
-            # Users come later in the text: a user whose location names no block has not got a block yet.
+            # Users come later in the text, so only users whose location names a block can be used here.
             near = [one for user in _users(op.results) if (one := links_at(self._place(user)))[1]]
             return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
 
@@ -265,7 +265,7 @@ def _function(one: Any) -> tuple[str, Any]:
 
 
 def _makers(op: Any) -> Iterator[Any]:
-    """Yield the ops that produce an op's operands; `None` for an argument of the function that a loop passes on."""
+    """Yield the ops that produce an op's operands; `None` for an argument of the function that a loop carries."""
     for value in op.operands:
         owner, is_carried = value.owner, False
         while isinstance(owner, ir.Block) and owner.owner.name == _WHILE:  # the body sees the operands of the loop
@@ -278,7 +278,7 @@ def _makers(op: Any) -> Iterator[Any]:
 
 
 def _users(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the ops that use some values, including users in loops that carry them."""
+    """Yield the ops that use some values, also inside the loops that carry the values."""
     for value in values:
         for use in value.uses:
             user = use.owner.operation

@@ -79,7 +79,7 @@ _USUAL = re.compile(
     rf"((?:, (?!{'|'.join(NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
     r'(?:, metadata=\{op_name="([^"\\]*)"([^"{}]*)\})?$'
 )
-"""A line with one array as its result, and only names, numbers and metadata after its operands."""
+"""The form of most lines: one array as the result, and only names, numbers and metadata after the operands."""
 
 
 @dataclass
@@ -89,16 +89,16 @@ class HloLine:
     Attributes:
         name: Name of the instruction, without `%`.
         opcode: `fusion`, `dot`, `add`, ...
-        shapes: Dtype and sizes of each array in its result.
-        operands: Names of its operands.
-        op_name: The op name from JAX, or `""`.
-        calls: Names of the computations it calls, each with the attribute (`calls`, `body`, `to_apply`, ...).
+        shapes: Dtype and sizes of each array in the result.
+        operands: Names of the operands.
+        op_name: The op name from JAX; `""` if it has none.
+        calls: Pairs of an attribute and the computation that it names, such as `("body", "region_0.1")`.
         attributes: The text after the operands.
         literal: The text between the parentheses.
         is_root: True if it returns the result of its computation.
-        written: The line as input of `tidy`, which produces the displayed line.
-        trips: Trip count of a loop, if XLA can determine it.
-        place: The location in Python: the number of a stack frame, `"file":line`, or `""`.
+        written: The line without metadata. `tidy` turns it into the displayed line.
+        trips: Trip count of a loop; `None` if unknown.
+        place: The location in Python: the number of a stack frame or `"file":line`; `""` if unknown.
     """
 
     name: str
@@ -138,7 +138,7 @@ def opened_by(line: str) -> str:
 
 
 def instruction_names(text: str) -> list[str]:
-    r"""Return the names of all instructions in a text, without reading the rest: a large program has many passes.
+    r"""Return the names of all instructions in a text, without parsing the lines, because passes have large texts.
 
     Examples:
         >>> instruction_names("ENTRY %main {\n  %x.1 = f32[] parameter(0)\n  ROOT %y = f32[] negate(%x.1)\n}")
@@ -219,7 +219,7 @@ def read_line(line: str) -> HloLine | str:
 
 
 def _usual_line(line: str) -> HloLine | None:
-    """Return the instruction on a line in the usual form, in about half of the time."""
+    """Return the instruction on a line of the form `_USUAL`, or `None`. Twice as fast as `_any_line`."""
     match = _USUAL.match(line)
     if match is None:
         return None

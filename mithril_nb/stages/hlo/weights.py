@@ -1,4 +1,4 @@
-"""Weights of HLO instructions among their neighbours in a fusion or a loop, and the kinds of opcodes."""
+"""Estimate how much work an HLO instruction does, to split the cost of a fusion or loop between its instructions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ MOVING = frozenset(
 )
 """Opcodes that move or name data, and compute nothing."""
 
-# A hundredth of an addition: moved data adds its block, but hardly changes the shares of blocks that compute.
+# Work per element of moved data: its block gets a share, but hardly changes the shares of blocks that compute.
 _MOVED = 0.01
-_FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
-"""Opcodes that leave no code in a kernel."""
 
 CALLING = frozenset("fusion call while conditional async-start async-update async-done".split())
 """Opcodes that run other computations."""
@@ -28,9 +26,12 @@ CALLING = frozenset("fusion call while conditional async-start async-update asyn
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
 """Opcodes for which no code runs."""
 
+_FREE = TRIVIAL | {"broadcast", "iota"}
+"""Opcodes for which no code runs inside a fusion."""
+
 
 def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return a rough number of operations of an instruction, only to weigh it against its neighbours."""
+    """Return a rough number of operations of an instruction, to weigh it against others in the same computation."""
     if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
         inner = 1
         left = shapes.get(line.operands[0]) if line.operands else None
@@ -41,7 +42,7 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
         elif line.opcode == "convolution":
             window = _WINDOW.search(line.attributes)
             inner = prod(sizes_in(window.group(1).replace("x", ","))) if window else 1
-            # The window has the spatial sizes only; the labels show which axis of the kernel has the input channels.
+            # The window has only the spatial sizes. The labels show which axis of the kernel has the input channels.
             kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
             labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
             if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
@@ -54,10 +55,7 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
 
 
 def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
-    """Return the weight of an instruction among its neighbours: its operations, or a little for data that it moves.
-
-    An instruction that only slices, transposes or joins the results of others has a small share in a fusion, not none.
-    """
+    """Return the weight of an instruction: its operations, or a little for each element that it only moves."""
     if line.opcode in MOVING and line.opcode not in _FREE:
         return _MOVED * line.elements
     return flops(line, shapes)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
-from mithril_nb.stages.inference import blend, by_place
+from mithril_nb.stages.inference import blend, program_order
 from mithril_nb.stages.records import Equation, Instruction, Role, format_lines, lines_of_source
 
 _LONGEST = 200
@@ -151,7 +151,7 @@ def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -
         id,
         "line",
         line,
-        tuple(sorted({one.id for one in made}, key=by_place)),
+        tuple(sorted({one.id for one in made}, key=program_order)),
         shares,
         roles.pop() if len(roles) == 1 else None,  # most lines have a forward and a backward part
         "tagged" if shares else None,

@@ -16,7 +16,7 @@ from typing import cast
 from mithril_nb.display import Shown
 from mithril_nb.stages.hlo.syntax import OPERAND
 from mithril_nb.stages.hlo.text import by_computation
-from mithril_nb.stages.inference import blend, by_place, majority
+from mithril_nb.stages.inference import blend, majority, program_order
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.dump import Dump
 from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
@@ -193,7 +193,7 @@ class Owners:
             kernel,
             "kernel",
             0,
-            tuple(sorted({id for one in parts for id in one.equations}, key=by_place)),
+            tuple(sorted({id for one in parts for id in one.equations}, key=program_order)),
             blend((one.shares, 1.0) for one in parts),
             majority((one.role, 1.0) for one in parts),
             "kernel" if any(one.shares for one in parts) else None,

@@ -92,7 +92,7 @@ def cost_values(
         if _is_end(node):
             continue
         is_block = graph is None or (node.kind == "block" and bool(node.path))
-        if is_block and (graph is None or graph.is_one_part(node.key)):
+        if is_block and (graph is None or graph.is_whole_block(node.key)):
             total = _Sum()
             for path in dict.fromkeys(node.blocks or (node.path,)):
                 total.add(values.get(path, nothing), path in least)
