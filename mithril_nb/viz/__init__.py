@@ -1,6 +1,6 @@
 """Pure functions from data to text, SVG and HTML. Importing this package imports neither widgets nor JAX.
 
-`renderers/` registers these functions for the types of the other rooms, in one file for each kind of value.
+The files in `renderers/` register these functions as the notebook display of costs, graphs, stages and training runs.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _RENDERERS_OF_ROOM = {
     "train": "training",
     "viz": "graphs",
 }
-"""File in `renderers/` for the values of each room. It is imported on demand, because some rooms import JAX."""
+"""For each package of mithril_nb, the file in `renderers/` for its types. Files are imported late: some import JAX."""
 
 
 def load_renderers(of: type) -> None:
-    """Import the file that registers the renderers of a type; nothing for a type of another package."""
+    """Import the file that registers the renderers of a type. Types from outside mithril_nb have no such file."""
     for room, name in _RENDERERS_OF_ROOM.items():
         if of.__module__.startswith(f"mithril_nb.{room}."):
             importlib.import_module(f"mithril_nb.viz.renderers.{name}")

@@ -1,4 +1,4 @@
-"""The MIME bundle of a value: always a text, and a picture or a table if the value has one."""
+"""The MIME bundle of a value, which a notebook displays: a text, and for most values a picture or a table."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ Bundle = dict[str, str]
 
 
 def bundle(value: object) -> Bundle:
-    """Return the MIME bundle of a value. Without a renderer for its type, it holds only the value's `repr`.
+    """Return the MIME bundle of a value. Without a renderer for its type, the bundle contains only the `repr`.
 
-    If the renderer fails, the bundle holds the value's `repr` and the error below it.
+    If the renderer raises an error, the bundle contains the `repr` with the error below it.
     """
     renderer = find_renderer(type(value))
     if renderer is None:
@@ -25,7 +25,7 @@ def bundle(value: object) -> Bundle:
 
 
 def _themed(plain: Bundle) -> Bundle:
-    """Add HTML that follows the notebook's light or dark theme; an SVG alone follows the theme of the system."""
+    """Add an HTML version to a bundle with an SVG. Only HTML can follow the theme of the notebook, light or dark."""
     if "image/svg+xml" not in plain or "text/html" in plain:
         return plain
     return {**plain, "text/html": image_html(plain["image/svg+xml"], plain["text/plain"].partition("\n")[0])}

@@ -1,4 +1,4 @@
-"""Training curves as a static picture and as text, for saved notebooks, where the live plot is not available."""
+"""Training curves as a static picture and as text. Saved notebooks show them instead of the live plot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Columns = Mapping[str, Any]
-"""Columns of a history by name: `step`, `loss`, `validation_loss` ... as lists or arrays of float; NaN: no value."""
+"""Columns of a training history: lists or arrays of float, by name such as `step` or `loss`. NaN means no value."""
 
 _PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
 _LABELS = {
@@ -26,16 +26,16 @@ _LABELS = {
 }  # fmt: skip
 """Labels of the curves."""
 _FIGURES = {**_LABELS, "loss": "epoch mean loss", "accuracy": "epoch mean accuracy"}
-"""Labels of the numbers in the text of a run."""
+"""Labels in the text of a run."""
 _MOST_POINTS = 1500
 _lock = threading.Lock()  # rcParams are shared by all threads
 
 
 def curves_figure(columns: Columns) -> Figure:
-    """Return the curves as a matplotlib figure that you can change or save; pyplot does not manage this figure.
+    """Return the curves as a matplotlib figure, which you can change or save. It is not registered with pyplot.
 
     Args:
-        columns: The history's columns. A panel whose columns have no finite value is left out.
+        columns: The columns of the history. A panel without finite values is left out.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -53,10 +53,10 @@ def curves_figure(columns: Columns) -> Figure:
 
 
 def curves_svg(columns: Columns, title: str = "training curves") -> str:
-    """Return the curves as self-contained SVG with light and dark colours. Equal arguments give equal text.
+    """Return the curves as self-contained SVG for light and dark themes. Equal arguments give equal text.
 
     Args:
-        columns: The history's columns, as for `curves_figure`.
+        columns: The columns of the history.
         title: Accessible name, read by screen readers.
 
     Raises:
@@ -83,7 +83,7 @@ def curves_text(run: Mapping[str, Any]) -> str:
     """Return the state of a training run as text.
 
     Args:
-        run: The state as data, from `Run.snapshot()`: `state`, `epoch`, `epochs`, `step`, `steps`, `loss` and so on.
+        run: The state as data: the result of `Run.snapshot()`.
 
     Examples:
         >>> print(curves_text({"state": "done", "epoch": 10, "epochs": 10, "step": 450, "steps": 450, "loss": 0.0312,
@@ -117,7 +117,7 @@ def _is_known(run: Mapping[str, Any], name: str) -> bool:
 
 
 def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
-    """Return pairs (step, value) for the finite values of a column, at most `_MOST_POINTS`."""
+    """Return at most `_MOST_POINTS` pairs (step, value) with finite values of a column."""
     steps = columns.get("step")
     values = columns.get(name)
     if steps is None or values is None:
@@ -158,7 +158,7 @@ def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
 
 
 def _dark_css() -> str:
-    """Return CSS rules that replace each light colour in matplotlib's output by the matching dark colour."""
+    """Return CSS rules that replace the light colours in matplotlib's output by dark colours."""
     pairs = [
         (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
         (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),

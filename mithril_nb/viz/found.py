@@ -1,4 +1,4 @@
-"""The matches of a search as a table, in text and in HTML."""
+"""The result of a search as a table, in plain text and in HTML."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import flops, nbytes
 
 MOST_MATCHES = 200
-"""Largest number of rows in the display of a result; `Found` itself has all matches."""
+"""Largest number of rows in the table. `Found` contains all matches."""
 _HEADS = ("block", "kind", "id", "role", "dtype", "FLOPs", "bytes", "memory", "Python line")
 _NUMBERS = ("FLOPs", "bytes", "memory")
 
@@ -28,7 +28,7 @@ def found_text(found: Found, most: int | None = MOST_MATCHES) -> str:
 
 
 def found_html(found: Found, most: int = MOST_MATCHES) -> str:
-    """Return the matches as one self-contained HTML fragment. The arguments are those of `found_text`."""
+    """Return the matches as one self-contained HTML fragment with at most `most` rows."""
     heads, *rows = _table(found, most)
     caption, rest = one_line(_caption(found)), _rest(found, most)
     if not rows:
@@ -40,7 +40,7 @@ def found_html(found: Found, most: int = MOST_MATCHES) -> str:
 
 
 def _table(found: Found, most: int | None) -> list[tuple[str, ...]]:
-    """Return the titles of the columns, then the rows, without columns that are empty in all rows."""
+    """Return the titles of the columns, and then the rows. Columns that are empty in all rows are left out."""
     rows = [tuple(map(one_line, _row(one, found))) for one in found.matches[:most]]
     used = [at for at in range(len(_HEADS)) if at == 0 or any(row[at] for row in rows)]
     return [tuple(row[at] for at in used) for row in (_HEADS, *rows)]
@@ -56,7 +56,7 @@ def _caption(found: Found) -> str:
 
 def _rest(found: Found, most: int | None) -> str:
     more = 0 if most is None else len(found) - most
-    return f"... {more:,} more; iterate over the result for all" if more > 0 else ""
+    return f"... {more:,} more. To get all matches, iterate over the result." if more > 0 else ""
 
 
 def _row(one: Match, found: Found) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The parts that HTML pages share: style sheet, headings, cards of problems, tables, pictures and scripts."""
+"""Parts of HTML pages: style sheet, heading, problems, tables, pictures and scripts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mithril_nb.viz.text import block_key, escaped, one_line
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
 SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-"""Content security policy of the pages: the browser loads nothing from elsewhere, whatever text a stage contains."""
+"""Content security policy: the browser loads nothing from other places, even if the text of a stage contains HTML."""
 
 
 @cache
 def _sections() -> dict[str, str]:
-    """Return the sections of `styles.css` by name, each in one line."""
+    """Return the sections of `styles.css` by name. A section starts with a comment such as `/* @base: … */`."""
     text = (Path(__file__).parent / "styles.css").read_text(encoding="utf-8")
     _, *parts = re.split(r"/\* @(\w+):.*?\*/", text.replace("$mono", MONO).replace("$sans", SANS), flags=re.DOTALL)
     names, rules = parts[::2], parts[1::2]
@@ -29,7 +29,7 @@ def _sections() -> dict[str, str]:
 
 
 def _style(*sections: str) -> str:
-    """Return a style sheet with the colours of both themes, and `base` and other sections of `styles.css`."""
+    """Return a style sheet: the colours of both themes, the section `base` of `styles.css`, and the given sections."""
     theme = themed_rules(".mnb", _variables(LIGHT), _variables(DARK))
     return f"<style>{theme}{''.join(_sections()[name] for name in ('base', *sections))}</style>"
 
@@ -41,7 +41,7 @@ def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> 
         body: The content, as HTML.
         *sections: Names of the sections of `styles.css` that the content needs.
         kind: CSS classes of the element around the content.
-        key: Key of the listings in the content, as `key_of` returns it; `""` if there are none.
+        key: The result of `key_of` for the listings in the content; `""` if there are none.
     """
     link = f' data-mnb="{key}"' if key else ""
     return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
@@ -69,17 +69,17 @@ def page_html(title: str, about: str, body: str, *sections: str, kind: str, scri
 
 
 def heading_html(name: str, about: str) -> str:
-    """Return the heading of a page: its name, which CSS elides if it is too long, and a short description."""
+    """Return the heading of a page: a name, which is elided if it is too long, and a short description."""
     shown = escaped(one_line(name))
     return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
 
 
 class Markup(str):
-    """HTML that a table includes unchanged: a complete cell, row or caption."""
+    """HTML that is inserted into a table unchanged: a cell, row or caption."""
 
 
 def cell(text: str, style: str = "") -> Markup:
-    """Return a table cell that contains a text; `style` is the CSS class of the cell."""
+    """Return a table cell that contains a text."""
     return Markup(f'<td class="{style}">{escaped(text)}</td>' if style else f"<td>{escaped(text)}</td>")
 
 
@@ -95,12 +95,13 @@ def html_table(
     """Return an HTML table whose first column names the rows.
 
     Args:
-        heads: Titles of the columns, or the rows of the head as `Markup`; empty for a table without titles.
-        rows: The rows. Each is a whole row as `Markup`, or a name and cells: texts, or elements that `cell` returned.
+        heads: Titles of the columns. `Markup` is inserted as the rows of the head; without titles, the table has no
+            head.
+        rows: The rows. A row is a name and then the texts of its cells; cells and whole rows may be `Markup`.
         style: CSS classes of the table. A table scrolls sideways if its first class starts with `cost`.
         caption: Title of the table, as a text or as `Markup`.
         foot: Rows of the foot, as HTML.
-        words: Index of the column whose title is aligned like text; -1 for none.
+        words: Index of a column with words, whose title is at the left; -1 if there is none.
 
     Examples:
         >>> html_table((), [("a < b", "24")], style="made")
@@ -169,7 +170,7 @@ def _card(problem: Diagnostic) -> str:
 
 
 def image_html(svg: str, alt: str) -> str:
-    """Return a picture as an HTML image, which JupyterLab shows in untrusted notebooks, too.
+    """Return a picture as an HTML image. JupyterLab shows it even if the notebook is not trusted.
 
     Args:
         svg: The picture, with its dark colours in a `prefers-color-scheme` rule.
@@ -186,12 +187,12 @@ def image_html(svg: str, alt: str) -> str:
 
 
 def write_page(page: str, path: str | Path | None, advice: str) -> str:
-    """Write a page to `path` unless `path` is `None`, and return the page.
+    """Write a page to `path` unless it is `None`, and return the page.
 
     Args:
         page: The text of the page.
         path: Where to write the page.
-        advice: Code of the advice if the page cannot be written.
+        advice: Code shown after `Try:` if the page cannot be written.
 
     Raises:
         ModelFileError: The file cannot be written.
@@ -210,7 +211,7 @@ STATIC = Path(__file__).parent / "static"
 
 
 def built(name: str) -> str:
-    """Return the text of a file in `static/`, which the build of the front end writes.
+    """Return the text of a file in `static/`, where the build of the front end writes its files.
 
     Raises:
         StageUnavailableError: The file is missing, because the front end has not been built.
@@ -219,16 +220,16 @@ def built(name: str) -> str:
     if not path.is_file():
         raise StageUnavailableError(
             f"the front end of the widgets is not built: {name} is missing.",
-            (),
-            "pip install . (in the repository), or npm ci && npm run build in mithril_nb/ui/frontend",
+            (("built by", "pip install, or npm ci && npm run build in mithril_nb/ui/frontend"),),
+            "pip install .",
         )
     return path.read_text(encoding="utf-8")
 
 
 @cache
 def link_script() -> str:
-    """Return the script element that highlights linked lines; `""` if the front end is not built.
+    """Return the script that highlights linked lines, in its HTML element; `""` if the front end is not built.
 
-    Outputs can be read without the script, so a bare clone without Node.js can display values.
+    Outputs are readable without it, so values can be displayed even if Node.js is not available for the build.
     """
     return f"<script>{built('outputs.js').rstrip()}</script>" if (STATIC / "outputs.js").is_file() else ""

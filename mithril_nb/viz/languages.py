@@ -1,12 +1,13 @@
-r"""Syntax colours and one line of help for the code of each stage, from JSON files that the front end reads, too.
+r"""Syntax colours and help texts for the code of each stage. They come from JSON files that the front end reads, too.
 
-`tokens.json` lists rules for each language. A rule is a regular expression and the name of a token. At each position
-of a line the first rule that matches takes the text that it matches; a character that matches no rule is plain. A rule
-with a second expression starts a token that continues over line ends until this second expression matches. Expressions
-mean the same in Python and in JavaScript: `\w` and `\d` are ASCII, and `.` and `\s` are not used.
+`tokens.json` has a list of rules for each language. A rule is a regular expression and the name of a token. At each
+position of a line, the first rule that matches takes the matched text; without a match, the character is plain text. A
+rule may have a second expression: the token then ends where the second one matches, even on a later line. Expressions
+must mean the same in Python and JavaScript: `\w` and `\d` are ASCII, and `.` and `\s` are not used.
 
-`op_help.json` holds one table per dialect, a table shared by all array dialects (`all`), and aliases (`same`). For
-machine code it holds regular expressions for families of mnemonics; the first match counts.
+`op_help.json` has a help text for each operation: in one table for each dialect, and in the table `all` for operations
+of several dialects. `same` maps names to other names of the same operation. The table of machine code has regular
+expressions; the first one that matches counts.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from mithril_nb.viz.text import escaped
 _DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
 _LONGEST: int = _DATA["longest"]
 _CLASSES = {"op": "f", "meta": "k", "type": "t", "number": "m", "string": "s", "comment": "c"}
-"""CSS class of each coloured token. Other tokens have no class, which keeps the page small."""
+"""CSS classes of tokens. Other tokens have no class, which makes pages smaller."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,11 @@ def _rules(language: str) -> tuple[_Rule, ...]:
 
 
 def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield the tokens of each line as pairs (name, text); plain text is left out.
+    """Yield the tokens of each line as pairs (name, text). Plain text is left out.
 
     Args:
         text: The text.
-        language: The name of a language in `tokens.json`; for other names all text is plain.
+        language: Name of a language in `tokens.json`. For other names, all text is plain.
 
     Examples:
         >>> list(tokens("b:f32[2] = add a 1.0", "jaxpr"))[0]
@@ -58,15 +59,15 @@ def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield the lines of a text, each as pairs of a class and a piece of text.
+    """Yield each line as pairs of a CSS class and a piece of text.
 
     Args:
-        text: The text; all characters appear in the output except line ends.
-        language: The name of a language in `tokens.json`, such as `"jaxpr"`; for other names all text is plain.
+        text: The text.
+        language: Name of a language in `tokens.json`, such as `"jaxpr"`. For other names, all text is plain.
 
     Yields:
-        The pieces of each line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
-        `c` comment, and `""` for other text.
+        The pieces of a line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string, `c` comment,
+            and `""` for other text.
 
     Examples:
         >>> list(highlighted("b:f32[2] = add a 1.0", "jaxpr"))[0]
@@ -84,12 +85,12 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def code_html(pieces: Iterable[tuple[str, str]]) -> str:
-    """Return one line as HTML, from its pieces as `highlighted` yields them."""
+    """Return a line as HTML from the pieces that `highlighted` yields."""
     return "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in pieces)
 
 
 def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield all pieces of each line as pairs (name of the token, text); the name of plain text is `""`."""
+    """Yield each line as pairs (name of the token, text). The name of plain text is `""`."""
     rules = _rules(language)
     open_rule: _Rule | None = None
     for line in text.split("\n"):
@@ -120,11 +121,11 @@ _ARRAYS = {"jaxpr": "jaxpr", "stablehlo": "stablehlo", "hlo_before": "hlo", "hlo
 
 
 def op_help(stage: str, opcode: str) -> str | None:
-    """Return a one-line description of an operation; `None` if the help files describe no such operation.
+    """Return a help text of one line for an operation; `None` if there is none.
 
     Args:
         stage: Name of the stage, such as `"jaxpr"` or `"hlo"`.
-        opcode: Name of the operation in the stage; prefixes such as `stablehlo.` and `chlo.broadcast_` are allowed.
+        opcode: Name of the operation, with or without a prefix such as `stablehlo.`.
 
     Examples:
         >>> op_help("hlo", "dot")
@@ -145,7 +146,7 @@ def op_help(stage: str, opcode: str) -> str | None:
     if dialect is None:
         return None
     name = opcode.rpartition(".")[2].replace("-", "_")
-    # A CHLO op that broadcasts its operands first has the help of the op itself.
+    # `broadcast_add` of CHLO broadcasts its operands before it adds them. It has the help text of `add`.
     for one in (name, name.removeprefix("broadcast_")):
         for known in (one, tables["same"].get(one, one)):
             text = tables[dialect].get(known) or tables["all"].get(known)

@@ -1,6 +1,6 @@
-"""The colours of both themes, and the hue of each block.
+"""The colours of both themes, and the hue of each block. A hue is the index of a colour, 0 to 7.
 
-The hues derive from Okabe and Ito's colour-blind-safe set; the front end mirrors them as `--mnb-hue-0..7`.
+The hues derive from Okabe and Ito's colour-blind-safe set. In the front end they are `--mnb-hue-0` to `--mnb-hue-7`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", 
 DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
 HUES = len(LIGHT_HUES)
 LIT, PINNED = 0.11, 0.19
-"""Share of the accent colour in the background of a highlighted line and of a pinned line."""
+"""Share of the accent colour in the background of a line: of a highlighted line, and of a pinned line."""
 _FEWEST_HUES = 3
 
 
 def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
-    """Return the hue of each top-level block, 0 to 7. Blocks inside it have the same hue; see `hue_of`.
+    """Return the hue of each top-level block, 0 to 7. The blocks inside it have the same hue; see `hue_of`.
 
-    While there are fewer than three such blocks, the largest is replaced by the blocks inside it: a program under a
-    single function would otherwise have one colour. The loss and the optimizer have no hue.
+    If there are fewer than three top-level blocks, the largest is replaced by the blocks inside it, until there are
+    three: a program inside a single function would otherwise have one colour. The loss and the optimizer have no hue.
 
     Args:
         paths: Paths of blocks, in the order of the program.
@@ -52,7 +52,7 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
 
 
 def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
-    """Return the hue of a block, or else of the nearest block around it that has one; `None` if none has.
+    """Return the hue of a block, or else of the nearest block around it with a hue; `None` if there is none.
 
     Examples:
         >>> hue_of("gpt/norm/scale", {"gpt/norm": 4}), hue_of("gpt", {"gpt/norm": 4})
@@ -65,7 +65,7 @@ def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one theme; text meets WCAG AA on every background it is used on.
+    """The colours of one theme. Text has the contrast that level AA of WCAG requires.
 
     Attributes:
         ground: Page background.
@@ -127,9 +127,9 @@ DARK = Theme(
 
 
 def themed_rules(selector: str, light: str, dark: str) -> str:
-    """Return CSS rules that apply one of two lists of declarations to a selector.
+    """Return CSS rules that apply `light` or `dark`, two lists of declarations, to a selector.
 
-    The theme of JupyterLab decides between `light` and `dark`, or the theme of the system in other pages.
+    In JupyterLab, its theme decides between them; in other pages, the theme of the system.
     """
     return (
         f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}"

@@ -101,7 +101,7 @@ def line_path(points: Sequence[Point]) -> str:
 
 
 def rounded_path(points: Sequence[Point]) -> str:
-    """Return a line through points as an SVG path with rounded corners; beside a short piece the radius is smaller."""
+    """Return a line through points as an SVG path with rounded corners. Short lines have smaller corners."""
     path = [line_path(points[:1])]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         if corner in (before, after):
@@ -122,13 +122,13 @@ def _towards(corner: Point, end: Point) -> Point:
 def curve_path(points: Sequence[Point]) -> str:
     """Return a cubic Bézier curve as an SVG path.
 
-    `points` are the start of the curve, then for each piece two control points and its end.
+    `points` are the start, and then for each piece of the curve two control points and the end of the piece.
     """
     return line_path(points[:1]) + "C" + " ".join(f"{number(x)} {number(y)}" for x, y in points[1:])
 
 
 def curve_points(points: Sequence[Point]) -> list[Point]:
-    """Return points on a cubic Bézier curve, which may be joined by straight lines: 12 steps for each piece.
+    """Return 13 points on a cubic Bézier curve with one piece, and 12 more for each further piece.
 
     Examples:
         >>> curve_points([(0, 0), (0, 3), (9, 9), (9, 12)])[::6]
@@ -139,7 +139,7 @@ def curve_points(points: Sequence[Point]) -> list[Point]:
 
 
 def curve_point(points: Sequence[Point], share: float) -> Point:
-    """Return the point of a cubic Bézier curve at parameter `share`: 0 is its start, 1 is its end."""
+    """Return the point of a cubic Bézier curve at parameter `share`, from 0 at the start to 1 at the end."""
     pieces = (len(points) - 1) // 3
     at = min(int(share * pieces), pieces - 1)
     t = share * pieces - at
@@ -152,7 +152,7 @@ def curve_point(points: Sequence[Point], share: float) -> Point:
 
 
 def point_along(points: Sequence[Point], share: float) -> Point:
-    """Return the point of a line through points at a fraction of the line's length: 0 is its start, 1 is its end.
+    """Return a point on a line through points. `share` is the part of the line's length before it, 0 to 1.
 
     Examples:
         >>> point_along([(0, 0), (10, 0), (10, 10)], 0.75)
@@ -169,7 +169,7 @@ def point_along(points: Sequence[Point], share: float) -> Point:
 
 
 def arrow(start: Point, end: Point) -> str:
-    """Return a small triangle with its tip at `end`, pointing away from `start`, as an SVG path."""
+    """Return the head of an arrow from `start` to `end` as an SVG path: a small triangle with its tip at `end`."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     length = (dx * dx + dy * dy) ** 0.5
     ux, uy = (dx / length, dy / length) if length > 0.01 else (1.0, 0.0)

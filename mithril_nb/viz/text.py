@@ -1,4 +1,4 @@
-"""Texts for pictures, pages and terminals: escaping, cutting, and widths from a table."""
+"""Texts for pictures, pages and terminals: escape and shorten them, and estimate their width."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from html import escape
 from itertools import accumulate
 from urllib.parse import quote
 
-# Forbidden in XML 1.0 even when escaped, lone surrogates included: one of them makes a browser reject the whole SVG.
+# Characters that XML 1.0 forbids even if they are escaped. A single one makes a browser reject the whole SVG.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-# Characters that a terminal interprets or cannot print: controls, changes of direction, lone surrogates.
+# Characters that a terminal interprets or cannot print: controls, changes of text direction, lone surrogates.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROL = re.compile(rf"(?![\t\n]){_UNPRINTABLE.pattern}")
 _BREAKS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
@@ -58,9 +58,9 @@ def visible(text: str) -> str:
 
 
 def block_key(path: str) -> str:
-    """Return a block's path percent-encoded, so that it contains no spaces.
+    """Return the path of a block percent-encoded, without spaces.
 
-    HTML attributes with this key link code lines, graph nodes and table rows.
+    It is an HTML attribute of code lines, graph nodes and table rows, which links them.
 
     Examples:
         >>> block_key("a b/c")
@@ -70,7 +70,7 @@ def block_key(path: str) -> str:
 
 
 def cut_text(text: str, most_lines: int | None) -> str:
-    """Return the first `most_lines` lines of a text, and a line with the number of lines left out; `None` keeps all."""
+    """Return the first `most_lines` lines of a text, and how many more there are; `None` returns all lines."""
     lines = text.rstrip("\n").split("\n")
     if most_lines is None or len(lines) <= most_lines:
         return "\n".join(lines)
@@ -78,7 +78,7 @@ def cut_text(text: str, most_lines: int | None) -> str:
 
 
 def count_more(count: int) -> str:
-    """Format the number of lines left out."""
+    """Return the text `"3 more lines"` for a count of 3."""
     return f"{count:,} more line{'' if count == 1 else 's'}"
 
 
@@ -93,7 +93,7 @@ def times(name: str, repeat: int) -> str:
 
 
 def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
-    """Join at most `most` names, and append the number of names left out.
+    """Join the first `most` names, and append the number of the others.
 
     Examples:
         >>> listed(["a", "b", "c"], 2), listed(["a", "b"], 2)
@@ -104,7 +104,7 @@ def listed(names: Sequence[str], most: int, between: str = ", ") -> str:
 
 
 def outer_paths(path: str) -> list[str]:
-    """Return the paths of the blocks around a block, outer ones first, and then the block's own path.
+    """Return the paths of the blocks around a block, from the outside in, and then the path of the block.
 
     Examples:
         >>> outer_paths("net/mlp/up"), outer_paths("")
@@ -113,7 +113,7 @@ def outer_paths(path: str) -> list[str]:
     return list(accumulate(path.split("/"), "{}/{}".format)) if path else []
 
 
-# Advance widths in hundredths of the font size, from a wide UI font: text that fits in this font fits in narrower ones.
+# Widths of characters in hundredths of the font size, in a wide UI font. Other fonts are narrower, so the text fits.
 _CLASSES = {
     30: "ijl|.,:;'!",
     34: " `",
@@ -151,9 +151,9 @@ def text_width(text: str, size: float, *, bold: bool = False) -> float:
 
 
 def elide(text: str, size: float, width: float, *, bold: bool = False) -> str:
-    """Return the text, with its middle replaced by `…` if it is wider than `width` px. At least `…` remains.
+    """Return the text. If it is wider than `width` px, its middle is replaced by `…`.
 
-    The end stays because names often differ in their ends: `linear_0`, `linear_1`.
+    The end is kept because names often differ in their ends: `linear_0`, `linear_1`.
 
     Examples:
         >>> elide("short", 12, 100)

@@ -1,4 +1,4 @@
-"""Numbers as text with SI units; an unknown number becomes "unknown"."""
+"""Numbers as text, with SI prefixes and units. An unknown number is the text `"unknown"`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from decimal import Decimal
 
 UNKNOWN = "unknown"
 _MOST_PREFIXED, _MOST_EXACT = 1e21, 1e30
-"""Numbers from here on are written with a power of ten: without an SI prefix for them (the first), or instead of all
-their digits (the second). `Decimal` formats them, because an int may be larger than any float."""
+"""From the first number on, `si` uses a power of ten instead of a prefix. From the second on, `exact` does, too.
+
+`Decimal` formats such numbers, because an int may be larger than any float.
+"""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
 
 def si(value: float | None, unit: str = "") -> str:
-    """Format a count with three significant digits and an SI prefix; whole numbers below 1000 have all their digits.
+    """Format a number with three digits and an SI prefix. Whole numbers below 1000 have all digits and no prefix.
 
     Examples:
         >>> si(84_212_000, "FLOP"), si(28_700_000, "B"), si(12, "B"), si(None, "B"), si(999_999, "B"), si(10**400, "B")
@@ -80,7 +82,7 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share (0 to 1) in percent: `< 0.1 %` for less than that, and `> 99.9 %` instead of a rounded 100 %.
+    """Format a share (0 to 1) in percent. Small shares are `< 0.1 %`, and shares close to 1 are `> 99.9 %`.
 
     Examples:
         >>> percent(0.979), percent(0.431), percent(0.0001), percent(0.0), percent(1.0), percent(None)
@@ -98,7 +100,7 @@ def percent(share: float | None) -> str:
 
 
 def exact(value: float | None) -> str:
-    """Format a number with all its digits in groups of three, for a tooltip; from 1e30, with 21 significant digits.
+    """Format a number with all its digits in groups of three. Numbers from 1e30 have 21 digits and a power of ten.
 
     Examples:
         >>> exact(84212000)
@@ -112,7 +114,7 @@ def exact(value: float | None) -> str:
 
 
 def three_figures(value: float) -> str:
-    """Format a number from 1 to 1000 with three significant digits, and a smaller one with two decimals.
+    """Format a number from 1 to 1000 with three digits, and a smaller number with two decimals.
 
     Examples:
         >>> three_figures(84.212), three_figures(310.0), three_figures(2.1)
@@ -124,12 +126,12 @@ def three_figures(value: float) -> str:
 
 
 def titled(title: str, *, own: bool, has_groups: bool = True) -> str:
-    """Return the title of a cost, which states if the number of a block includes the blocks inside it.
+    """Return the title of a cost. It states if the number of a block includes the blocks inside it.
 
     Args:
-        title: The title without this statement.
-        own: Whether the number of a block leaves out the blocks inside it.
-        has_groups: Whether any block contains others; if none does, the title is unchanged.
+        title: Name of the cost.
+        own: If true, the number of a block excludes the blocks inside it.
+        has_groups: False if no block contains others. The title is then unchanged.
 
     Examples:
         >>> titled("FLOPs", own=False), titled("FLOPs", own=True), titled("FLOPs", own=True, has_groups=False)

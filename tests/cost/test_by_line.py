@@ -155,7 +155,7 @@ def test_symbolic_sizes_give_formulas_by_line() -> None:
     assert "unknown" not in str(by_line)
     assert "%" not in str(by_line)
     assert lines[-2].startswith("40·batch - 1 ")
-    assert lines[-1] == "values that depend on batch have no number; see cost.at(batch=32).by_line"
+    assert lines[-1] == "Costs that depend on batch are not shown as numbers. Try: cost.at(batch=32).by_line"
     data = by_line.to_dict()
     assert data["symbols"] == {"batch": 32}
     assert data["total"]["formulas"]["flops"] == "40·batch - 1"

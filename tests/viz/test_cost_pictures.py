@@ -168,7 +168,7 @@ def test_points_with_unknown_costs_are_marked_as_bounds():
         "work ≥ 2.00 ≥ 20.0 GFLOP/s ≥ 1.00 GFLOP/s ≥ 5.0 % unknown",
         "traffic ≤ 4.00 ≤ 40.0 GFLOP/s 1.00 GFLOP/s ≥ 2.5 % memory",
         "both ≈ 0.50 ≈ 5.00 GFLOP/s ≥ 1.00 GFLOP/s ≥ 20.0 % unknown",
-        "≥ and ≤: some FLOPs or bytes are unknown, so the point lies further right or left; ≈: either way",
+        "Some costs are unknown. The exact point is further right for ≥, further left for ≤, and on either side for ≈.",
     ]
     reached = "reached ≥ 1.00 GFLOP/s, ≥ 5.0 % of the roof"
     assert (
@@ -194,9 +194,9 @@ def test_points_of_a_roofline_have_correct_positions():
 
 def test_a_roofline_reports_missing_numbers():
     plain = costs({"a": {"flops": 400, "bytes_accessed": 100}})
-    assert "attainable rates, not measured ones" in roofline(plain, PEAKS).svg
+    assert "Hollow marks show attainable rates, because no times are measured." in roofline(plain, PEAKS).svg
     assert roofline(plain).text.splitlines()[1] == (
-        "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."
+        "No roof: the peak rates of this machine are unknown. Run ml.machine() to measure them, then draw again."
     )
     nothing = roofline(costs({"a": None}, None), PEAKS)
     assert nothing.text.endswith(

@@ -57,8 +57,8 @@ def test_the_script_has_a_row_for_each_block(page: str, parsed) -> None:
 
 def test_without_scripts_a_page_shows_the_start_of_everything(page: str) -> None:
     static = page.partition("<script")[0]
-    assert "The first lines of each stage. With JavaScript, the page shows all lines" in static
-    assert "1,000 blocks: equal and small ones share rows. With JavaScript, each has a row." in static
+    assert "The first lines of each stage. With JavaScript, this page shows all lines" in static
+    assert "1,000 blocks. Equal blocks and small blocks share a row. With JavaScript, each block has a row." in static
     assert len(re.findall(r'<section class="pane" data-stage', static)) == 8
     assert "×1000" in static.partition('<div class="plain">')[0]  # the graph
     links = re.findall(r'href="#([^"]*)"', static)

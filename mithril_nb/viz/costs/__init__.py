@@ -1,1 +1,1 @@
-"""Pictures of costs: plain data in, a `Drawing` out, which is an SVG and the same as text."""
+"""Pictures of costs. Each function takes plain data and returns a `Drawing`: an SVG, and the same content as text."""

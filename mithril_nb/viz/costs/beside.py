@@ -1,4 +1,4 @@
-"""Draw the cost of each block before and after a change, side by side."""
+"""Draw two costs of the same blocks side by side: before and after a change."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ from mithril_nb.viz.units import three_figures
 Pair = Mapping[str, Any]
 """Two costs as data.
 
-`before` and `after` are their labels, and `field` is the field compared. `blocks` is a list with `block`, `before` and
-`after` for each block; `total` has `before` and `after`. `program`, `notes` and `hues` are optional. An entry of
-`blocks`, or `total`, may have `bounds`: a list of the sides that are lower bounds. Its change is then unknown.
+`before` and `after` are the labels of the two sides, such as `"lowered"` and `"compiled"`. `field` is the name of the
+cost, such as `"flops"`. `blocks` is a list of dicts with `block`, `before` and `after`; `total` has `before` and
+`after`. `program`, `notes` and `hues` are optional.
+
+`total` and each entry of `blocks` may have `bounds`, a list of the sides that are lower bounds. The change between the
+sides is then unknown.
 """
 
 _MOST_ROWS = 20
@@ -31,15 +34,15 @@ _BAR_H = 8
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of a block, or of several blocks together, before and after; `None` means unknown.
+    """A row of the picture: the cost of one or several blocks on both sides. A cost is `None` if it is unknown.
 
     Attributes:
-        path: Path of the block, or of the first of several equal blocks; `""` for unattributed costs, `None` for a sum
-            over different blocks.
+        path: Path of the block. For several equal blocks, the path of the first; for unattributed costs `""`; for the
+            total and for a sum of small blocks `None`.
         name: Name of the row.
         before: Cost before the change.
         after: Cost after the change.
-        bounds: The sides (`"before"`, `"after"`) that are lower bounds.
+        bounds: The sides, `"before"` or `"after"`, that are lower bounds.
     """
 
     path: str | None
@@ -50,23 +53,23 @@ class Row:
 
     @property
     def change(self) -> str:
-        """The change as text; `"unknown"` if a side is unknown or a lower bound."""
+        """The change as text, such as `"+25.0 %"`; `"unknown"` if a side is unknown or a lower bound."""
         return "unknown" if self.bounds else change_text(self.before, self.after)
 
     def format_sides(self, written: Callable[[float | None], str]) -> tuple[str, str]:
-        """Format both sides with `written`; lower bounds start with `"≥"`."""
+        """Format both costs with `written`. A lower bound starts with `"≥"`."""
         return (
             at_least(written(self.before), "before" in self.bounds),
             at_least(written(self.after), "after" in self.bounds),
         )
 
     def cells(self, field: Field) -> tuple[str, str, str, str]:
-        """Return the name, both sides and the change as text."""
+        """Return four texts: the name, the cost before, the cost after, and the change."""
         return (self.name, *self.format_sides(field.short), self.change)
 
     @property
     def most(self) -> float:
-        """The larger of both sides; an unknown side counts as 0."""
+        """The larger of the two costs; an unknown cost counts as 0."""
         return max(self.before or 0, self.after or 0)
 
 
@@ -131,10 +134,10 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
 
 
 def rows_of(pair: Pair) -> list[Row]:
-    """Return the rows, largest first.
+    """Return the rows, largest first, without blocks that cost 0 on both sides.
 
-    Equal blocks of a stack share a row, and all rows after the 20th are summed up in one. Blocks that cost 0 on both
-    sides have no row.
+    Blocks share a row if they have the same costs, and paths that differ only in numbers: `block_0/mlp`, `block_1/mlp`.
+    If there are more than 20 rows, one row shows the sum of those after the 20th.
     """
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for one in pair["blocks"]:
@@ -155,7 +158,7 @@ def rows_of(pair: Pair) -> list[Row]:
 
 
 def change_text(before: float | None, after: float | None) -> str:
-    """Format a change in percent, or as a factor if it is at least 10.
+    """Format a change: in percent, or as a factor from ×10 on.
 
     Examples:
         >>> [change_text(*two) for two in ((4, 1), (4, 5), (4, 4), (0, 4), (4, 0), (1, 30), (None, 4))]
@@ -179,13 +182,13 @@ def _name(path: str) -> str:
 
 
 def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
-    """Return the sum of each side; `None` for a side with an unknown part."""
+    """Return the sum of each side; `None` for a side on which a cost is unknown."""
     before, after = ([one[side] for one in ones] for side in ("before", "after"))
     return (None if None in before else sum(before)), (None if None in after else sum(after))
 
 
 def _bounds(ones: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the sides (`"before"`, `"after"`) on which a part, and so the sum, is a lower bound."""
+    """Return the sides, `"before"` or `"after"`, on which any of the costs is a lower bound."""
     return frozenset(side for one in ones for side in one.get("bounds") or ())
 
 
@@ -239,7 +242,7 @@ def _legend(page: Page, first: str, second: str) -> None:
 
 
 def _bar(sheet: SvgCanvas, rect: Rect, hue: int, *, solid: bool) -> None:
-    """Draw a bar: pale with an edge for the side before, `solid` for the side after."""
+    """Draw a bar: `solid` for the cost after the change, pale with an edge for the cost before it."""
     if solid:
         sheet.rect(rect.x, rect.y, rect.w, rect.h, f"hue{hue}")
     elif rect.w >= 1:
@@ -296,18 +299,15 @@ def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
 
 
 Changed = Mapping[str, Any]
-"""A change of settings as data: the result of `Change.to_dict()`."""
+"""The costs of a program before and after other settings, as data: the result of `Change.to_dict()`."""
 _COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
 _TABLE = (*_COUNTED, "peak_bytes", "time_s")
 
 
 def change(changed: Changed) -> Drawing:
-    r"""Draw the FLOPs of each block before and after a change of settings.
+    r"""Draw the FLOPs of each block before and after a change of settings, such as of the batch size.
 
-    The text of the drawing first lists the totals of all costs.
-
-    Args:
-        changed: The change of settings.
+    The text of the drawing starts with a table of the program's other costs.
 
     Examples:
         >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
@@ -328,7 +328,7 @@ def change(changed: Changed) -> Drawing:
 
 
 def _unchanged(changed: Changed) -> tuple[str, ...]:
-    """Return a note if all costs are known and none of them changes, with the reason if it is known; else nothing."""
+    """Return a note if all costs are known and equal on both sides."""
     figures = (changed["total"], changed["unattributed"], *changed["by_block"].values())
     peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
     is_same = all(one["before"] == one["after"] for one in (*figures, peaks))
@@ -356,7 +356,7 @@ def _total_row(changed: Changed, field: Field) -> Row:
 
 
 def _of_peak(changed: Changed) -> tuple[str, ...]:
-    """Return a note if the peak memory is an estimate, or the reasons why it is unknown."""
+    """Return notes on the peak memory: that it is an estimate, or why it is unknown."""
     sides = (changed.get("peak_bytes") or {}).values()
     if any(side.get("source") == "analytic" for side in sides):
         return ("peak_bytes: estimated from the equations; change.compiled shows XLA's own value",)
@@ -365,7 +365,7 @@ def _of_peak(changed: Changed) -> tuple[str, ...]:
 
 
 def _has_row(changed: Changed, name: str) -> bool:
-    """Return whether a field gets a row: if a side is known, or if the data have the field although it is unknown."""
+    """Return whether the table has a row for a field: if its cost is known, or is a count, such as of FLOPs."""
     is_counted = name in _COUNTED and name in changed["total"]["before"]
     return is_counted or any(value is not None for value in _pair(changed, name))
 

@@ -1,4 +1,4 @@
-"""Costs by block as a tree, in which the equal blocks of a repeated stack are merged."""
+"""Costs by block as a tree. Equal blocks of a repeated stack, such as `block_0` to `block_11`, are merged."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
 @dataclass(frozen=True)
 class Branch:
-    """A block with the blocks inside it, or several equal blocks with the sums of their costs.
+    """A block with the blocks inside it. Several equal blocks are one branch, with the sums of their costs.
 
     Attributes:
         path: Path of the block, or of the first of several; `""` for the program.
-        label: Name of the block, or a common name of several blocks, such as `"block_0–1"`.
+        label: Name of the block; for several blocks a common name, such as `"block_0–1"`.
         own: Cost without the blocks inside; `None` if unknown.
         inside: The blocks inside.
-        repeat: Number of equal blocks that the branch represents.
-        paths: Paths of all blocks that the branch represents.
-        is_bound: True if part of `own` is unknown.
-        alike: Key that is the same for equal blocks.
+        repeat: Number of equal blocks in the branch.
+        paths: Paths of these blocks.
+        is_bound: True if `own` is a lower bound.
+        alike: Blocks are equal only if they have the same `alike`; see `tree_of`.
     """
 
     path: str
@@ -44,16 +44,16 @@ class Branch:
 
     @cached_property
     def value(self) -> float:
-        """The known cost, with all blocks inside."""
+        """The known part of the cost, blocks inside included."""
         return (self.own or 0) + sum(one.value for one in self.inside)
 
     @cached_property
     def is_least(self) -> bool:
-        """True if `value` is above 0 and a lower bound."""
+        """True if `value` is a lower bound above 0."""
         return bool(self.value) and any(one.is_bound or one.own is None for one in self.walk())
 
     def walk(self) -> Iterator[Branch]:
-        """Yield this branch and all branches inside it, outer ones first."""
+        """Yield this branch and then all branches inside it, from the outside in."""
         yield self
         for one in self.inside:
             yield from one.walk()
@@ -63,15 +63,15 @@ def tree_of(
     data: Data, name: str, *, alike: Callable[[str], Hashable] | None = None,
     apart: float | None = None,
 ) -> Branch:  # fmt: skip
-    """Return the cost of each block in one field, as a tree; equal blocks with numbered names are merged.
+    """Return the costs of blocks as a tree in which equal neighbours such as `block_0` and `block_1` are merged.
 
     Args:
         data: The costs.
-        name: Name of the field.
-        alike: Function from the path of a block to a key that is the same for equal blocks. By default the key is the
-            block's own cost in the field.
-        apart: Largest relative difference in cost between the first of the merged blocks and the others. Only blocks
-            that contain others are then merged. By default `alike` alone decides.
+        name: Name of the cost, such as `"flops"`.
+        alike: Returns a key for the path of a block. Blocks are merged only if their keys are equal. By default, the
+            key is the cost of the block without the blocks inside it.
+        apart: Also require that a block contains others, and that its cost differs from that of the first merged block
+            by at most this fraction. By default there is no such limit.
 
     Examples:
         >>> one = {"flops": 5}
@@ -101,7 +101,7 @@ def tree_of(
 
 
 def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
-    """Merge neighbouring branches that are numbered consecutively and have equal `alike`, also in their parts."""
+    """Merge neighbours with consecutive numbers that have equal `alike` and contain equal blocks."""
     rows: list[list[Branch]] = []
     for one in branches:
         if rows and _follows(rows[-1][-1], one) and (apart is None or _is_near(rows[-1][0], one, apart)):
@@ -112,7 +112,7 @@ def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
 
 
 def _together(row: Sequence[Branch], label: str) -> Branch:
-    """Merge branches with the same parts into one, with the sums of their costs."""
+    """Merge equal branches into one, with the sums of their costs."""
     first = row[0]
     if len(row) == 1:
         return first
@@ -144,7 +144,7 @@ def _split_number(label: str) -> tuple[str, int | None]:
 
 
 def label_of(path: str) -> str:
-    """Return the last name of a path for display; `(loss)` and other paths that are no blocks lose the parentheses.
+    """Return the name of a block from its path. Costs of no block, such as `(loss)`, are shown without parentheses.
 
     Examples:
         >>> label_of("mlp_0/linear_1"), label_of("(loss)")
@@ -155,7 +155,7 @@ def label_of(path: str) -> str:
 
 
 def path_text(path: str) -> str:
-    """Return the path of a block for display; `(loss)` and other paths that are no blocks lose the parentheses.
+    """Return the path of a block as shown to users. Costs of no block, such as `(loss)`, are shown without parentheses.
 
     Examples:
         >>> path_text("mlp_0/linear_1"), path_text("(loss)")
@@ -165,9 +165,9 @@ def path_text(path: str) -> str:
 
 
 def strip_numbers(path: str) -> str:
-    """Return a path with `#` for the numbers of its outer blocks, or of a top-level block.
+    """Replace the numbers in a path by `#`, except in the last name of a nested path.
 
-    Equal parts of the blocks of a stack then have the same path.
+    Equal blocks inside a stack then have the same path.
 
     Examples:
         >>> strip_numbers("block_11/norm_1"), strip_numbers("linear_0")
@@ -178,9 +178,9 @@ def strip_numbers(path: str) -> str:
 
 
 def hues_of(data: Data) -> dict[str, int]:
-    """Return the hues of blocks by path, 0 to 7: those in the data, or else new ones.
+    """Return the colour of each block by path, as an index into the palette, 0 to 7.
 
-    The data contain hues so that a block has the same colour in all pictures of the program.
+    `hues` in the data takes precedence. It is the same for all pictures of a program, so a block keeps its colour.
     """
     if "hues" in data:
         return dict(data["hues"])
@@ -188,6 +188,6 @@ def hues_of(data: Data) -> dict[str, int]:
 
 
 def hue_or_grey(path: str, hues: Mapping[str, int]) -> int:
-    """Return the hue of a block; `NO_HUE` (grey) if neither the block nor a block around it has one."""
+    """Return the hue of a block, or of the nearest block around it that has one; else `NO_HUE`, which is grey."""
     found = hue_of(path, hues)
     return NO_HUE if found is None else found

@@ -1,4 +1,4 @@
-"""The result of drawing costs (picture, text and tables), and checks of the options and data of pictures."""
+"""The result of drawing costs: a picture, a text and tables. Also checks of the options and data of pictures."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _WIDEST = 10_000
 
 
 def validate_width(given: object, least: int, called: str) -> int:
-    """Validate a width and return it in whole px.
+    """Validate a width and return it in whole px, at least `least`.
 
     Args:
         given: The width given by the user.
-        least: Smallest width of the picture in px; it replaces a smaller `given`.
+        least: Smallest width of the picture in px.
         called: Name of the function called by the user, for the error.
 
     Raises:
@@ -41,14 +41,14 @@ def validate_width(given: object, least: int, called: str) -> int:
 
 
 def option_error(called: str, option: str, given: object, needs: str, example: str) -> UnknownOptionError:
-    """Return the error for an invalid option.
+    """Return the error for an option that a drawing function cannot use.
 
     Args:
         called: Name of the function called by the user.
         option: Name of the option.
-        given: The invalid value.
+        given: The value that was given.
         needs: Description of valid values.
-        example: Code of the advice.
+        example: Code shown after `Try:`.
 
     Examples:
         >>> print(option_error("cost.treemap", "width", "wide", "a number of px", "cost.treemap(width=720)"))
@@ -65,7 +65,7 @@ _NOT_DRAWN = "shown as unknown: numbers that are infinite, NaN, or above 1e150"
 
 
 def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the data with `None` (unknown) for each number that cannot be drawn, and a note if there are any.
+    """Replace each number that cannot be drawn by `None`, which means unknown. If there are any, a note is added.
 
     Examples:
         >>> replace_undrawable({"flops": 3}) == {"flops": 3}
@@ -80,16 +80,16 @@ def replace_undrawable(data: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 _MOST_OPEN = 12
-"""Tables with more rows are collapsed at first."""
+"""A table with more rows is collapsed at first."""
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """A table of texts; its first column names the rows.
+    """A table of texts. The first text of a row is its name.
 
     Attributes:
         title: Title of the table.
-        rows: The rows; the first holds the titles of the columns.
+        rows: The titles of the columns, then the rows.
 
     Examples:
         >>> table = Numbers("bytes by block", [("block", "bytes"), ("a", "24 B")])
@@ -105,14 +105,14 @@ class Numbers:
 
     @property
     def text(self) -> str:
-        """The rows as text in columns. All are aligned to the right, except names of rows that are not numbers."""
+        """The table as plain text, with numbers aligned to the right."""
         _, *rows = self.rows
         names = 0 if all(row[0].isdecimal() for row in rows) else 1
         return columns([*self.rows], right=range(names, len(self.rows[0])))
 
     @property
     def html(self) -> str:
-        """The rows as an HTML table that can be collapsed."""
+        """The table as HTML that can be collapsed."""
         head, *rows = self.rows
         return (
             f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
@@ -122,15 +122,15 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Drawing(Shown):
-    """A picture for light and dark themes, and a text with the same content.
+    """A picture for light and dark themes, and a text with the same numbers.
 
-    A notebook shows the picture; `print` and `str` give the text.
+    A notebook shows the picture; `print` and `str` show the text.
 
     Attributes:
         svg: The picture, as self-contained SVG.
-        text: The content as text, for terminals and screen readers.
-        tables: Tables of the numbers in `text`; a notebook shows them below the picture.
-        notes: Notes in `text` for which the picture has no room; a notebook shows them below the tables.
+        text: The text, for terminals and screen readers.
+        tables: The numbers of the text as tables, which a notebook shows below the picture.
+        notes: Notes of the text that do not fit into the picture. A notebook shows them below the tables.
 
     Examples:
         >>> print(Drawing("<svg/>", "block  FLOPs"))
@@ -144,7 +144,7 @@ class Drawing(Shown):
 
     @property
     def html(self) -> str:
-        """The picture as HTML that follows the theme of the page, with `tables` and `notes` below it."""
+        """The picture as HTML that follows the theme of the notebook, with `tables` and `notes` below it."""
         picture = image_html(self.svg, self.text.partition("\n")[0])
         if not (self.tables or self.notes):
             return picture

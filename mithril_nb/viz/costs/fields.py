@@ -1,4 +1,4 @@
-"""The fields of costs, such as FLOPs: their titles and number formats."""
+"""The costs of a program, such as FLOPs or bytes: their titles and number formats. One of them is called a field."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mithril_nb.viz.text import one_line
 OF_KNOWN = "≥: some costs are unknown; shares refer to the known part"
 """Note of pictures that show lower bounds."""
 CALLS = "unknown_transcendentals"
-"""Key of the number of rows whose transcendentals are unknown. Data lack it if it equals the number at `"unknown"`."""
+"""Key of the number of operations whose transcendentals are unknown; see `unknown_in`."""
 _COUNTS = {
     "flops": "unknown",
     "transcendentals": CALLS,
@@ -23,20 +23,20 @@ _COUNTS = {
     "payload_bytes": "unknown_communication",
     "wire_bytes": "unknown_communication",
 }
-"""For each field, the key of the number of rows in which this field is unknown."""
+"""For each field, the key of the number of operations in which this field is unknown."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A field of costs.
+    """One kind of cost, such as FLOPs.
 
     Attributes:
-        name: Name in the data.
-        title: Title in pictures.
-        short: Function that formats a number with three digits and the unit.
-        exact: Function that formats a number with all digits and the unit.
+        name: Key in the data, such as `"flops"`.
+        title: Title in pictures, such as `"FLOPs"`.
+        short: Formats a number with three digits and the unit.
+        exact: Formats a number with all digits and the unit.
     """
 
     name: str
@@ -64,7 +64,7 @@ FIELDS = {
 }
 
 BLOCK_FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
-"""Fields that are counted for each block."""
+"""Fields that are known for each block."""
 ON_GRAPHS = (*BLOCK_FIELDS, "payload_bytes", "wire_bytes")
 """Fields that can be shown on a graph: the columns of the table of costs."""
 _UNITS = {"flops": "FLOP", "bytes_accessed": "B", "time_s": "s", "payload_bytes": "B", "wire_bytes": "B"}
@@ -80,8 +80,8 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
 
     Args:
         name: The name.
-        allowed: Names of the fields that are available here.
-        call: Code of the advice, with `{}` for the name of a field.
+        allowed: Names of the fields that the caller accepts.
+        call: Code shown after `Try:`, in which `{}` is replaced by the name of a field.
 
     Raises:
         UnknownOptionError: `allowed` does not contain the name.
@@ -100,7 +100,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
 
 
 def notes_of(data: Data, field: str) -> tuple[str, ...]:
-    """Return the notes about a field: those that contain its name before their first colon.
+    """Return the notes about a field: the text before the first colon contains the name of the field.
 
     Examples:
         >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
@@ -110,11 +110,12 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
 
 
 def unknown_in(figures: Mapping[str, Any], key: str) -> int:
-    """Return the number of rows in which a field is unknown.
+    """Return in how many operations a field is unknown.
 
     Args:
         figures: Costs of a block or program.
-        key: Key of the number. Without an entry at `CALLS`, the number is that at `"unknown"`.
+        key: Key of this number in `figures`, such as `"unknown"` for FLOPs. If the number for transcendentals is
+            missing, it equals the number for FLOPs.
 
     Examples:
         >>> figures = {"unknown": 2, "unknown_transcendentals": 0}
@@ -125,15 +126,12 @@ def unknown_in(figures: Mapping[str, Any], key: str) -> int:
 
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
-    """Return whether the number of a field is a lower bound: above 0, while the field is unknown in some rows.
-
-    Numbers in data with formulas are exact.
-    """
+    """Return whether a cost is a lower bound: above 0, but unknown in some operations. A formula is never a bound."""
     return bool(figures.get(field) and unknown_in(figures, _COUNTS.get(field, "")) and "formulas" not in figures)
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Return a formatted number with the sign of a lower bound, if `is_least`.
+    """Return a formatted number, with `≥` before it if `is_least`.
 
     Examples:
         >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False), at_least("< 0.1 %", True)
@@ -154,7 +152,7 @@ def whole_text(data: Data, field: Field) -> str:
 
 
 def reason_of(data: Data, field: Field) -> str:
-    """Return sentences that explain why there is nothing to draw for a field."""
+    """Return sentences for the user that explain why a picture of the field would be empty."""
     if data["total"].get(field.name) is None:
         reason = " ".join(notes_of(data, field.name) or _general(data)).removeprefix(f"{field.name}: ")
         return f"{field.title}: unknown. {reason or 'The source of these costs does not report it.'}"
@@ -162,7 +160,7 @@ def reason_of(data: Data, field: Field) -> str:
 
 
 def _general(data: Data) -> tuple[str, ...]:
-    """Return the notes that are about no particular field."""
+    """Return the notes that name no field."""
     named = {note for name in FIELDS for note in notes_of(data, name)}
     return tuple(note for note in _notes(data) if note not in named)
 

@@ -1,4 +1,4 @@
-"""The overlays of the graph of a program, by name: each column of the costs, memory, role, dtype and sharding."""
+"""Overlays: a graph of a program with one value on each node, such as its FLOPs, memory, role, dtype or sharding."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
 
 OTHERS = ("memory", "role", "dtype", "sharding")
-"""Names of the overlays that are not columns of the costs."""
+"""Names of the overlays that show something else than a cost."""
 NAMES = (*ON_GRAPHS, *OTHERS)
 _CALL = "inspection.overlay({{{!r}: 0.5}})"
 
@@ -38,7 +38,7 @@ _CALL = "inspection.overlay({{{!r}: 0.5}})"
 def draw_overlay(
     inspection: Inspection, of: Any, graph: Any = None, expanded: Any = None, *, own: bool = False, title: str = ""
 ) -> Drawing:
-    """Draw the graph of a program with a value on each node; `Inspection.overlay` documents the arguments."""
+    """Draw the graph of a program with a value on each node. `Inspection.overlay` documents the arguments."""
     from mithril_nb.viz.diagrams.stages import stage_layout
 
     data = costs_of(inspection, of)
@@ -63,9 +63,9 @@ def draw_overlay(
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
-    """Return the known share of each block in the program's FLOPs, by path; a block includes all blocks inside it.
+    """Return the share of each block in the program's FLOPs, by path. It includes the blocks inside.
 
-    Empty if the program cannot be traced or has no FLOPs.
+    Blocks with an unknown share are left out.
     """
     from mithril_nb import cost
 
@@ -83,11 +83,11 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
 
 
 def costs_of(inspection: Inspection, of: Any) -> Data:
-    """Return the costs that an overlay shows, as data; empty if it shows no costs.
+    """Return the data of the costs to show, or `{}` if the overlay shows something else.
 
     Args:
-        inspection: The program, whose costs a name such as `"flops"` requests.
-        of: The name of an overlay, a dict of the user's values, a profile, or a cost.
+        inspection: The program.
+        of: A profile or a cost; the name of an overlay; or a dict of the user's own values.
 
     Raises:
         UnknownOptionError: `of` is none of these.
@@ -106,7 +106,7 @@ def costs_of(inspection: Inspection, of: Any) -> Data:
 
 
 def dtypes_of_graph(graph: LogicalGraph | StageGraph, inputs: Any = None) -> dict[str, str]:
-    """Return the known dtypes of the results of nodes: by key in a stage, by path of the block in a model."""
+    """Return the dtypes of results that are known, by key of the node in a stage, by path of the block in a model."""
     if not isinstance(graph, LogicalGraph):
         return dtypes_of_stage(graph)
     from mithril_nb.models.shape_inference.infer import infer
@@ -124,19 +124,20 @@ def overlay_by_name(
     own: bool,
     dtypes: Mapping[str, str],
 ) -> Overlay:
-    """Return the overlay with a name: the value and the colour of each node of a graph.
+    """Return an overlay: the value and the colour of each node of a graph.
 
     Args:
         inspection: The program.
         name: `"flops"`, `"memory"`, `"dtype"` or another of `NAMES`.
         nodes: The nodes of the graph.
-        data: The costs of the program as data; read if `name` is a column of the costs.
-        graph: The graph of the stage; `None` for the graph of a model.
-        own: Whether the number of a block leaves out the blocks inside it.
-        dtypes: Dtypes as `dtypes_of_graph` returns them; read if `name` is `"dtype"`.
+        data: The costs of the program as data, for the overlay of a cost.
+        graph: The graph of a stage; `None` if the nodes are those of a model.
+        own: If true, the number of a block excludes the blocks inside it.
+        dtypes: The result of `dtypes_of_graph`, for the overlay `"dtype"`.
 
     Raises:
-        UnknownOptionError: The name is unknown; or it is `"role"` or `"sharding"`, and the graph is that of a model.
+        UnknownOptionError: The name is unknown, or the nodes are those of a model and the name is `"role"` or
+            `"sharding"`.
         StageUnavailableError: The program cannot be traced or compiled.
     """
     if name in ON_GRAPHS:
@@ -165,7 +166,7 @@ def overlay_by_name(
 
 
 def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
-    """Return the shardings that the program states for results of instructions of a stage, by id of the instruction."""
+    """Return the sharding of each instruction's result, by id of the instruction, if the program specifies it."""
     from mithril_nb.stages.trace.shardings import stated_shardings
 
     known = stated_shardings(inspection.arguments, inspection.stage("jaxpr").instructions)
@@ -175,12 +176,12 @@ def shardings_of(inspection: Inspection, graph: StageGraph) -> dict[str, str]:
 
 
 def choices(inspection: Inspection, data: Data, graph: StageGraph | None) -> list[tuple[str, str]]:
-    """Return the overlays that a page offers, as pairs of name and title.
+    """Return the overlays that the user can choose, as pairs of name and title.
 
     Args:
         inspection: The program.
-        data: Its costs as data.
-        graph: The graph of the stage; `None` for the graph of a model.
+        data: The costs of the program as data.
+        graph: The graph of a stage; `None` for the graph of a model.
     """
     found = [(name, FIELDS[name].title) for name in ON_GRAPHS if _is_known(data, name)]
     if inspection.is_optimized or inspection.given is None:
@@ -207,16 +208,16 @@ def page_overlays(
     data: Data,
     values: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the overlays of a saved page as data; the program is not compiled for them.
+    """Yield the overlays of a saved page as data. They do not compile the program.
 
-    Costs appear twice if blocks contain others: with and without the blocks inside each block.
+    If blocks contain others, each cost has two overlays: with and without the blocks inside a block.
 
     Args:
         inspection: The program.
         nodes: The nodes of `graph`.
-        graph: The graph of the first stage.
+        graph: The graph of a stage.
         data: The costs of the program as data.
-        values: The user's own values: by title, then by path.
+        values: The user's own values: for each title, values by path of the block.
     """
     keys = [node.key for node in nodes]
     dtypes = dtypes_of_stage(graph)

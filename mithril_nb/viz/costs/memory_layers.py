@@ -1,4 +1,7 @@
-"""Memory over time as layers, one for each top-level block or block inside an opened one; and as text."""
+"""Memory use over time: as layers for a picture, and as text. Each top-level block has a layer.
+
+The user can open a block. The blocks inside it then have a layer each, instead of the block.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +23,20 @@ Data = Mapping[str, Any]
 UNFILLED = "unfilled"
 _MOST_LAYERS = 16
 _SMALL = 0.004
-"""Layers that always hold less than this share of the peak are merged."""
+"""Layers that always contain less than this share of the peak are merged."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """The memory of a block with all blocks inside it, unattributed memory, or unused memory.
+    """A layer of the picture: the memory of a block and the blocks inside it, unattributed memory, or unused memory.
 
     Attributes:
         name: Name of the layer.
-        hue: Index of the hue; `None` for unused memory.
-        tint: Index of the tint of the hue.
-        block: Path of the block; `""` for unattributed memory, `None` for several blocks and for unused memory.
-        bytes: Bytes held at each drawn position of the timeline.
-        at_peak: Bytes held at the peak.
+        hue: Index of the colour in the palette; `None` for unused memory.
+        tint: Index of the shade of this colour.
+        block: Path of the block; `""` for unattributed memory; `None` for several blocks and for unused memory.
+        bytes: Bytes at each drawn position of the timeline.
+        at_peak: Bytes at the peak.
     """
 
     name: str
@@ -45,13 +48,11 @@ class Layer:
 
 
 def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
-    """Return the paths of the blocks that get a layer, with the index of their tint.
-
-    These are the blocks that `hues_of_blocks` returns; instead of an opened one, the blocks directly inside it.
+    """Return the paths of the blocks that have a layer, and the index of the shade for each.
 
     Args:
         blocks: Paths of the program's blocks, in program order.
-        opened: Paths of the opened blocks.
+        opened: Paths of the blocks that the user has opened.
 
     Examples:
         >>> blocks = ["embed", "mlp/up/weight", "mlp/down", "head"]
@@ -79,12 +80,12 @@ def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[s
 
 
 def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list[Layer], list[int]]:
-    """Return the layers from bottom to top, and the positions of the timeline that are drawn.
+    """Return the layers from bottom to top, and the drawn positions of the timeline.
 
     Args:
         data: Memory use with a timeline.
-        most: Largest number of positions, as for `thin`.
-        opened: Paths of opened blocks, as for `assign_layers`.
+        most: Largest number of drawn positions.
+        opened: Paths of the blocks that the user has opened.
     """
     timeline = [moment["bytes"] for moment in data["timeline"]]
     places = thin(timeline, most)
@@ -136,9 +137,7 @@ def _key(
 
 
 def thin(values: Sequence[int], most: int) -> list[int]:
-    """Return at most `most` indices of the values: all, or the first maximum in each of `most` intervals.
-
-    The largest value is always among them.
+    """Return the indices of at most `most` values: of all, or of the first maximum in each of `most` intervals.
 
     Examples:
         >>> thin([1, 5, 2, 2, 9, 1], 3), thin([4, 3], 3)
@@ -154,7 +153,7 @@ KINDS = {
     "arguments": "arguments", "outputs": "outputs", "temporaries": "temporaries", "constants": "constants",
     "unfilled": "reserved but unfilled",
 }  # fmt: skip
-"""Names of the kinds of memory, as displayed."""
+"""Labels of the kinds of memory."""
 _LARGEST = 10
 _BARS = "▁▂▃▄▅▆▇█"
 _BARS_WIDE = 60
@@ -196,7 +195,7 @@ def memory_text(data: Data) -> str:
 
 
 def peak_text(data: Data) -> str:
-    """Return one line with the peak, its position, and the bytes of each kind of memory at the peak."""
+    """Return one line: the peak, the instruction at which it occurs, and the bytes of each kind of memory there."""
     if data["peak_bytes"] is None:
         return f"peak {UNKNOWN}"
     kinds = ", ".join(f"{KINDS[kind]} {nbytes(size)}" for kind, size in data["kinds"].items() if size)
@@ -210,7 +209,7 @@ def peak_text(data: Data) -> str:
 
 
 def _step(data: Data) -> str:
-    """Return the name of a step of the timeline. In an estimate, the number of a step is not the id of its equation."""
+    """Return the word for a position of the timeline. In an estimate, its number is not the id of an equation."""
     return "position" if data["source"] == "analytic" else "instruction"
 
 

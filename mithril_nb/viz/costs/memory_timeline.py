@@ -1,4 +1,4 @@
-"""Picture of memory use over time: layers of blocks on top of each other, with a mark at the peak."""
+"""Picture of memory use over time: a layer for each block, on top of each other, and a mark at the peak."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from mithril_nb.viz.units import exact, nbytes, percent
 _AXIS_W = 58
 _AXIS_H = 30
 _TOP = 22
-"""Room above the layers for the label of the peak."""
+"""Height in px above the layers, for the label of the peak."""
 _COLUMN = 2.5
-"""Smallest width of a drawn position of the timeline, in px; of closer positions only the largest is drawn."""
+"""Smallest width in px of a drawn position. If positions are closer, only the one with the most memory is drawn."""
 
 
 def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) -> Drawing:
@@ -27,7 +27,7 @@ def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) 
     Args:
         data: Memory use, as returned by `MemoryUse.to_dict()`.
         width: Width in px; values below 320 become 320.
-        opened: Paths of opened blocks, as for `assign_layers`: each block inside them has its own layer.
+        opened: Paths of blocks to open. The blocks inside them have a layer each.
 
     Examples:
         >>> life = {"id": "x", "kind": "arguments", "block": "net", "size_bytes": 8, "first": 0, "last": 1}
@@ -99,7 +99,7 @@ def _axes(page: Page, plot: Rect, ticks: Sequence[float], places: int) -> None:
 
 
 def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: Sequence[int], peak: int) -> None:
-    """Draw each layer from its upper edge down to the axis. The layer below it is drawn later and covers the rest."""
+    """Draw each layer down to the axis, top layer first. Each layer covers the lower part of the layer drawn before."""
     sums = [[0] * len(places)]
     for layer in layers:
         sums.append([below + own for below, own in zip(sums[-1], layer.bytes, strict=True)])
@@ -135,9 +135,9 @@ def _outline(plot: Rect, heights: Sequence[float], column: float) -> str:
 
 
 def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int], column: float, peak: int) -> None:
-    """Write the name of a layer into it, if the layer is thick enough over the width of the name.
+    """Write the name of a layer into it, where the layer is thickest; nothing if it is too thin.
 
-    A position beside the line of the peak is preferred to one that covers the line.
+    Places that do not cover the line of the peak are tried first.
     """
     wide = text_width(layer.name, SMALL)
     span = int(-(-(wide + 8) // column))
@@ -156,9 +156,9 @@ def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int
 def _roomiest(
     plot: Rect, top: float, layer: Layer, below: Sequence[int], span: int, starts: Iterable[int]
 ) -> tuple[int, float] | None:
-    """Return the start in `starts` where a layer is thickest over `span` positions, and the height of its middle.
+    """Return the start in `starts` from which the layer is thickest over `span` positions, and its middle height there.
 
-    `None` if the layer is too thin for a text at each start.
+    `None` if the layer is too thin for a text everywhere.
     """
     best: tuple[float, int, float] | None = None
     for start in starts:
@@ -184,7 +184,7 @@ def _peak(page: Page, plot: Rect, top: float, data: Data, at: float) -> None:
 
 
 def _ticks(value: float) -> list[float]:
-    """Return at most eight round numbers, from 0 to the first that is not less than `value`.
+    """Return the numbers on the axis: at most eight, from 0 to a round number that is at least `value`.
 
     Examples:
         >>> _ticks(5.9e9)[-1], _ticks(3584), _ticks(8)

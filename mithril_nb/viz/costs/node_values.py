@@ -1,4 +1,4 @@
-"""The values that overlays show on the nodes of a graph: costs, memory, roles, dtypes, shardings, the user's own."""
+"""Overlays of the nodes of a graph: costs, memory, roles, dtypes, shardings, and values that the user provides."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
 
 Node = Box | SceneNode
-TOGETHER = "Σ: cost of all calls of a function together, not of a single call"
+TOGETHER = "Σ: the sum over all calls of a function, not the cost of a single call"
 _ROWS_OF = {("analytic", "jaxpr"), ("lowered", "hlo_before"), ("compiled", "hlo"), ("measured", "hlo")}
-"""Pairs (source of costs, stage): these costs have a row for each equation or instruction of this stage."""
+"""Pairs of a source of costs and a stage. The costs contain a row for each instruction of this stage."""
 
 
 def has_groups(data: Data) -> bool:
-    """Return whether a block of the costs contains others, so that costs with and without inner blocks differ."""
+    """Return whether a block with costs contains others, so that costs with and without inner blocks differ."""
     return any("/" in path for path in data["by_block"])
 
 
 def inclusive(data: Data, field: str) -> dict[str, float | None]:
-    """Return the known cost of each block with the blocks inside it; `None` if no part of it is known.
+    """Return the cost of each block, blocks inside included; unknown parts are left out, and `None` if all are unknown.
 
     Examples:
         >>> inclusive({"by_block": {"a/b": {"flops": 2}, "a/c": {"flops": 3}, "d": {"flops": None}}}, "flops")
@@ -49,13 +49,13 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
 
 
 def _figure(figures: Mapping[str, Any], field: str) -> float | None:
-    """Return a cost, or `None` if it is unknown or cannot be drawn. Missing bytes of communication are 0."""
+    """Return a cost; `None` if it is unknown or cannot be drawn. Bytes of communication are 0 if they have no entry."""
     return known_number(figures.get(field, 0 if field in ("payload_bytes", "wire_bytes") else None))
 
 
 @dataclass
 class _Sum:
-    """A sum of costs. Adding `None` (unknown) makes it a lower bound; `total` is `None` without any known cost."""
+    """A sum of costs. `total` is `None` until a known cost is added. An unknown cost makes the sum a lower bound."""
 
     total: float | None = None
     is_bound: bool = False
@@ -71,13 +71,13 @@ class _Sum:
 def cost_values(
     data: Data, nodes: Iterable[Node], kind: Field, *, own: bool = False, graph: StageGraph | None = None
 ) -> Overlay:
-    """Return the overlay that shows a cost on each node.
+    """Return the overlay of a cost.
 
     Args:
-        data: The costs, as returned by `Cost.to_dict()`. If they have rows, loops and instructions get costs, too.
+        data: The costs, as returned by `Cost.to_dict()`. Loops and instructions only have costs if `data` has `rows`.
         nodes: The nodes of the graph of a model or of a stage.
-        kind: The field to show.
-        own: Whether the number of a block leaves out the blocks inside it.
+        kind: The cost to show.
+        own: If true, the number of a block excludes the blocks inside it.
         graph: The graph of the stage; `None` for a model.
     """
     whole = inclusive(data, kind.name)
@@ -137,7 +137,7 @@ class _Rows:
 
     @classmethod
     def of(cls, data: Data, field: str, graph: StageGraph | None) -> _Rows | None:
-        """Return the rows that belong to the instructions of a stage; `None` if the costs have none."""
+        """Return the costs of the instructions of a stage; `None` if the data do not contain them."""
         if graph is None or "rows" not in data or (data.get("source"), graph.stage) not in _ROWS_OF:
             return None
         if field == "params":  # parameters belong to blocks, not to equations
@@ -147,7 +147,7 @@ class _Rows:
         return cls(values, blocks, graph.stage == "jaxpr", field == "time_s")
 
     def sum_in(self, graph: StageGraph, node: Node, *, own: bool) -> _Sum:
-        """Return the sum over the instructions in a node; `own` leaves out those that also belong to other blocks."""
+        """Return the sum over the instructions in a node. `own` excludes instructions that belong to several blocks."""
         ids: Iterable[str] = graph.instructions_of(node.key)
         if self.by_equation:
             ids = dict.fromkeys(equation for id in ids for equation in graph.equations.get(id, ()))
@@ -155,25 +155,25 @@ class _Rows:
         numbers = [value for id in known if (value := self.values[id]) is not None]
         if known and not numbers:
             return _Sum(None, True)
-        # The time of a fusion includes its instructions, which are not measured one by one.
+        # An instruction inside a fusion has no time, but the time of the fusion includes it: the sum is no lower bound.
         return _Sum(sum(numbers), len(numbers) < len(known) and not self.is_time)
 
 
 def _is_end(node: Node) -> bool:
-    """Return whether a node is an input or output, which costs nothing."""
+    """Return whether a node is an input or output. Inputs and outputs cost nothing."""
     return node.kind == "input" or (node.kind == "output" and not node.path)
 
 
 def memory_values(
     at_peak: Mapping[str, int], nodes: Iterable[Node], source: str, *, own: bool, graph: StageGraph | None = None
 ) -> Overlay:
-    """Return the overlay that shows the bytes of each block at the memory peak; other nodes are unknown.
+    """Return the overlay of the bytes of each block at the memory peak.
 
     Args:
         at_peak: Bytes by path of the block, as in `MemoryUse`.
         nodes: The nodes of a graph.
         source: `"compiled"`, or `"analytic"` for an estimate from the jaxpr.
-        own: Whether the number of a block leaves out the blocks inside it.
+        own: If true, the number of a block excludes the blocks inside it.
         graph: The graph of the stage; `None` for a model.
     """
     by_block = {path: {"peak_bytes": size} for path, size in at_peak.items() if path}
@@ -184,10 +184,7 @@ def memory_values(
 
 
 def role_values(nodes: Iterable[Node], roles: Sequence[str]) -> Overlay:
-    """Return the overlay that shows the roles of the instructions in each node, such as `"forward + backward"`.
-
-    A node in which no instruction has a role is unknown.
-    """
+    """Return the overlay of the roles of the instructions in each node, such as `"forward + backward"`."""
     found: dict[str, Value] = {}
     for node in nodes:
         if node.counts and node.kind != "input":
@@ -197,11 +194,12 @@ def role_values(nodes: Iterable[Node], roles: Sequence[str]) -> Overlay:
 
 
 def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
-    """Return the overlay that shows the dtype of the result of each node.
+    """Return the overlay of the dtype of each node's result.
 
     Args:
         nodes: The nodes of a graph.
-        dtypes: Dtypes by key of the node. A node that represents several blocks may have the dtype of the last block.
+        dtypes: Dtypes by key of the node. For a node that represents several blocks, the path of the last block also
+            works.
     """
     found: dict[str, Value] = {}
     for node in nodes:
@@ -212,12 +210,12 @@ def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
 
 
 def dtypes_of_stage(graph: StageGraph) -> dict[str, str]:
-    """Return the dtype of the largest result of each node of a stage's graph, by key; unknown ones are left out."""
+    """Return the dtype of the largest result of each node of a stage's graph, by key. Unknown dtypes are left out."""
     return {key: node.dtype for key, node in graph.nodes.items() if node.dtype}
 
 
 def dtypes_of_model(specs: Mapping[str, BlockSpecs]) -> dict[str, str]:
-    """Return the dtype of the first output of each block, by path; unknown ones are left out."""
+    """Return the dtype of the first output of each block, by path. Unknown dtypes are left out."""
     found: dict[str, str] = {}
     for path, one in specs.items():
         spec = next(iter(one.outputs.values()), None)
@@ -227,14 +225,12 @@ def dtypes_of_model(specs: Mapping[str, BlockSpecs]) -> dict[str, str]:
 
 
 def sharding_values(nodes: Iterable[Node], graph: StageGraph, shardings: Mapping[str, str]) -> Overlay:
-    """Return the overlay that shows the sharding of the results in each node.
-
-    A node is `"several"` if its results differ in their sharding, and unknown if no sharding is stated.
+    """Return the overlay of the sharding of each node's results: `"several"` if they differ.
 
     Args:
-        nodes: The nodes.
+        nodes: The nodes of `graph`.
         graph: The graph of a stage.
-        shardings: Shardings by id of the instruction, where the program states them.
+        shardings: Shardings by id of the instruction. Instructions without an entry are ignored.
     """
     found: dict[str, Value] = {}
     for node in nodes:
@@ -244,21 +240,21 @@ def sharding_values(nodes: Iterable[Node], graph: StageGraph, shardings: Mapping
 
 
 def user_values(values: Mapping[Any, Any], nodes: Sequence[Node], title: str, call: str) -> Overlay:
-    """Return the overlay that shows the user's own values.
+    """Return the overlay of values that the user provides.
 
-    A node that represents several blocks has their common value if all have it. If their numbers differ, its text is
-    the range, such as `"3 to 5"`.
+    A node that represents several blocks shows their value if it is the same for all. If their values are different
+    numbers, the node shows the range, such as `"3 to 5"`.
 
     Args:
-        values: Numbers or texts, by path of a block or key of a node. `None`, NaN and infinities are unknown; a bool is
-            the text `"yes"` or `"no"`.
+        values: Numbers or texts, by path of a block or key of a node. `None`, NaN and infinities are shown as unknown,
+            and a bool as `"yes"` or `"no"`.
         nodes: The nodes of the graph.
         title: Title of the values, with their unit.
-        call: Code of the advice, with `{}` for a path.
+        call: Code shown after `Try:`, in which `{}` is replaced by a path.
 
     Raises:
-        UnknownOptionError: The graph has no node at a path; a value is neither a number nor a text; or some values are
-            numbers and others are texts.
+        UnknownOptionError: The graph has no node at a path; a value is neither a number nor a text; or there are both
+            numbers and texts.
 
     Examples:
         >>> nodes = [Box("a", "a", "Relu", 9, 9, path="a"), Box("b", "b", "Relu", 9, 9, path="b")]

@@ -33,15 +33,14 @@ _CALL = 'cost.overlay(inspection, "{}")'
 def overlay_of(
     data: Data, target: Any, field: str = "flops", expanded: Collection[str] | None = None, *, own: bool = False
 ) -> Drawing:
-    """Draw costs on the graph of a model, with `overlay`, or of a stage, with `stage_overlay`.
+    """Draw costs on a graph: with `overlay` for a model, with `stage_overlay` for a stage.
 
     Args:
         data: The costs.
-        target: A model, an inspection, or a graph: a logical graph or the graph of a stage. Of an inspection, the graph
-            of the jaxpr is drawn.
-        field: Field to show, one of `ON_GRAPHS`.
+        target: A model, a logical graph, or the graph of a stage. For an inspection, the graph of its jaxpr is drawn.
+        field: Name of the cost to show, one of `ON_GRAPHS`.
         expanded: Paths of the groups to open; by default as many as fit.
-        own: Whether the number of a block leaves out the blocks inside it.
+        own: If true, the number of a block excludes the blocks inside it.
 
     Raises:
         UnknownOptionError: The field does not exist, the costs belong to another graph, `target` has no graph, or
@@ -69,10 +68,10 @@ def overlay(
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph of the same model.
-        field: Field to show, one of `ON_GRAPHS`.
+        field: Name of the cost to show, one of `ON_GRAPHS`.
         inputs: Specs of the graph's inputs, from which shapes are inferred.
-        expanded: Paths of the groups that are drawn open; by default as many as fit, the most expensive ones first.
-        own: Whether the number of a block leaves out the blocks inside it.
+        expanded: Paths of the groups to open; by default as many as fit, the most expensive ones first.
+        own: If true, the number of a block excludes the blocks inside it.
 
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
@@ -93,9 +92,9 @@ def stage_overlay(
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
         graph: The graph, as returned by `Inspection.graph`.
-        field: Field to show, one of `ON_GRAPHS`.
-        opened: Keys of the nodes that are drawn open; by default as many as fit, the most expensive ones first.
-        own: Whether the number of a block leaves out the blocks inside it.
+        field: Name of the cost to show, one of `ON_GRAPHS`.
+        opened: Keys of the nodes to open; by default as many as fit, the most expensive ones first.
+        own: If true, the number of a block excludes the blocks inside it.
 
     Raises:
         UnknownOptionError: The field does not exist, or the costs belong to another graph.
@@ -116,7 +115,7 @@ def model_scene(
     expanded: Collection[str] | None = None,
     shares: Mapping[str, float] | None = None,
 ) -> Scene:
-    """Lay out a logical graph with some groups open; by default as many as fit, the most expensive ones first."""
+    """Lay out a logical graph. By default as many groups are open as fit, the most expensive ones first."""
     return picture(graph, inputs, shares, expanded).diagram
 
 
@@ -127,7 +126,7 @@ def _shares(data: Data, kind: Field) -> dict[str, float]:
 
 
 def _check_blocks(data: Data, paths: Collection[str]) -> None:
-    """Raise an error if the costs and the graph both have blocks, but none in common."""
+    """Raise an error if no block of the costs is in the graph, although both have blocks."""
     known = {above for path in data["by_block"] for above in outer_paths(path)}
     if not paths or not known or known & set(paths):
         return
@@ -158,9 +157,9 @@ def draw_values(scene: Scene, values: Overlay, name: str) -> Drawing:
     """Draw values on the nodes of a graph, and list them as text.
 
     Args:
-        scene: The laid-out graph.
+        scene: The graph with positions.
         values: The values.
-        name: Name of the program or model.
+        name: Name of the program or model, for the title.
     """
     title = f"{one_line(name)}, graph: {one_line(values.title)}"
     rows: list[tuple[str, ...]] = [("node", "", one_line(values.title), *(("share",) if values.total else ()))]
@@ -187,16 +186,15 @@ _MOST_NAMED = 8
 def graph_of(target: Any, program: str) -> LogicalGraph | StageGraph:
     """Return the graph of a model or an inspection, or `target` itself if it is a graph.
 
-    An attribute `graph` of an object of another library is not read.
-
     Args:
-        target: A model, an inspection, or a graph: a logical graph or the graph of a stage. Of an inspection, the graph
-            of the jaxpr is returned.
+        target: A model, a logical graph, or the graph of a stage. For an inspection, the graph of its jaxpr is
+            returned.
         program: Name of the program whose costs are drawn, for the error.
 
     Raises:
         UnknownOptionError: `target` is none of these.
     """
+    # Objects of other libraries may have an attribute `graph`, too, but they are not `Shown`.
     found = getattr(target, "graph", target) if isinstance(target, Shown) else target
     if inspect.ismethod(found) and found.__self__ is target:  # `Inspection.graph` is a method
         found = found()
@@ -210,12 +208,12 @@ def graph_of(target: Any, program: str) -> LogicalGraph | StageGraph:
 
 
 def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozenset[str] | None:
-    """Validate the paths of the groups to open in a graph, and return them as a set.
+    """Validate the paths of the groups to open, and return them as a set.
 
     Args:
         graph: The graph of a model or of a stage.
-        expanded: One path or several. A path is that of a block in the graph of a model, and the key of a node in the
-            graph of a stage. `None` if the user gave no paths; the result is then `None`, too.
+        expanded: One path or several: paths of blocks in a model, keys of nodes in a stage. `None` if the user gave no
+            paths; the result is then `None`.
 
     Raises:
         UnknownOptionError: `expanded` is neither a string nor a collection of strings.
@@ -242,12 +240,12 @@ def validate_opened(graph: LogicalGraph | StageGraph, expanded: Any) -> frozense
 
 
 def _is_of_stage(graph: Any) -> TypeGuard[StageGraph]:
-    """Return whether a graph is a `StageGraph`, by the name of its class: importing the class would import JAX."""
+    """Return whether the class of a graph is called `StageGraph`. Importing the class would import JAX."""
     return type(graph).__name__ == "StageGraph"
 
 
 def _groups(graph: LogicalGraph | StageGraph) -> Mapping[str, bool]:
-    """Return whether each node can be opened, by path in a model and by key in a stage."""
+    """Return whether each node can be opened, by key of the node in a stage, by path of the block in a model."""
     if isinstance(graph, LogicalGraph):
         return {path: node.block.graph is not None for path, node in graph.walk()}
     return {key: bool(key) and node.kind not in ("input", "instruction") for key, node in graph.nodes.items()}

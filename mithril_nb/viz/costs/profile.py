@@ -1,4 +1,4 @@
-"""A profile as a table: the measured time of each block, its spread, and the attained share of the roofline."""
+"""A profile as a table: the measured time of each block, its spread over the runs, and its share of the roofline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEADS = ("block", "time", "share", "min to max", "FLOP/s", "bytes/s", "of the r
 
 @dataclass(frozen=True)
 class _Line:
-    """A row of the table: blocks, unattributed time, overhead, or the total; overhead has neither spread nor rate."""
+    """A row of the table: a block, several blocks, unattributed time, overhead, or the total."""
 
     row: Row | None
     name: str
@@ -31,7 +31,7 @@ class _Line:
     unknown: frozenset[str] = frozenset()
 
     def cells(self, whole_s: float | None) -> tuple[str, ...]:
-        """Return the cells after the name; `whole_s` is the time of which the share is shown."""
+        """Return the cells of the row without the name. `whole_s` is the time that counts as 100 %."""
         share = "" if self.time_s is None or not whole_s else percent(self.time_s / whole_s)
         spread = "" if self.spread is None else f"{seconds(self.spread.least)} to {seconds(self.spread.most)}"
         rates = ("", "", "")
@@ -56,7 +56,7 @@ def profile_text(profile: Any) -> str:
 
 
 def profile_html(profile: Any) -> str:
-    """Return a profile as one self-contained HTML fragment: the times, and a collapsed table of the costs.
+    """Return a profile as one self-contained HTML fragment: a table of times, and a collapsed table of costs.
 
     Args:
         profile: The result of `ml.profile`.
@@ -68,7 +68,7 @@ def profile_html(profile: Any) -> str:
     rows = (_row_html(part, total, longest, hues) for part in parts)
     table = html_table(_HEADS, rows, caption=_title(profile), foot=_row_html(total, total, 0.0, hues))
     notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(profile))
-    work = f"<summary>work in that time: FLOPs, bytes, parameters</summary>{cost_html(data)}"
+    work = f"<summary>costs: FLOPs, bytes, parameters</summary>{cost_html(data)}"
     return output_html(f'{table}{notes}<details class="formulas">{work}</details>', "cost")
 
 
@@ -116,10 +116,10 @@ def _title(profile: Any) -> str:
 
 
 def _runs(profile: Any) -> str:
-    """Return the number of all runs, which agrees with a counter inside the program, and their purposes."""
+    """Return how often the program ran, and for which purposes. A counter inside the program shows the same number."""
     parts = [f"{profile.warm_up} warm-up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
     others = profile.times_run - profile.warm_up - 2 * profile.runs
-    parts += [f"{others} not timed (the first of each round, with and without the profiler)"] if others > 0 else []
+    parts += [f"{others} not timed (the first run of each round, with and without the profiler)"] if others > 0 else []
     return f"the program ran {profile.times_run} times: {', '.join(parts)}"
 
 

@@ -1,7 +1,7 @@
-"""Roofline plot: attained or attainable FLOP/s of each block over its FLOPs per byte.
+"""Roofline plot: FLOP/s of each block over its FLOPs per byte, below the roof of the machine.
 
-Memory limits below the slanted roof, arithmetic below the flat one. After Williams, Waterman and Patterson,
-"Roofline" (2009).
+Below the slanted part of the roof, memory bandwidth limits the FLOP/s; below the flat part, arithmetic does. The plot
+is that of Williams, Waterman and Patterson, "Roofline" (2009).
 """
 
 from __future__ import annotations
@@ -30,24 +30,25 @@ from mithril_nb.viz.svg import Rect
 from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import si
 
-NO_PEAKS = "No roof: the peak rates of this machine are unknown. ml.machine() measures them in seconds; then try again."
-NOT_MEASURED = "Hollow marks show attainable rates, not measured ones. These costs have no times."
+NO_PEAKS = "No roof: the peak rates of this machine are unknown. Run ml.machine() to measure them, then draw again."
+NOT_MEASURED = "Hollow marks show attainable rates, because no times are measured."
 _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
-"""Positions for the label of the slanted roof, as shares of its width, and a sufficient distance in px to a point."""
+"""Positions for the label of the slanted roof, as shares of its width. A distance to points in px that is enough."""
 
 
 def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
     """Draw the roofline of a machine, and each block as a point.
 
     Args:
-        data: The costs, as returned by `Cost.to_dict()`. Blocks with `time_s` are drawn at their measured rate, others
-            at the attainable one.
-        peaks: Peak rates of the machine: a mapping with `flops_per_s` (a number, or a number by dtype), `bytes_per_s`
-            and `source`; or a `Machine`. Default: `machine` in the data. Without peaks, only FLOPs per byte are drawn.
+        data: The costs, as returned by `Cost.to_dict()`. A block with `time_s` is drawn at its measured rate, other
+            blocks at the attainable rate.
+        peaks: Peak rates of the machine: a `Machine`; or a mapping with `flops_per_s` (a number, or numbers by dtype),
+            `bytes_per_s` and `source`. Default: `machine` in the data. Without peak rates, the picture only shows FLOPs
+            per byte.
         width: Width in px; values below 320 become 320.
 
     Raises:
@@ -101,7 +102,7 @@ def _nothing(missing: Sequence[str]) -> str:
 
 
 def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
-    """Draw the axes, the roof and the points; return the height of the plot."""
+    """Draw the axes, the roof and the points; return the height of the plot in px."""
     sheet, height = page.sheet, round(min(380, max(260, page.width * 0.5)))
     area = Rect(_LEFT, HEAD_H + 14, page.width - _LEFT - MARGIN - 6, height - _BOTTOM - 14)
     ridge = [roof.flops_per_s / roof.bytes_per_s] if roof.flops_per_s and roof.bytes_per_s else []
@@ -145,7 +146,7 @@ def _grid(page: Page, area: Rect, x: Scale, y: Scale) -> None:
 
 
 def _roof_line(roof: Peaks, x: Scale, y: Scale) -> list[tuple[float, float]]:
-    """Return the corners of the roof, clipped to the plot."""
+    """Return the corners of the roof inside the plot."""
     if roof.bytes_per_s is None:
         ends = [x.low, x.high]
     else:
@@ -179,7 +180,7 @@ def _roof_labels(
         text = si(roof.bytes_per_s, "B/s")
         if math.hypot(x1 - x0, y1 - y0) > text_width(text, NORMAL) + 30:
             turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
-            # The label goes where it is far from points, because the names of points need room.
+            # The label goes far away from points, because their names need room.
             spare = {part: min((abs(px - x0 - part * (x1 - x0)) for px, _ in points), default=0) for part in _PARTS}
             part = max(_PARTS, key=lambda one: min(spare[one], _SPARE))
             mx, my = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
@@ -212,7 +213,7 @@ def _tooltip(spot: Spot, roof: Peaks) -> str:
 
 
 def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
-    """Draw a row for each point, with a mark at its FLOPs per byte; return the height of all rows."""
+    """Draw a row for each point, with a mark at its FLOPs per byte; return the height of all rows in px."""
     shown, hues, sheet = spots[:_MOST_ROWS], hues_of(data), page.sheet
     every, most = Names(spot.names for spot in spots), page.width * 0.34
     labels = [_fitting(every.brief(spot.names), spot, most) for spot in shown]
@@ -240,9 +241,9 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
     return area.h + 36 + FOOT
 
 
-def _fitting(ways: Sequence[str], spot: Spot, room: float) -> str:
-    """Return the first name of a point that fits into `room`, or the last name."""
-    written = [times(way, spot.repeat) for way in ways]
+def _fitting(names: Sequence[str], spot: Spot, room: float) -> str:
+    """Return the first name that fits into `room` px, else the last one."""
+    written = [times(name, spot.repeat) for name in names]
     return next((one for one in written if text_width(one, NORMAL, bold=not spot.path) <= room), written[-1])
 
 

@@ -1,4 +1,4 @@
-"""The roof and the points of a roofline: the peak rates of a machine, and the blocks with their rates."""
+"""The data of a roofline plot: the peak rates of a machine, and the blocks as points with their rates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Peaks:
 
     @classmethod
     def of(cls, peaks: Mapping[str, Any]) -> Peaks | None:
-        """Return the peaks from a mapping; `None` if it contains no rate."""
+        """Return the peak rates in a mapping; `None` if it contains no rate."""
         rate = peaks.get("flops_per_s")
         rates = dict(rate) if isinstance(rate, Mapping) else {"": rate}
         known = sorted(((value, name) for name, value in rates.items() if value), reverse=True)
@@ -49,25 +49,25 @@ class Peaks:
         return found if found.flops_per_s or found.bytes_per_s else None
 
     def at(self, intensity: float) -> float:
-        """Return the attainable FLOP/s at an intensity, given in FLOPs per byte."""
+        """Return the attainable FLOP/s at an arithmetic intensity in FLOPs per byte."""
         memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
         return min(memory, math.inf if self.flops_per_s is None else self.flops_per_s)
 
     def limit(self, intensity: float) -> str:
-        """Return what limits the FLOP/s at an intensity: `"memory"` or `"arithmetic"`."""
+        """Return what limits the FLOP/s at an intensity in FLOPs per byte: `"memory"` or `"arithmetic"`."""
         memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
         return "memory" if memory < (math.inf if self.flops_per_s is None else self.flops_per_s) else "arithmetic"
 
 
 def validate_peaks(given: Any) -> Mapping[str, Any]:
-    """Validate the peak rates of a machine given by the user and return them as data.
+    """Validate peak rates given by the user and return them as data.
 
     Args:
-        given: A mapping, or a `Machine`, whose `to_dict` returns a mapping.
+        given: A mapping or a `Machine`.
 
     Raises:
-        UnknownOptionError: `given` is neither a mapping nor a `Machine`; a rate is not a finite number above 0; or the
-            mapping lacks a rate and has an unknown name.
+        UnknownOptionError: `given` is neither; a rate is not a finite number above 0; or a rate is missing and the
+            mapping has an unknown key, which may be a misspelled rate.
 
     Examples:
         >>> validate_peaks({"flops_per_s": {"float32": 1e12}})
@@ -90,7 +90,7 @@ def validate_peaks(given: Any) -> Mapping[str, Any]:
 
 
 def _is_rate(value: Any, name: str) -> bool:
-    """Return whether a value is a rate, or for `name` `"flops_per_s"` a mapping from dtype to rate."""
+    """Return whether a value is a valid rate. `flops_per_s` may also be a mapping from dtype to rate."""
     if isinstance(value, Mapping):
         rates: Mapping[Any, Any] = value
         return name == "flops_per_s" and all(_is_rate(one, "") for one in rates.values())
@@ -98,7 +98,7 @@ def _is_rate(value: Any, name: str) -> bool:
 
 
 def _example(given: Any, known: Mapping[str, Any]) -> str:
-    """Return the code of the advice. Valid rates that the user gave stay, under the nearest valid names."""
+    """Return the code shown after `Try:`. It contains the valid rates of the user; misspelled names are corrected."""
     if callable(given):
         return "cost.roofline(ml.machine())"
     named = {nearest(name, _EXAMPLE) or name: value for name, value in known.items()} | dict(known)
@@ -107,7 +107,7 @@ def _example(given: Any, known: Mapping[str, Any]) -> str:
 
 
 def _written(rate: Any) -> str:
-    """Format a rate, or a mapping of rates, as Python code."""
+    """Format a rate, or rates by dtype, as Python code."""
     if isinstance(rate, Mapping):
         rates: Mapping[Any, Any] = rate
         return "{" + ", ".join(f'"{name}": {_written(one)}' for name, one in rates.items()) + "}"
@@ -115,24 +115,23 @@ def _written(rate: Any) -> str:
 
 
 _ABOVE = 1.0005
-"""Smallest share that is displayed as more than 100 %."""
-MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so the point lies further right or left; ≈: either way"
+"""Smallest share for which the plot explains why a block exceeds the roof."""
+MOVED = "Some costs are unknown. The exact point is further right for ≥, further left for ≤, and on either side for ≈."
 WHOLE = "whole program"
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A block, or several equal blocks, as a point.
+    """A point of the plot: a block, several equal blocks, or the whole program.
 
     Attributes:
         path: Path of the block, or of the first of several; `""` for the whole program.
-        repeat: Number of blocks that the point represents.
+        repeat: Number of blocks.
         flops: FLOPs of one block.
         intensity: FLOPs per byte.
-        rate: Attained FLOP/s; `None` if not measured.
-        reached: Attained share of the roof as a profile measured it, which depends on the dtypes of the block; `None`
-            if the data do not have it.
-        unknown: Names of the costs (`"flops"`, `"bytes_accessed"`) that are lower bounds.
+        rate: Measured FLOP/s; `None` if not measured.
+        reached: Measured share of the roof for the dtypes of the block; `None` if the data do not contain it.
+        unknown: The costs, `"flops"` or `"bytes_accessed"`, that are lower bounds.
     """
 
     path: str
@@ -145,21 +144,21 @@ class Spot:
 
     @property
     def bound(self) -> str:
-        """Prefix of the FLOPs per byte: `≥` or `≤` if unknown costs can only raise or only lower them, `≈` if both."""
+        """Sign before the FLOPs per byte: `≥` if some FLOPs are unknown, `≤` if some bytes are, `≈` for both."""
         return {"flops": AT_LEAST, "bytes_accessed": "≤ "}.get("".join(self.unknown), "≈ " if self.unknown else "")
 
     @property
     def name(self) -> str:
-        """The name of the point, with its repeat count."""
+        """The path of the block, and the number of blocks if there are several."""
         return times(WHOLE if not self.path else path_text(self.path), self.repeat)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the blocks around the block, and then its own name."""
+        """The names in the path of the block."""
         return tuple(path_text(self.path).split(" / ")) if self.path else (WHOLE,)
 
     def of_roof(self, peaks: Peaks) -> float | None:
-        """Return the attained share of the roof; `None` if the rate is not measured."""
+        """Return the measured share of the roof; `None` if not measured."""
         if self.rate is None or self.reached is not None:
             return self.reached
         return self.rate / peaks.at(self.intensity)
@@ -170,28 +169,27 @@ class Spot:
         return f"{'' if is_flat else self.bound}{si(peaks.at(self.intensity), 'FLOP/s')}"
 
     def limit(self, peaks: Peaks) -> str:
-        """Return what limits the FLOP/s: `"memory"` or `"arithmetic"`, or `"unknown"` if unknown costs decide."""
+        """Return what limits the FLOP/s: `"memory"` or `"arithmetic"`; `"unknown"` if this depends on unknown costs."""
         found = peaks.limit(self.intensity)
         return found if self.bound in ("", {"memory": "≤ ", "arithmetic": AT_LEAST}[found]) else "unknown"
 
     def achieved(self, peaks: Peaks | None) -> tuple[str, str]:
-        """Format the attained FLOP/s and their share of the roof. Both are lower bounds if costs are unknown."""
+        """Format the measured FLOP/s and its share of the roof. They are lower bounds if some costs are unknown."""
         if self.rate is None:
             return "not measured", ""
         share = "" if peaks is None else at_least(percent(self.of_roof(peaks)), bool(self.unknown))
         return at_least(si(self.rate, "FLOP/s"), "flops" in self.unknown), share
 
     def height(self, peaks: Peaks) -> float:
-        """Return the FLOP/s at which the point is drawn: the attained ones, or the attainable ones if not measured."""
+        """Return the FLOP/s at which the point is drawn: the measured rate, else the attainable rate."""
         return peaks.at(self.intensity) if self.rate is None else self.rate
 
 
 def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
-    """Return sentences that explain why blocks exceed the roof; `()` if none does.
+    """Return sentences that explain why blocks exceed the roof; `()` if no block does.
 
     Args:
-        shares: For each block, its attained share of the roof and its limit: `"memory"`, or any other text for
-            arithmetic.
+        shares: For each block, its measured share of the roof, and `"memory"` or another text for what limits it.
 
     Examples:
         >>> explain_above([(0.5, "memory"), (1.0, "compute")])
@@ -201,13 +199,13 @@ def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[st
     """
     above = {limit for share, limit in shares if share is not None and share >= _ABOVE}
     memory = "part of the data came from cache, which is faster than main memory"
-    arithmetic = "the roof is the measured rate of a large matmul; other work may have slowed that measurement"
+    arithmetic = "the roof is the measured rate of a large matmul, which other programs may have slowed down"
     reasons = [memory] * ("memory" in above) + [arithmetic] * bool(above - {"memory"})
     return tuple(f"above 100 % of the roof: {why}" for why in reasons)
 
 
 def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
-    """Return the points, first the whole program and then blocks by FLOPs; and notes, such as on blocks not drawn."""
+    """Return the points, the whole program first and then the blocks with the most FLOPs; and notes for the user."""
     rates = data.get("rates") or {}
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():

@@ -1,4 +1,4 @@
-"""Draw costs over one or two settings: a panel for each field, with a line for each value of the second setting."""
+"""Draw costs over one or two settings: a panel for each cost, with a line for each value of the second setting."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from mithril_nb.viz.units import seconds
 Swept = Mapping[str, Any]
 """A sweep as data.
 
-`settings` maps the names of one or two settings to lists of values, and `fields` is a list of names of fields. Each
-entry of `points` has its `settings` (a value by name) and the cost in each field; `None` is unknown. An entry may have
-`reasons` for unknown costs, by field, and `at_least`, a list of the fields whose cost is a lower bound. `program`,
-`source` and `notes` are optional.
+`settings` maps the names of one or two settings to lists of values. `fields` is a list of names of costs. Each entry of
+`points` has its `settings` (a value by name) and each of the costs; `None` is unknown. An entry may also have `reasons`
+(by cost, why it is unknown) and `at_least` (a list of the costs that are lower bounds). `program`, `source` and `notes`
+are optional.
 """
 
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
@@ -29,19 +29,19 @@ _PANEL_H = 218
 _NARROW = 560
 _LONG = 100_000
 _BEYOND = 20.0
-"""Largest extent of the label of a value beyond the end of its axis, in px."""
+"""How far in px the label of a value may extend beyond the end of the axis."""
 _MINUTE_S = 59
 _LEFT, _TOP, _BOTTOM = 66, 24, 40
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a panel: costs over the first setting, at one value of the second setting.
+    """A line of a panel: a cost over the first setting, for one value of the second setting.
 
     Attributes:
         label: The value of the second setting; `""` without a second setting.
-        points: Pairs of an index into the values of the first setting, and the cost there; `None` is unknown.
-        least: Indices at which the cost is a lower bound.
+        points: Pairs of an index into the values of the first setting, and the cost; `None` is unknown.
+        least: The indices with a cost that is a lower bound.
     """
 
     label: str
@@ -50,14 +50,14 @@ class Line:
 
 
 def sweep(swept: Swept, width: int = 720) -> Drawing:
-    """Draw costs over settings, in a small panel for each field.
+    """Draw costs over settings, with a small panel for each cost.
 
     Args:
-        swept: The sweep, as data.
+        swept: The costs for each combination of settings.
         width: Width in px; values below 320 become 320.
 
     Raises:
-        UnknownOptionError: A field does not exist.
+        UnknownOptionError: A cost in `fields` does not exist.
 
     Examples:
         >>> points = [{"settings": {"batch": size}, "flops": 1000 * size} for size in (8, 16)]
@@ -86,7 +86,7 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
     """Return the lines of a panel, one for each value of the second setting."""
     names = list(swept["settings"])
     first = list(swept["settings"][names[0]])
-    # Lines run from left to right, in whatever order the values are given.
+    # Lines run from left to right, even if the values are not sorted.
     rank = {place: at for at, place in enumerate(_order(first))}
     others = list(swept["settings"][names[1]]) if len(names) > 1 else [None]
     found: list[Line] = []
@@ -104,7 +104,7 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
 
 
 def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return a note for each reason why costs are unknown, with the fields and the settings."""
+    """Return a note for each reason why costs are unknown, with the names of the costs and the settings."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point in swept["points"]:
         reasons: dict[str, list[str]] = {}
@@ -124,10 +124,10 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
 
 
 def _bounds_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return a note that names the fields with lower bounds; empty if there are none."""
+    """Return a note that names the costs that are lower bounds; `[]` if there are none."""
     at_least = {name for point in swept["points"] for name in point.get("at_least") or ()}
     titles = [kind.title for kind in fields if kind.name in at_least]
-    return [f"{', '.join(titles)}: lower bounds, as some costs of the program are unknown"] if titles else []
+    return [f"{', '.join(titles)}: lower bounds, because some costs of the program are unknown"] if titles else []
 
 
 def _known(swept: Swept, kind: Field) -> list[float]:
@@ -192,7 +192,7 @@ def _tick(kind: Field, value: float) -> str:
 
 
 def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
-    """Draw the axis of the first setting; return the position of each of its values in px."""
+    """Draw the axis of the first setting, and return the position of each value in px."""
     sheet, foot = page.sheet, area.y + area.h
     sheet.line([(area.x, foot), (area.x + area.w, foot)], "line")
     inset = 10.0
@@ -205,7 +205,7 @@ def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
     else:
         step = (end - start) / max(1, len(values) - 1)
         places = [(start + end) / 2] if len(values) == 1 else [start + step * at for at in range(len(values))]
-        # Labels of the first and last value are centred on the ends of the axis, and may extend slightly beyond them.
+        # The first and last label may extend slightly beyond the axis.
         room = [min(step - 6, 2 * (min(place - area.x, area.x + area.w - place) + _BEYOND)) for place in places]
         texts = [elide(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
     free = float("-inf")
@@ -250,7 +250,7 @@ def _line(
 
 
 def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Scale, area: Rect, right: float) -> None:
-    """Write the label of each line beside its end; labels that would overlap are moved apart."""
+    """Write the label of each line beside its right end. Labels that would overlap are moved apart."""
     ends: list[tuple[float, int]] = []
     for at in range(len(labels)):
         known = [(place, value) for place, value in lines[at].points if value is not None]

@@ -1,7 +1,4 @@
-"""Treemap of costs: each block is an area, which contains the areas of the blocks inside it.
-
-Areas are proportional to costs. If an area has no room for the name of its block, only the tooltip has the name.
-"""
+"""Treemap of costs: each block is an area proportional to its cost. It contains the areas of the blocks inside."""
 
 from __future__ import annotations
 
@@ -30,18 +27,18 @@ from mithril_nb.viz.text import listed, one_line, text_width, times
 from mithril_nb.viz.units import percent
 
 _SMALLEST = 24.0
-"""Smallest area in px²; smaller parts of a block are merged."""
+"""Smallest area in px². Smaller blocks inside a block are merged."""
 _LEAST_LISTED = 0.001
 _OWN, _PROGRAM = " (self)", "program"
 _PAD = 6
 _GAP = 0.7
-"""Gap on each side of a cell in px, which separates neighbours."""
+"""Gap in px at each side of a cell, which separates it from its neighbours."""
 _TINTS = 4
 
 
 @dataclass(frozen=True)
 class Label:
-    """A line of text in a cell, which starts at `x` on the base line `y`."""
+    """A line of text in a cell. It starts at `x`; `y` is its base line."""
 
     x: float
     y: float
@@ -57,20 +54,22 @@ class Label:
 
 @dataclass(frozen=True)
 class Cell:
-    """The area of a block, of a block's own cost, of several small blocks, or of unattributed costs.
+    """An area of the treemap.
+
+    It shows a block, the cost of a block without the blocks inside, several small blocks, or the unattributed costs.
 
     Attributes:
         rect: Position and size.
-        path: Path of the block, or of the block around several small ones (`""` at the top); `None` for unattributed
-            costs.
-        names: Name of the block after the names of outer blocks, from the one that determines the hue.
+        path: Path of the block. For several small blocks, the path of the block around them, or `""` if there is none.
+            `None` for unattributed costs.
+        names: Name of the block, after the names of the blocks around it that have the same colour.
         value: Cost.
-        repeat: Number of equal blocks that the cell represents.
-        hue: Index of the hue.
-        tint: Index of the tint of the hue.
+        repeat: Number of equal blocks in the cell.
+        hue: Index of the colour in the palette.
+        tint: Index of the shade of this colour.
         tooltip: Name in the tooltip.
         is_least: True if `value` is a lower bound.
-        labels: Lines of text in the cell.
+        labels: Lines of text in the cell; `()` if there is no room.
     """
 
     rect: Rect
@@ -86,13 +85,8 @@ class Cell:
 
     @property
     def tone(self) -> str:
-        """Tone of the area."""
+        """The colour of the cell as a tone, see `canvas.svg_canvas`."""
         return f"tint{self.hue}.{self.tint}" if self.path is not None else "ground"
-
-    @property
-    def block(self) -> str | None:
-        """Path for links in a page: `path`, but `""` for unattributed costs and `None` for small top-level blocks."""
-        return "" if self.path is None else self.path or None
 
 
 def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
@@ -100,7 +94,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
 
     Args:
         data: The costs, as returned by `Cost.to_dict()`.
-        field: Field that determines the areas, one of `BLOCK_FIELDS`.
+        field: Name of the cost that determines the areas, one of `BLOCK_FIELDS`.
         width: Width in px; values below 240 become 240.
 
     Raises:
@@ -122,13 +116,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
 
 
 def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
-    """Return the cells that divide a rectangle among the blocks, with their labels.
-
-    Args:
-        data: The costs.
-        field: Name of the field.
-        within: The rectangle to divide.
-    """
+    """Return cells with labels that fill a rectangle, with areas proportional to the costs in `field`."""
     kind, hues = field_of(field, BLOCK_FIELDS), hues_of(data)
     tree, lost = tree_of(data, field), _lost(data, kind)
     total = tree.value + lost.value
@@ -178,7 +166,7 @@ def _divide(
 
 
 def _names(above: tuple[str, ...], branch: Branch, hues: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the names of a cell: those of the outer blocks from the one that determines the hue, then its own."""
+    """Return the name of a block, after the names of the blocks around it that have the same colour."""
     within_hue = hue_or_grey(branch.path.rpartition("/")[0], hues) != NO_HUE
     return (*above, branch.label) if within_hue else (branch.label,)
 
@@ -197,7 +185,7 @@ def _lost(data: Data, kind: Field) -> Branch:
 
 
 def _rounded(cell: Cell) -> Cell:
-    """Return the cell with its edges rounded to 0.1 px, so that neighbours share edges."""
+    """Return the cell with its edges rounded to 0.1 px, so that there is no gap between neighbours."""
     left, top = round(cell.rect.x, 1), round(cell.rect.y, 1)
     right, bottom = round(cell.rect.x + cell.rect.w, 1), round(cell.rect.y + cell.rect.h, 1)
     rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
@@ -273,7 +261,7 @@ def _draw(sheet: SvgCanvas, cell: Cell, kind: Field, total: float, pattern: int)
 
 
 def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, Cell, float]]:
-    """Return the name, the largest cell and the cost of each entry of the legend; the most expensive first."""
+    """Return the entries of the legend, most expensive first: name, largest cell and cost."""
     found: dict[str, list[Cell]] = {}
     for cell in cells:
         found.setdefault(_group(cell, hues), []).append(cell)
@@ -282,7 +270,7 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, C
 
 
 def _group(cell: Cell, hues: Mapping[str, int]) -> str:
-    """Return the name of the legend entry to which a cell belongs."""
+    """Return the name of the legend entry for a cell."""
     own = cell.path
     while own and own not in hues:
         own = own.rpartition("/")[0]
@@ -341,10 +329,10 @@ def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
 
 
 def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
-    """Return a rectangle for each value, with an area proportional to the value; together they fill `within`.
+    """Divide a rectangle into one rectangle for each value, with areas proportional to the values.
 
-    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000). It places rows of rectangles
-    along the shorter side, and extends a row while this improves the worst ratio of sides in the row.
+    The algorithm is that of Bruls, Huizing and van Wijk, "Squarified Treemaps" (2000). It fills the rectangle with rows
+    along the shorter side. A value is added to a row if the rectangles in the row become more square.
 
     Args:
         values: Numbers above 0, the largest first.
@@ -370,7 +358,7 @@ def squarify(values: Sequence[float], within: Rect) -> list[Rect]:
 
 
 def _worst(row: Sequence[float], scale: float, side: float) -> float:
-    """Return the worst ratio of the longer to the shorter side among the parts of a row."""
+    """Return the largest ratio of the longer to the shorter side of the rectangles in a row."""
     total = sum(row) * scale
     if not total or not side:
         return float("inf")
@@ -378,7 +366,7 @@ def _worst(row: Sequence[float], scale: float, side: float) -> float:
 
 
 def _cells_of_row(row: Sequence[float], within: Rect, share: float) -> tuple[list[Rect], Rect]:
-    """Place a row along the shorter side of a rectangle; return its parts and the remaining rectangle.
+    """Place a row along the shorter side of a rectangle. Return the rectangles of the row, and the remaining rectangle.
 
     The row takes `share` of the area.
     """

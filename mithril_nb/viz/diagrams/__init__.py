@@ -1,1 +1,1 @@
-"""Graphs as pictures: a logical graph or the graph of a stage is laid out as a `Scene`, which is drawn as SVG."""
+"""Diagrams of graphs: a model or a stage becomes a `NestedGraph`, then a `Scene` with positions, and then SVG."""

@@ -1,4 +1,4 @@
-"""A logical graph as readable DOT, the language of Graphviz."""
+"""A logical graph as DOT, the language of Graphviz."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def to_dot(
 ) -> graphviz.Digraph:
     """Return the graph as DOT: blocks as boxes, groups as clusters, shapes on the edges.
 
-    Names of blocks are labels only. An identifier is a letter and a running number over the whole graph: `i1` is an
-    input, `o2` an output, `b3` a block, and `cluster_g4` a group.
+    A DOT node has a letter and a number as its identifier: `i1` is an input, `o2` an output, `b3` a block, and
+    `cluster_g4` a group. The name of the block is its label.
 
     Args:
         graph: The graph.
         annotations: Labels of blocks, by path.
-        edge_shapes: Shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input.
+        edge_shapes: Shape of the data on an edge, by source such as `"linear_0.output"`; `"input"` is a model input.
         name: Name of the DOT graph.
 
     Returns:
-        A `graphviz.Digraph`, whose `source` is the text. Only drawing the graph needs the `dot` program.
+        A `graphviz.Digraph`; `source` is the DOT text. Drawing the graph needs the `dot` program.
 
     Examples:
         >>> print(to_dot(LogicalGraph()).source.splitlines()[0])
@@ -49,7 +49,7 @@ def to_dot(
 
 
 class _Writer:
-    """Writes DOT level by level, with numbered identifiers."""
+    """Writes DOT, first the blocks of the model, then those inside each group."""
 
     def __init__(self, annotations: Mapping[str, NodeAnnotation], edge_shapes: Mapping[str, str]):
         self.annotations = annotations
@@ -59,7 +59,10 @@ class _Writer:
     def level(
         self, dot: graphviz.Digraph, graph: LogicalGraph, prefix: str, boundary: dict[str, str], hue: int | None
     ) -> None:
-        """Write one level. For each port of its boundary, add the identifier of the DOT node to `boundary`."""
+        """Write the content of a model or group.
+
+        For each port of the model or group, add the identifier of its DOT node to `boundary`.
+        """
         into: dict[tuple[str, str], str] = {}  # (node, port) -> DOT node that receives its data
         out: dict[tuple[str, str], str] = {}
         for side, ports in (("input", graph.inputs), ("output", graph.outputs)):
@@ -96,11 +99,11 @@ class _Writer:
             dot.edge(tail, head, **({"label": graphviz.escape(one_line(shape))} if shape else {}))
 
     def fresh(self, letter: str) -> str:
-        """Return a new identifier that starts with a letter."""
+        """Return a new identifier."""
         self.count += 1
         return f"{letter}{self.count}"
 
 
 def _label(*texts: str) -> str:
-    """Return a DOT label with a line for each text that is not empty; backslashes and `<` in a text stay literal."""
+    """Return a DOT label with one line for each non-empty text. Characters that are special in DOT are escaped."""
     return "\\n".join(graphviz.escape(one_line(text)) for text in texts if text)

@@ -1,4 +1,4 @@
-"""Labels for the boxes and wires of a diagram, from inferred specs, costs and problems; and the sizes of boxes."""
+"""Labels and sizes of the boxes of a model, from inferred specs, costs and problems."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _LONGEST_LABEL = 24
 
 @dataclass(frozen=True)
 class NodeAnnotation:
-    """Labels of a block in a diagram.
+    """Labels of a block.
 
     Attributes:
-        label: Most important options, such as `"64 → 10"`.
+        label: Sizes, such as `"64 → 10"`, or options of the block.
         shape: Shape of the output, such as `"(32, 10)"`.
         share: Share of the cost, 0 to 1; `None` if unknown.
-        problem: Index into the list of problems; `None` without a problem.
+        problem: Index into the problems of the graph; `None` without a problem.
     """
 
     label: str = ""
@@ -40,8 +40,8 @@ class Annotations:
 
     Attributes:
         nodes: Labels of blocks, by path.
-        edge_shapes: Known shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input.
-        edge_problems: Index into the list of problems, by `(source, target)` of the edge.
+        edge_shapes: Known shapes on edges, by source such as `"linear_0.output"`; `"input"` is a model input.
+        edge_problems: Index into the problems of the graph, by `(source, target)` of the edge.
     """
 
     nodes: Mapping[str, NodeAnnotation]
@@ -56,18 +56,18 @@ def annotate(
     shares: Mapping[str, float] | None = None,
     problems: Sequence[Diagnostic] = (),
 ) -> Annotations:
-    """Collect the labels of each block and connection of a diagram.
+    """Return the labels of all blocks and edges.
 
     Args:
         graph: The graph.
         specs: Inferred specs of each block, by path.
         inputs: Specs of the graph's inputs.
-        shares: Shares of the cost, 0 to 1, by path of the block. A group without an entry gets the sum of the entries
-            inside it.
+        shares: Shares of the cost, 0 to 1, by path of the block. The share of a group without an entry is the sum of
+            the shares inside it.
         problems: Problems of the graph. Each is shown at the block or edge that it names.
     """
     specs, shares = specs or {}, shares or {}
-    # A problem also marks the groups around its block, because only the box of a closed group is visible.
+    # A problem also marks the groups around its block: blocks inside a closed group are not visible.
     at_block = {
         path: at
         for at, problem in reversed([*enumerate(problems)])
@@ -95,7 +95,7 @@ def annotate(
 
 
 def shape_text(spec: Spec | None) -> str:
-    """Return the shape of a spec, or the value of a static spec, as a diagram shows it; `""` if it is unknown.
+    """Return the shape of a tensor, or `=` and the value of a static spec. Unknown shapes and values are `""`.
 
     Examples:
         >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
@@ -112,9 +112,10 @@ def shape_text(spec: Spec | None) -> str:
 
 
 def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
-    """Return a short label of a block: sizes of the last axis before and after a linear block or a group.
+    """Return the label of a block: the sizes of its last axis before and after, or else its options.
 
-    For other blocks, groups that do not change this size, and unknown sizes, the label lists the block's options.
+    Only linear blocks and groups are labelled with sizes. A group whose output has the size of its input is labelled
+    with its options.
 
     Examples:
         >>> linear = Block("Linear", (("dimension", 10), ("use_bias", True)), (), (), op="linear")
@@ -137,7 +138,7 @@ def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
 
 
 def share_of(path: str, shares: Mapping[str, float]) -> float | None:
-    """Return the share of a block: its entry, or else the sum of the entries inside it; `None` if there are none.
+    """Return the share of a block: its entry, or else the sum of the entries inside it. `None` if there are none.
 
     Examples:
         >>> share_of("mlp", {"mlp/a": 0.25, "mlp/b": 0.5, "mlp_1": 0.25}), share_of("head", {"mlp": 1.0})
@@ -157,7 +158,7 @@ def _last(specs: Mapping[str, Spec | None]) -> int | str | None:
 
 
 def _matters(value: Value) -> bool:
-    """Return whether an option is shown: numbers from 0.01, except 1. Flags, most axes and epsilons are not shown."""
+    """Return whether an option is part of the label: a number from 0.01, but not 1. Flags and epsilons are left out."""
     if isinstance(value, tuple):
         return any(_matters(item) for item in value)
     return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0.01 and value != 1
@@ -182,7 +183,7 @@ _GRID = 8  # widths are multiples of this, so that a small change of a text rare
 
 
 def node_width(name: str, kind: str, label: str, shape: str) -> int:
-    """Return the width of the box of a block, which shows kind and label in one row, and name and shape in another.
+    """Return the width of a block's box in px. One row shows kind and label, the other name and shape.
 
     Examples:
         >>> node_width("relu_0", "Relu", "", ""), node_width("linear_0", "Linear", "64 → 10", "(32, 10) float32")
@@ -194,7 +195,7 @@ def node_width(name: str, kind: str, label: str, shape: str) -> int:
 
 
 def node_height(ports: int) -> int:
-    """Return the height of the box of a block; `ports` is the number of ports on the side with more ports.
+    """Return the height in px of a block's box with this number of inputs or of outputs, whichever is larger.
 
     Examples:
         >>> node_height(1), node_height(6)
@@ -204,7 +205,7 @@ def node_height(ports: int) -> int:
 
 
 def pill_width(name: str, shape: str) -> int:
-    """Return the width of the box of a model's input or output, which shows name and shape in one row.
+    """Return the width in px of the box of a model's input or output. Its only row shows name and shape.
 
     Examples:
         >>> pill_width("input", "(32, 784)")
@@ -214,13 +215,13 @@ def pill_width(name: str, shape: str) -> int:
 
 
 def title_width(name: str, kind: str) -> float:
-    """Return the width of the title of an open group, which shows name and kind in one row."""
+    """Return the width in px of the title of an open group. It shows name and kind in one row."""
     names = text_width(one_line(name), NAME_SIZE, bold=True) + GAP / 2 + text_width(one_line(kind), SMALL_SIZE)
     return min(names, WIDEST)
 
 
 def ports_at(names: Sequence[str], x: float, height: float) -> tuple[ScenePort, ...]:
-    """Return ports that are spread evenly over a height, all at the same `x`: 0 for the left side of a box.
+    """Return ports with equal distances between 0 and `height`. `x` is 0 at the left side of a box.
 
     Examples:
         >>> [port.y for port in ports_at(["left", "right"], 0, 54)]

@@ -1,8 +1,10 @@
-"""Layout of a nested graph. The boxes of each level are placed in rows, from left to right and top to bottom like text.
+"""Layout of a nested graph: positions for boxes and wires, in rows that are read like text.
 
-Each level is laid out separately, from the inside out. An open group is one large box on the level around it, so
-opening a group moves other boxes only as far as the group needs room. The folder `layout` of the front end contains
-the same algorithm.
+The graph has levels: the top level, and one inside each group. A group is a box that contains others. The content of an
+open group is laid out first; the group is then one large box on the level around it. Opening a group thus moves other
+boxes only as far as necessary.
+
+The front end contains the same algorithm, in its folder `layout`.
 """
 
 from __future__ import annotations
@@ -20,24 +22,20 @@ MARGIN = 12
 PAD = 10
 TITLE_H = 28
 _EMPTY = {":": Part(24, 16, {}, {})}
-"""An empty part for a group without boxes, so that wires from its inputs to its outputs have room."""
+"""What is placed inside a group without boxes, so that wires through the group have room."""
 _WIDE = 208
-"""Boxes up to this width in px are drawn equally wide on a level, so that rows of boxes form columns."""
+"""Boxes of a level that are at most this wide, in px, get the same width. Rows of boxes then form columns."""
 FIRST_VIEW = (900, 520)
-"""Width and height in px of the room for the first picture."""
+"""Width and height in px that the first picture may have."""
 
 
 def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str, Point] | None = None) -> Scene:
-    """Lay out a nested graph.
+    """Return a nested graph with positions. Equal arguments give equal scenes on every machine.
 
     Args:
         graph: The graph.
-        opened: Keys of the groups that are drawn open.
-        moved: Top left corners of the boxes that the user has moved, by key. They are relative to the frame of the
-            group, so that boxes move along with the group.
-
-    Returns:
-        The scene; equal arguments give equal scenes on every machine.
+        opened: Keys of the groups to draw open.
+        moved: Top left corners of the boxes that the user has moved, by key, relative to the group around the box.
     """
     shown = graph.shown_groups(opened)
     bundles = graph.bundles(shown)
@@ -55,14 +53,14 @@ def layout(graph: NestedGraph, opened: Collection[str] = (), moved: Mapping[str,
 
 
 def fits_first_view(graph: NestedGraph, opened: Collection[str], scale: float = 1) -> bool:
-    """Return whether the graph with some groups open, drawn at a scale, fits into `FIRST_VIEW`."""
+    """Return whether the graph with these open groups fits into `FIRST_VIEW` if it is drawn at this scale."""
     scene = layout(graph, opened)
     return scene.width * scale <= FIRST_VIEW[0] and scene.height * scale <= FIRST_VIEW[1]
 
 
 @dataclass(frozen=True)
 class _Item:
-    """A box to place on a level, and the level inside it if the box is open."""
+    """A box of a level. If it is open, `inner` is the level inside it."""
 
     node: SceneNode
     part: Part
@@ -78,7 +76,7 @@ class _Plan:
     moved: Mapping[str, Point]
 
     def level(self, key: str) -> Level:
-        """Lay out the level inside the group with a key."""
+        """Lay out the level inside a group."""
         boxes = self.graph.children.get(key, [])
         closed = [box.w for box in boxes if box.key not in self.shown and box.w <= _WIDE and not _is_pill(box)]
         usual = max(closed, default=0)
@@ -120,7 +118,7 @@ class _Plan:
         return level
 
     def _move(self, corners: dict[str, Point], key: str) -> set[str]:
-        """Write the positions that the user chose into `corners`, and return the keys of the moved boxes."""
+        """Replace the corners of boxes that the user has moved, and return their keys."""
         moved = {name for name in corners if name in self.moved}
         dx, dy = (PAD, TITLE_H) if key else (MARGIN, MARGIN)
         for name in moved:
@@ -185,7 +183,7 @@ def _is_pill(box: Box) -> bool:
 
 
 def _frame(node: SceneNode, inner: Level, title_w: float) -> _Item:
-    """Return an open group: a frame around its title and content, with ports at the heights of the content's pins."""
+    """Return an open group: a frame with a title around the level inside, with a port wherever a wire crosses it."""
     w = max(inner.w + 2 * PAD, title_w)
     h = inner.h + TITLE_H + PAD
     ins, outs = ({name: y + TITLE_H for name, y in ends.items()} for ends in (inner.ins, inner.outs))
@@ -203,7 +201,7 @@ def _frame(node: SceneNode, inner: Level, title_w: float) -> _Item:
 
 
 def curve(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
-    """Return the points of a cubic Bézier curve that leaves `start` to the right and reaches `end` from the left.
+    """Return the four points of a Bézier curve that leaves `start` to the right and reaches `end` from the left.
 
     Examples:
         >>> curve((0, 0), (60, 50))

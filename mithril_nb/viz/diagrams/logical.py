@@ -1,4 +1,4 @@
-"""The logical graph of a model as a nested graph, with labels and sizes of boxes; and its layout."""
+"""The logical graph of a model as a nested graph with labels, and its layout."""
 
 from __future__ import annotations
 
@@ -43,20 +43,19 @@ def model_layout(
     Args:
         graph: The graph.
         annotations: Labels of blocks, by path.
-        edge_shapes: Shapes on edges, by source: `"linear_0.output"`, or `"input"` for a model input. A block with one
-            output and a shape in its annotation needs no entry.
-        expanded: Paths of the groups that are drawn open.
-        moved: Top left corners of the blocks that the user has moved, by path. They are relative to the frame of the
-            group, so that blocks move along with the group.
-        edge_problems: Index into the list of problems, by `(source, target)` of the edge.
-        fold: True to draw the rounds of each repeated part as one box with ×N, which can be opened; or keys, as
-            `repeat_keys` yields them, to draw only some repeated parts in this way.
+        edge_shapes: Shape of the data on an edge, by source such as `"linear_0.output"`; `"input"` is a model input. If
+            it is missing, the edge has the shape in the annotation of a block with one output.
+        expanded: Paths of the groups to draw open.
+        moved: Top left corners of the blocks that the user has moved, by path, relative to the group around the block.
+        edge_problems: Index into the problems of the graph, by `(source, target)` of the edge.
+        fold: True to draw repeated parts as one box with ×N, which can be opened. A collection of keys from
+            `repeat_keys` draws only these repeated parts in this way.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
 
     Raises:
-        ValueError: An edge of the graph starts or ends at a block or a model port that the graph does not have.
+        ValueError: An edge starts or ends at a block or port that the graph does not have.
 
     Examples:
         >>> from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
@@ -88,14 +87,14 @@ def model_graph(
 def first_view(graph: NestedGraph, marks: Mapping[str, str] | None = None) -> frozenset[str]:
     """Return the keys of the groups to open in the first picture of a model.
 
-    A group is opened if at most 25 nodes are then visible, and if the picture can be read without zooming. Groups with
-    a problem come first, then the most expensive ones, or those with the most blocks if no cost is known. Repeated
-    parts stay one box with ×N, unless one of their blocks has a problem.
+    Groups with a problem are opened first, then the most expensive ones; if no cost is known, those with the most
+    blocks. The picture shows at most 25 nodes and must be readable without zooming. The box of a repeated part is
+    opened only if one of its blocks has a problem.
 
     Args:
-        graph: The model, with its repeated parts folded.
-        marks: Marks of the differences from another model, by key. If there are any, only groups around a difference
-            are opened, even if the picture is then too large to be read without zooming.
+        graph: The model, with repeated parts drawn as one box.
+        marks: `"added"`, `"removed"` or `"changed"` for nodes that differ from another model, by key. If there are any,
+            only groups around these nodes are opened, and the picture may be too large to be readable without zooming.
     """
     marked = {key for one in marks or {} if one in graph.by_key for key in graph.above(one)[1:]}
     opened: set[str] = set()
@@ -135,7 +134,14 @@ class _Build:
     idle: list[tuple[str, str]] = field(default_factory=list)
 
     def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], hue: int) -> None:
-        """Add the boxes and flows of a level; `given` has the shapes of its inputs, `hue` is the hue of its group."""
+        """Add the boxes and flows of a model or group.
+
+        Args:
+            graph: Graph of the model, or inside the group.
+            prefix: Path of the group; `""` for the model.
+            given: Shapes of the data at the group's inputs.
+            hue: Index of the group's colour.
+        """
         shapes = self._shapes(graph, prefix, given)
         ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}
         for port in () if prefix else graph.inputs:
@@ -174,7 +180,7 @@ class _Build:
         return self.fold is True or (not isinstance(self.fold, bool) and repeat_key(path) in self.fold)
 
     def _repeat(self, graph: LogicalGraph, prefix: str, run: Run, around: int) -> str:
-        """Add the box around the rounds of a repeated part, and return the key of the box."""
+        """Add the box of a repeated part, and return its key."""
         members = graph.nodes[run.start : run.end]
         paths = [join_path(prefix, node.name) for node in members]
         notes = [self.annotations.get(path, PLAIN) for path in paths]
@@ -238,7 +244,7 @@ class _Build:
             is_there = end.node in graph.by_name if end.node != BOUNDARY else end.port in {port.name for port in ports}
             if not is_there:
                 what, name = (kind, end.port) if end.node == BOUNDARY else ("block", end.node)
-                raise ValueError(f"the graph has no {what} {name!r}, where the edge at {str(end)!r} ends.")
+                raise ValueError(f"the graph has an edge at {str(end)!r}, but no {what} {name!r}.")
         shape = shapes.get(source, "")
         known = (self.shapes.setdefault(shape, len(self.shapes)),) if shape else ()
         ends = end_text(source, prefix), end_text(target, prefix)
@@ -246,12 +252,12 @@ class _Build:
 
 
 def repeat_key(path: str) -> str:
-    """Return the key of the box around a repeated part whose first block has this path."""
+    """Return the key of the box of a repeated part from the path of its first block."""
     return f"repeat:{path}"  # no path of a block contains a colon
 
 
 def repeat_keys(graph: LogicalGraph, prefix: str = "") -> Iterator[str]:
-    """Yield the keys of the boxes that `model_layout` draws around repeated parts."""
+    """Yield the keys of the boxes that `model_layout` can draw for repeated parts."""
     for run in repeated_runs(graph.nodes):
         yield repeat_key(join_path(prefix, graph.nodes[run.start].name))
     for node in graph.nodes:
@@ -260,14 +266,13 @@ def repeat_keys(graph: LogicalGraph, prefix: str = "") -> Iterator[str]:
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
-    """Return the names of the inputs and of the outputs to draw: inputs for data, connected params, and all outputs."""
+    """Return the names of the inputs and outputs to draw. Parameters are drawn only if they are connected."""
     inputs = [port.name for port in node.block.inputs if port.role == "data" or Endpoint(node.name, port.name) in ends]
     return inputs, [port.name for port in node.block.outputs]
 
 
 def _pill(kind: str, name: str, shape: str) -> Box:
     inputs, outputs = ((), (name,)) if kind == "input" else ((name,), ())
-    # No path of a block contains a colon.
     return Box(
         f"{kind}:{name}", name, kind, pill_width(name, shape), PILL_H, hue=HUES - 1, shape=shape, inputs=inputs,
         outputs=outputs,

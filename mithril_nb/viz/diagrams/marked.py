@@ -1,4 +1,4 @@
-"""Lay out the graphs of a comparison, with a mark on each node that differs."""
+"""Layout of the two graphs of a comparison. Nodes that differ have a mark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mithril_nb.viz.text import outer_paths
 
 
 def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hues: Mapping[str, int]) -> Scene:
-    """Lay out a graph, with a mark on each node that differs.
+    """Lay out a graph whose nodes have marks.
 
     Args:
         graph: The graph of a model or of a stage.
-        marks: `"added"`, `"removed"` or `"changed"`, by key of a node in a stage and by path of a block in a model.
-        hues: Hues of the blocks of a stage, by path; not read for a model.
+        marks: `"added"`, `"removed"` or `"changed"`, by path of a block in a model, by key of a node in a stage.
+        hues: Colours of the blocks of a stage, as indices by path; ignored for a model.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -38,7 +38,7 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
 
 
 def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
-    """Return marks by path, and the mark `"changed"` for each block around a marked one that has no mark itself.
+    """Add the mark `"changed"` for all blocks around a marked block.
 
     Examples:
         >>> with_outer_blocks({"net/mlp": "added"})
@@ -52,7 +52,7 @@ def with_outer_blocks(marks: Mapping[str, str]) -> dict[str, str]:
 
 
 def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str) -> dict[str, str]:
-    """Return marks for the boxes around repeated parts: the mark that all blocks inside have, or else `"changed"`."""
+    """Return marks for the boxes of repeated parts: the mark that all blocks inside have, or else `"changed"`."""
     found: dict[str, str] = {}
     for run in repeated_runs(graph.nodes):
         paths = [join_path(prefix, node.name) for node in graph.nodes[run.start : run.end]]
@@ -66,7 +66,7 @@ def _marks_of_repeats(graph: LogicalGraph, marks: Mapping[str, str], prefix: str
 
 
 def _opened_nodes(graph: StageGraph, marks: Mapping[str, str]) -> frozenset[str]:
-    """Return the keys of the nodes to open in a stage: those around a difference, outer ones first, as many as fit."""
+    """Return the keys of the nodes to open in a stage: as many nodes around a difference as fit, outer ones first."""
     opened: set[str] = set()
     level = list(graph.level())
     count = len(level)

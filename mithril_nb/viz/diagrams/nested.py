@@ -1,7 +1,9 @@
-"""A graph in levels as data: boxes with their sizes, and the data that flows between them, but without positions.
+"""A graph with levels, as data for a layout: boxes with sizes, and data flows between them.
 
-The graphs of models and stages are converted to this form, and `layout` computes a scene from it. The folder `layout`
-of the front end contains the same algorithm, so that groups open without a kernel; a test compares both.
+A group is a box that contains others. The boxes inside a group are a level, and so are the outermost boxes.
+
+`layout` computes positions from this data. The front end does the same in its folder `layout`, so that the user can
+open groups in a saved page. A test compares both.
 """
 
 from __future__ import annotations
@@ -17,12 +19,12 @@ from mithril_nb.viz.diagrams.scene import NEXT_ROUND
 
 ROOT = ""
 GRADIENT = 3
-"""In `Flow.roles`: a gradient that sums pass on. It has no separate wire."""
+"""In `Flow.roles`: only sums that pass on a gradient use the data. Such a flow has no separate wire."""
 
 
 @dataclass(frozen=True)
 class Box:
-    """A node of a nested graph: a block, an instruction, a loop, or an input or output.
+    """A node of the graph: a block, an instruction, a loop, or an input or output.
 
     Attributes:
         key: Unique in the graph: the path of a block, or the key of a node in the graph of a stage.
@@ -30,20 +32,19 @@ class Box:
         kind: Kind of the block, such as `"Linear"`; kind of the node, such as `"loop"`; `"input"` or `"output"`.
         w: Width in px while the box is closed.
         h: Height in px while the box is closed.
-        title_w: Least width in px while the box is open.
-        parent: Key of the box that contains this one; `""` at the top.
+        title_w: Smallest width in px while the box is open.
+        parent: Key of the box that contains this one; `""` if there is none.
         is_group: True if the box can be opened.
-        hue: Index of the hue.
-        path: Path of the block; `""` for a node that is no block.
-        label: Most important options, or a note, such as `"10 rounds"`.
+        hue: Index of the colour in the palette.
+        path: Path of the block; `""` if the box is not a block.
+        label: Sizes or options of a block, or a note, such as `"10 rounds"`.
         shape: Shape of the output.
-        repeat: Number of equal nodes that this one represents.
+        repeat: Number of equal nodes in the box.
         share: Share of the cost, 0 to 1; `None` if unknown.
-        problem: Index into the list of problems; `None` without a problem.
-        counts: Numbers of instructions inside: one for each role, then that of instructions without a role; `()` in a
-            model.
-        blocks: Paths of the blocks that the box represents; `()` if it represents only the block at `path`.
-        equations: Ids of the equations inside, for links; `()` for a block, whose path links it.
+        problem: Index into the problems of the graph; `None` without a problem.
+        counts: Number of instructions inside for each role, then the number of those without a role; `()` in a model.
+        blocks: Paths of the blocks if the box represents several; else `()`.
+        equations: Ids of the equations inside, to link the box; `()` for a block, which is linked by its path.
         inputs: Names of the input ports.
         outputs: Names of the output ports.
     """
@@ -72,18 +73,20 @@ class Box:
 
 @dataclass(frozen=True)
 class Flow:
-    """Data that flows from one box to another; or all flows between the same two visible boxes, drawn as one wire.
+    """Data that flows from one box to another. Flows between the same visible boxes are drawn as one wire.
+
+    In a model, data that enters a group has two flows: one ends at the group, and the other leads from the group to a
+    box inside. Data that leaves a group has two flows, too.
 
     Attributes:
-        source: Key of the box that produces the data; a group around `target` if the data enters through its border.
-        target: Key of the box that uses the data; a group around `source` if the data leaves through its border.
-        out: Output port of `source`; `""` in a graph without ports.
-        into: Input port of `target`; `""` in a graph without ports.
-        roles: Roles of the instructions that use the data, as indices into `NestedGraph.roles`, or `GRADIENT`;
-            ascending.
-        shapes: Shapes of the data, as indices into `NestedGraph.shapes`; ascending.
-        problem: Index into the list of problems; `None` without a problem.
-        loop: Key of the loop if its next round uses the data, else `""`.
+        source: Key of the box where the data comes from.
+        target: Key of the box that receives the data.
+        out: Output port of `source`; `""` in the graph of a stage.
+        into: Input port of `target`; `""` in the graph of a stage.
+        roles: Roles of the instructions that use the data, as sorted indices into `NestedGraph.roles`, or `GRADIENT`.
+        shapes: Shapes of the data, as sorted indices into `NestedGraph.shapes`.
+        problem: Index into the problems of the graph; `None` without a problem.
+        loop: Key of a loop whose next round uses the data, else `""`.
     """
 
     source: str
@@ -98,14 +101,14 @@ class Flow:
 
 @dataclass(frozen=True)
 class Piece:
-    """The piece of a wire on one level.
+    """The part of a wire that is drawn on one level.
 
     Attributes:
-        tail: Key of the box where the piece starts; `""` is the border of the level.
-        source: Name of the data at the start: a port, or the source of the data.
-        head: Key of the box where the piece ends; `""` is the border of the level.
-        port: Name of the data at the end: a port, or the source of the data.
-        bundle: The flows that the wire shows, as one flow.
+        tail: Key of the box where the piece starts; `""` if it enters the level through the border of the group.
+        source: Port at the start. At a border, or in the graph of a stage, the source of the data instead.
+        head: Key of the box where the piece ends; `""` if it leaves the level through the border of the group.
+        port: Port at the end. At a border, or in the graph of a stage, the source of the data instead.
+        bundle: All flows of the wire, as one flow.
     """
 
     tail: str
@@ -117,17 +120,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class NestedGraph:
-    """A graph in levels.
+    """A graph with levels.
 
     Attributes:
         title: Accessible name.
-        boxes: Boxes in reading order; a group comes before its content.
-        flows: Data flow between the boxes.
-        shapes: Texts of the shapes to which flows refer; in the graph of a stage, small shapes first.
-        is_model: True for the graph of a model, whose blocks have ports; false for the graph of a stage.
+        boxes: Boxes in reading order; the boxes inside a group follow it.
+        flows: Data flows between the boxes.
+        shapes: Texts of shapes, for `Flow.shapes`. In the graph of a stage, small shapes come first.
+        is_model: True for the graph of a model, false for the graph of a stage. Only the blocks of a model have ports.
         roles: Names of the roles.
-        idle: Output ports of groups to which no data flows, as `(key of the group, port)`.
-        rounds: Data flow between the rounds of equal parts. It is not drawn, because one part represents all rounds.
+        idle: Output ports of groups that receive no data, as `(key of the group, port)`.
+        rounds: Data flows between equal parts that are drawn as one box. They are not drawn.
     """
 
     title: str
@@ -146,7 +149,7 @@ class NestedGraph:
 
     @cached_property
     def children(self) -> dict[str, list[Box]]:
-        """The boxes directly inside each group, by key of the group; `ROOT` is the key of the top level."""
+        """The boxes directly inside each group, by key of the group. The key of the outermost boxes is `ROOT`."""
         found: dict[str, list[Box]] = {}
         for box in self.boxes:
             found.setdefault(box.parent, []).append(box)
@@ -154,14 +157,14 @@ class NestedGraph:
 
     @cached_property
     def idle_ports(self) -> dict[str, list[str]]:
-        """The output ports to which no data flows, by key of the group."""
+        """The output ports that receive no data, by key of the group."""
         found: dict[str, list[str]] = {}
         for group, port in self.idle:
             found.setdefault(group, []).append(port)
         return found
 
     def shown_groups(self, opened: Collection[str]) -> frozenset[str]:
-        """Return the groups in `opened` whose outer groups are in `opened`, too: those that are drawn open."""
+        """Return the groups in `opened` that are visible: all groups around them are in `opened`, too."""
         found: set[str] = set()
         for box in self.boxes:  # a group comes before its content
             if box.is_group and box.key in opened and (not box.parent or box.parent in found):
@@ -169,7 +172,7 @@ class NestedGraph:
         return frozenset(found)
 
     def with_shares(self, shares: Mapping[str, float]) -> NestedGraph:
-        """Return the graph with other shares of the cost, given by path of the block."""
+        """Return the graph with these shares of the cost, given by path of the block."""
 
         def share(box: Box) -> float | None:
             known = [shares[path] for path in box.blocks or (box.path,) if path in shares]
@@ -178,7 +181,7 @@ class NestedGraph:
         return replace(self, boxes=tuple(replace(box, share=share(box)) for box in self.boxes))
 
     def above(self, key: str) -> list[str]:
-        """Return the key of a box and the keys of the boxes around it, from the inside out; the last one is `ROOT`."""
+        """Return the keys of a box, of the box around it, and so on to `ROOT`."""
         found = [key]
         while key:
             key = self.by_key[key].parent
@@ -186,9 +189,9 @@ class NestedGraph:
         return found
 
     def bundles(self, shown: Collection[str]) -> tuple[Flow, ...]:
-        """Return the wires between visible boxes if the groups in `shown` are drawn open.
+        """Return the wires of the graph while the groups in `shown` are open.
 
-        All flows between the same ends are one wire.
+        All flows between the same ends are one wire, which is returned as a `Flow`.
         """
         visible = {ROOT: ROOT}
         for box in self.boxes:
@@ -226,7 +229,7 @@ class NestedGraph:
         return False
 
     def pieces(self, bundles: Iterable[Flow]) -> dict[str, list[Piece]]:
-        """Return the pieces of the wires that are drawn, by key of the group on whose level they are."""
+        """Return the pieces of wires that are drawn on each level, by key of the group that contains the level."""
         levels: dict[str, list[Piece]] = {}
         for bundle in bundles:
             if not self._is_drawn(bundle):
@@ -250,16 +253,17 @@ class NestedGraph:
         return levels
 
     def returned(self, bundles: Iterable[Flow]) -> frozenset[tuple[str, str, bool]]:
-        """Return the wires along which a gradient flows back: source, target, and if it is for a loop's next round."""
+        """Return the wires with a gradient that flows back: source, target, and if it is for a loop's next round."""
         return frozenset(
             (one.target, one.source, bool(one.loop)) for one in bundles if 1 in one.roles or GRADIENT in one.roles
         )
 
     def _is_drawn(self, bundle: Flow) -> bool:
-        """Return whether a wire is drawn. In a model, all are.
+        """Return whether a wire is drawn. In the graph of a model, all wires are.
 
-        In a stage, a wire is drawn if the forward pass uses the data, or if an end has no forward instruction; but not
-        if only the update uses the data, or if it is a gradient that sums pass on.
+        In the graph of a stage, a wire is drawn if the forward pass uses its data. Other wires are drawn only if one of
+        the nodes has no forward instruction. Two kinds are never drawn: data that only the update uses, and gradients
+        that sums pass on.
         """
         if self.is_model or not bundle.roles or 0 in bundle.roles:
             return True
@@ -269,13 +273,13 @@ class NestedGraph:
         return bundle.roles != (2,) and any(not end.counts[0] and end.kind != "input" for end in ends)
 
     def shape_text(self, shapes: tuple[int, ...]) -> str:
-        """Return the text of the last of some shapes, given as indices, and the number of the others."""
+        """Return the last of the shapes as text, and the number of the others, such as `"4×8 +2"`."""
         if not shapes:
             return ""
         return self.shapes[shapes[-1]] + (f" +{len(shapes) - 1}" if len(shapes) > 1 else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the graph as JSON-able columns for the front end; columns with only default values are left out."""
+        """Return the graph as JSON-able columns for the front end. Columns that contain only defaults are left out."""
         return dict(self._packed)
 
     @cached_property
@@ -308,7 +312,7 @@ def _columns(items: tuple[Any, ...], kind: type, changed: Mapping[str, Any]) -> 
 
 
 def end_id(key: str, port: str) -> str:
-    """Return one end of a wire as text: `"relu_0.output"`, or the escaped name of an input or output of the model.
+    """Return one end of a wire as text: a box and a port. An input or output of the model is its escaped name.
 
     Examples:
         >>> end_id("mlp/relu_0", "a.b"), end_id("input:a.b", "a.b"), end_id("block_0", "")

@@ -1,4 +1,4 @@
-"""Values on the nodes of a graph: numbers are bars, categories are colours, and each has a text."""
+"""An overlay shows one value on each node of a graph: a number as a bar, a category as a colour."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ Value = float | str | None
 UNKNOWN = "?"
 """Text of an unknown value."""
 OTHER = "other"
-"""Category of all values without a hue of their own, if there are more categories than hues."""
+"""Category of the rarest values, if there are more categories than colours."""
 TINT = 0.18
-"""Largest opacity of the colour behind the text of a node; more would make the text hard to read."""
+"""Opacity of the colour behind a text for the largest value. The text must remain readable."""
 _BAR, _ROW, _LONGEST = 44, 18, 180
-"""In the legend: length of a bar, height of a row, and largest width of a text, in px."""
+"""Sizes in the legend, in px: length of a bar, height of a row, and largest width of a text."""
 
 
 @dataclass(frozen=True)
 class NodeValue:
-    """The value of one node as it is drawn.
+    """The value on one node.
 
     Attributes:
-        text: The number with its unit, the category, a formula, or `"?"` for an unknown value.
-        level: Length of the bar, 0 to 1; `None` for an unknown value and for a category.
-        hue: Hue of the category; `None` for a number and for an unknown value.
+        text: A number with its unit, a category, a formula, or `"?"` if the value is unknown.
+        level: Length of the bar, 0 to 1; `None` for a category and for an unknown value.
+        hue: Index of the category's colour; `None` for a number and for an unknown value.
     """
 
     text: str
@@ -44,24 +44,23 @@ class NodeValue:
 
     @property
     def is_unknown(self) -> bool:
-        """True if there is neither a number nor a category to draw."""
+        """True if the value is neither a number nor a category."""
         return self.level is None and self.hue is None
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """Values on the nodes of a graph, all numbers or all categories.
+    """Values on the nodes of a graph: all numbers, or all categories.
 
     Attributes:
         name: Name, such as `"flops"`.
         title: Title, such as `"FLOPs, with inner blocks"`.
-        values: Values by key of the node. Nodes without an entry, such as inputs, are drawn as without an overlay.
-        unit: Unit of the numbers: `"FLOP"`, `"B"`, `"s"` or any other.
+        values: Values by key of the node. Nodes without an entry, such as inputs, show no value.
+        unit: Unit of the numbers, such as `"FLOP"`, `"B"` or `"s"`.
         bounds: Keys of the nodes whose number is a lower bound.
-        texts: By key of the node, a text that is shown instead of the number, such as a formula.
-        total: Sum over the whole program, of which each node has a share; `None` if it is unknown or if the numbers do
-            not add up.
-        notes: Notes on the values.
+        texts: Texts to show instead of the number, such as a formula, by key of the node.
+        total: Sum over the whole program. `None` if it is unknown, or if a sum has no meaning.
+        notes: Notes for the user.
 
     Examples:
         >>> overlay = Overlay("flops", "FLOPs", {"a": 2000, "b": 500, "c": None}, "FLOP", bounds={"b"})
@@ -82,14 +81,14 @@ class Overlay:
 
     @cached_property
     def categories(self) -> tuple[str, ...]:
-        """The categories, most frequent first and then by name; `()` for numbers. The last may be `OTHER`."""
+        """The categories, most frequent first; `()` for numbers. If there are too many, the last one is `OTHER`."""
         found = Counter(value for value in self.values.values() if isinstance(value, str))
         named = tuple(sorted(found, key=lambda one: (-found[one], one)))
         return named if len(named) <= HUES else (*named[: HUES - 1], OTHER)
 
     @cached_property
     def ends(self) -> tuple[float, float]:
-        """The smallest and the largest known number; `(0, 0)` if none is known."""
+        """The smallest and the largest known number; `(0, 0)` if no number is known."""
         known = [value for value in self.values.values() if isinstance(value, int | float)]
         return (min(known), max(known)) if known else (0, 0)
 
@@ -105,7 +104,7 @@ class Overlay:
         return f"{one_line(self.title)}{whole}"
 
     def at(self, key: str) -> NodeValue | None:
-        """Return the value of a node as it is drawn; `None` if the overlay has no entry for it."""
+        """Return the value on a node; `None` if the node shows no value."""
         if key not in self.values:
             return None
         value = self.values[key]
@@ -119,7 +118,7 @@ class Overlay:
         return NodeValue(text or f"{bound}{self.format(value)}", self._level(value))
 
     def description(self, key: str) -> str:
-        """Return the title, the exact value of a node and its share, for a tooltip; `""` without an entry.
+        """Return the text of a tooltip: title, exact value, and share; `""` if the node shows no value.
 
         Examples:
             >>> Overlay("flops", "own FLOPs", {"a": 1024}, "FLOP", total=2048).description("a")
@@ -149,18 +148,18 @@ class Overlay:
         return (value - low) / (high - low) if high > low else 0.0
 
     def _text(self, key: str) -> str:
-        """Return the text of a node; `""` if it follows from the number or from the category in the legend."""
+        """Return the text of a node for the front end; `""` if the front end can compute it from the value."""
         value = self.values.get(key)
         return one_line(value) if isinstance(value, str) and value not in self.categories else self.texts.get(key, "")
 
     def of(self, keys: Iterable[str]) -> Overlay:
-        """Return the overlay with the values of some nodes only, by key. The ends of the scale are then theirs."""
+        """Return the overlay for some nodes only, given by key. Its scale spans only their values."""
         return replace(self, values={key: self.values[key] for key in keys if key in self.values})
 
     def to_dict(self, keys: Iterable[str]) -> dict[str, Any]:
         """Return the overlay as JSON-able data for the front end, with values in the order of `keys`.
 
-        A value is a number, the index of a category, `"?"` if it is unknown, or `None` for a node without an entry.
+        A value is a number, the index of a category, `"?"` if it is unknown, or `None` if the node shows no value.
         """
         listed = list(keys)
         places = {one: at for at, one in enumerate(self.categories)}
@@ -186,7 +185,7 @@ class Overlay:
 
 
 def known_number(value: float | None) -> float | None:
-    """Return a number if it can be drawn, else `None` (unknown): NaN, infinities, and numbers from 1e150.
+    """Return a number, or `None` if it cannot be drawn: NaN, infinite, or at least 1e150.
 
     Examples:
         >>> known_number(2.5), known_number(float("nan")), known_number(None)
@@ -198,7 +197,7 @@ def known_number(value: float | None) -> float | None:
 
 
 def draw_value(x: float, y: float, width: float, shown: NodeValue) -> Iterator[str]:
-    """Draw a bar, 4 px high: its length is the number; it is full for a category and hatched for an unknown value."""
+    """Draw a bar of 4 px height. It is full in the colour of a category, and hatched for an unknown value."""
     yield element("rect", class_="track", x=x, y=y, width=width, height=4, rx=2, fill=LIGHT.track)
     if shown.hue is not None:
         hue = shown.hue % HUES
@@ -229,7 +228,7 @@ def _hatch(x: float, y: float, w: float, h: float) -> str:
 
 
 def draw_legend(overlay: Overlay, x: float, y: float, width: float) -> Iterator[str]:
-    """Draw the legend: the title of the overlay, the ends of its scale or its categories, and the unknown bar."""
+    """Draw the legend: a title, and a bar for each of the `legend_values`."""
     yield _text(x, y + 12, elide(overlay.heading, SMALL_SIZE, width, bold=True), bold=True)
     for left, row, shown, text in _placed(overlay, width):
         top = y + 22 + row * _ROW
@@ -238,7 +237,7 @@ def draw_legend(overlay: Overlay, x: float, y: float, width: float) -> Iterator[
 
 
 def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
-    """Return the width and height of the legend in px; `width` is the largest width."""
+    """Return the width, at most `width`, and the height of the legend in px."""
     placed = _placed(overlay, width)
     ends = [left + _BAR + 6 + text_width(text, SMALL_SIZE) for left, _, _, text in placed]
     rows = placed[-1][1] if placed else 0
@@ -246,7 +245,7 @@ def legend_size(overlay: Overlay, width: float) -> tuple[float, float]:
 
 
 def _placed(overlay: Overlay, width: float) -> list[tuple[float, int, NodeValue, str]]:
-    """Return the left edge, the row, the value and the text of each entry of a legend with rows of at most `width`."""
+    """Return each entry of the legend as left edge, row, value and text. A row is at most `width` px wide."""
     found: list[tuple[float, int, NodeValue, str]] = []
     left, row = 0.0, 0
     for shown in legend_values(overlay):
@@ -260,7 +259,7 @@ def _placed(overlay: Overlay, width: float) -> list[tuple[float, int, NodeValue,
 
 
 def legend_values(overlay: Overlay) -> list[NodeValue]:
-    """Return the entries of the legend: the ends of the scale or the categories, and `unknown` if a value is.
+    """Return the entries of the legend: the smallest and largest number, or the categories; and `unknown` if needed.
 
     Examples:
         >>> [one.text for one in legend_values(Overlay("x", "x", {"a": 3, "b": 12, "c": None}, "B"))]

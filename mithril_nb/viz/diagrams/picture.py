@@ -1,4 +1,4 @@
-"""The picture of a logical graph with inferred shapes and costs; and graphs and blocks as text."""
+"""The picture of a logical graph with inferred shapes and costs. Also graphs and blocks as plain text."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from mithril_nb.viz.units import percent
 
 @dataclass(frozen=True)
 class Picture:
-    """A laid-out graph with its labels.
+    """A graph with positions and labels.
 
     Attributes:
         graph: The graph.
-        diagram: The layout of the graph.
+        diagram: The positions of boxes and wires.
         annotations: The labels of boxes and wires.
-        problems: Problems found by shape inference. `problem` of a node or edge in `diagram` is an index into them.
+        problems: Problems found by shape inference. The boxes and wires in `diagram` refer to them by index.
     """
 
     graph: LogicalGraph
@@ -48,14 +48,14 @@ def picture(
 
     Args:
         graph: The graph.
-        inputs: Specs of the inputs of the graph; missing specs are inferred where possible.
+        inputs: Specs of the inputs of the graph. Missing specs are inferred if possible.
         shares: Shares of the cost, 0 to 1, by path of the block.
-        expanded: Paths of the groups that are drawn open; default: `first_view`.
-        fold: Whether the rounds of a repeated part are drawn as one box with ×N, unless a block inside it is expanded.
-        marks: Marks of the differences from another graph, by key of the box, for `first_view`.
+        expanded: Paths of the groups to draw open. Default: the result of `first_view`.
+        fold: If true, a repeated part is drawn as one box with ×N, unless a block inside it is in `expanded`.
+        marks: `"added"`, `"removed"` or `"changed"` for nodes that differ from another graph, by key, for `first_view`.
 
     Returns:
-        The picture. If shape inference fails because the graph is broken, `problems` contains the reason.
+        The picture. If the graph has an error that stops shape inference, `problems` contains it.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model
@@ -81,7 +81,7 @@ def picture(
 
 
 def _with_repeats(graph: NestedGraph, expanded: Collection[str]) -> set[str]:
-    """Return the keys of the groups to open: the expanded ones, and the boxes of repeated parts around them."""
+    """Return the keys in `expanded`, and the keys of the repeated parts around them."""
     known = [key for key in expanded if key in graph.by_key]
     return {key for one in known for key in graph.above(one) if key == one or (key and not graph.by_key[key].path)}
 
@@ -91,7 +91,7 @@ def graph_text(
     annotations: Mapping[str, NodeAnnotation] | None = None,
     edge_shapes: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a graph as an indented list of its inputs, blocks and outputs, with sources and shapes.
+    """Return a graph as an indented list of inputs, blocks and outputs, with sources and shapes.
 
     Args:
         graph: The graph.

@@ -1,4 +1,4 @@
-"""Find the repeated parts of a model, which pictures fold into one box with ×N. Structure counts, not names."""
+"""Find repeated parts of a model, which a picture shows as one box with ×N. Only structure is compared, not names."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from mithril_nb.graph.records import Block, Node
 from mithril_nb.stages.graph.folds import rounds
 
 MOST_ON_A_LEVEL = 24
-"""On a level with more blocks, rounds of several blocks and of single ops are runs, too, until this many remain."""
+"""A level with more nodes is shortened: repeated ops and sequences of blocks become one box each, too."""
 _FEWEST_ROUNDS = 3
 _MOST_RUNS = 8
 
 
 @dataclass(frozen=True)
 class Run:
-    """Equal rounds of blocks in a row on one level.
+    """A part of a level that repeats the same sequence of blocks. Each repetition is a round.
 
     Attributes:
-        start: Index of the first block of the first round.
+        start: Index of the first block.
         period: Number of blocks in one round.
         count: Number of rounds.
     """
@@ -30,15 +30,15 @@ class Run:
 
     @property
     def end(self) -> int:
-        """Index after the last block of the last round."""
+        """Index after the last block."""
         return self.start + self.period * self.count
 
 
 def repeated_runs(nodes: Sequence[Node]) -> tuple[Run, ...]:
-    """Return the runs of equal rounds on a level, in order.
+    """Return the repeated parts of a level, in order.
 
-    Three or more equal composite blocks in a row are a run. Rounds of several blocks, such as a layer and its
-    activation, and rounds of a single op are runs only on a level with more than `MOST_ON_A_LEVEL` blocks.
+    Three or more equal composite blocks in a row are always a repeated part. On a level with more than
+    `MOST_ON_A_LEVEL` nodes, repeated ops and repeated sequences such as `Linear`, `Relu` are repeated parts, too.
 
     Examples:
         >>> from mithril_nb.models import MLP, Linear, Model, Relu
@@ -64,7 +64,7 @@ def repeated_runs(nodes: Sequence[Node]) -> tuple[Run, ...]:
 
 
 def _tokens(nodes: Sequence[Node]) -> list[int]:
-    """Return a number for each block; blocks of the same structure have the same number."""
+    """Return a number for each block. Blocks with the same structure have the same number."""
     known: dict[Block, int] = {}
     by_id: dict[int, int] = {}  # hashing a composite block visits all blocks inside it
     for node in nodes:

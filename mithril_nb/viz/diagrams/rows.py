@@ -1,7 +1,8 @@
-"""Place parts in rows, which are read like text, and route wires through the lanes and channels between them.
+"""Place boxes in rows, which are read like text, and route wires between them.
 
-Channels are the vertical gaps between the columns of a row; lanes are the horizontal gaps between rows. A wire leaves
-its part into the channel on the right and reaches its target from the channel on the left. It never crosses a part.
+Boxes in a row form columns. The vertical gaps between columns are channels, the horizontal gaps between rows are lanes.
+A wire leaves a box at the right, runs through channels and lanes, and reaches a box from the left. It never crosses a
+box.
 """
 
 from __future__ import annotations
@@ -18,22 +19,19 @@ ROW_GAP = 18
 TRACK = 8
 CHANNEL, LANE = 36, 22
 SCREEN = (820, 480)
-"""Width and height in px of a level that can be seen at once."""
+"""Width and height in px of a level that fits on a screen."""
 _FEW_LOOSE = 3
 
 Interval = tuple[float, float]
 End = tuple[str, str]
-"""A part and its input port; the part `""` is the border around all parts."""
+"""Where a wire ends: a box, and its input port. The box `""` is the border around all boxes."""
 Way = tuple[str, str, End]
-"""A wire: the part where it starts, the output of that part, and the part and input port where it ends."""
+"""A wire: the box where it starts, the output there, and the end."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A box to place: its size, and the heights of its ports, `ins` by name and `outs` by source of the data.
-
-    A port without an entry is in the middle of its side.
-    """
+    """A box: its size, and the heights of its inputs by name, and of its outputs by source. Default: the middle."""
 
     w: float
     h: float
@@ -44,7 +42,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Net:
-    """All wires from the output `source` of the part `tail`. `""` is the border around all parts."""
+    """All wires from one output, `source`, of the box `tail`. The box `""` is the border around all boxes."""
 
     tail: str
     source: str
@@ -53,7 +51,7 @@ class Net:
 
 @dataclass(frozen=True)
 class Placed:
-    """Corners of parts in reading order, routes of wires, and heights of pins, where wires cross the border."""
+    """Corners of boxes in reading order, routes of wires, and heights where wires cross the border, by name."""
 
     w: float
     h: float
@@ -65,7 +63,7 @@ class Placed:
 
 @dataclass
 class _Tracks:
-    """The tracks of one lane or channel; nets whose intervals do not overlap share a track."""
+    """The parallel tracks of one lane or channel. Wires that overlap are on different tracks."""
 
     intervals: dict[tuple[str, str], Interval] = field(default_factory=dict)
     places: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -78,7 +76,7 @@ class _Tracks:
         self.intervals[net] = low, high
 
     def settle(self) -> int:
-        """Assign a track to each net, and return the number of tracks."""
+        """Assign a track to the wires of each output, and return the number of tracks."""
         busy: list[tuple[float, int]] = []
         free: list[int] = []
         for net, (low, high) in sorted(self.intervals.items(), key=lambda item: item[1]):
@@ -94,9 +92,9 @@ class _Tracks:
 
 @dataclass
 class _Pins:
-    """The heights of the pins on one side of the border, at least `TRACK` apart.
+    """The pins on one side of the border, where wires cross it. They are at least `TRACK` px apart.
 
-    `lows` and `highs` are the ends of runs of pins. No pin fits into a run: its gaps are below two tracks.
+    A run is a group of pins that are less than two tracks apart. `lows` and `highs` are the ends of the runs.
     """
 
     end: float
@@ -105,7 +103,7 @@ class _Pins:
     highs: list[float] = field(default_factory=list)
 
     def add(self, name: str, wanted: float) -> None:
-        """Place a pin at the wanted height if it is free; else below the run of pins there, or above it at the end."""
+        """Place a pin at the wanted height. If it is taken, the pin goes below the run there, or above the run."""
         at = bisect_right(self.highs, wanted - TRACK)
         if at < len(self.lows) and self.lows[at] < wanted + TRACK:
             below = self.highs[at] + TRACK
@@ -119,15 +117,15 @@ class _Pins:
 
 
 def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence[str] = ()) -> Placed:
-    """Place parts and route nets.
+    """Place boxes in rows and route wires.
 
     Args:
-        parts: The parts, in reading order.
-        nets: The wires. A net from the border without heads is an input that no part reads.
-        idle: Output ports on the border to which no wire leads.
+        parts: The boxes, in reading order.
+        nets: The wires. A net from the border with no `heads` is an input that no box uses.
+        idle: Outputs at the border to which no wire leads.
 
     Returns:
-        Positions in px from `(0, 0)`. No route crosses a part other than its ends.
+        Positions in px from `(0, 0)`. No wire crosses a box.
     """
     return _Lines(parts, nets, idle).placed() if parts else Placed(0, 0, {}, {}, {}, {})
 
@@ -144,7 +142,7 @@ class _Lines:
         self._channels = [[_Tracks() for _ in range(len(line) + 1)] for line in self._lines]
         self._margin = _Tracks()
         self._line_h = [_line_height(line, parts) for line in self._lines]
-        # Pins stay within the heights of the first and the last row: elsewhere they would overlap other parts.
+        # Pins need room in the first and in the last row: elsewhere they would overlap other boxes.
         for row, pins in (
             (0, {net.source for net in nets if not net.tail}),
             (-1, {*idle, *(port for net in nets for key, port in net.heads if not key)}),
@@ -171,14 +169,14 @@ class _Lines:
         return Placed(self._width, height, self._corners, routes, self._ins, self._outs)
 
     def _end(self, key: str, *, is_tail: bool) -> tuple[int, int]:
-        """Return the row and channel where a wire leaves or reaches a part."""
+        """Return the row and the channel where a wire leaves the box (`is_tail`) or reaches it."""
         if key:
             row, at = self._spot[key]
             return (row, at + 1) if is_tail else (row, at)
         return (0, 0) if is_tail else (len(self._lines) - 1, len(self._lines[-1]))
 
     def _way(self, net: Net, head: End) -> tuple[int, ...]:
-        """Return the indices of the lanes that a wire uses: none, one, or two that the margin connects."""
+        """Return the lanes that a wire uses: none, one, or two. Two lanes are connected in the margin at the left."""
         (row, at), (to_row, to_at) = self._end(net.tail, is_tail=True), self._end(head[0], is_tail=False)
         if row == to_row and at == to_at:
             return ()
@@ -205,7 +203,6 @@ class _Lines:
             self._lane_h.append((count + 1) * TRACK if count else 6 if is_edge else LANE)
 
     def _row_tops(self) -> list[float]:
-        """Return the top of each row, and then the bottom of the last row."""
         tops, y = [], 0.0
         for row, height in enumerate(self._line_h):
             y += self._lane_h[row]
@@ -272,7 +269,7 @@ class _Lines:
         return above + TRACK * (self._lanes[lane].places[net] + 1)
 
     def _columns_x(self) -> None:
-        """Set the left edges of the columns and the channels of each row, and the total width."""
+        """Compute the left edges of columns and channels, and the total width."""
         margin = self._margin.settle()
         margin_w = (margin + 1) * TRACK if margin else 0.0
         self._lefts: list[list[float]] = [[] for _ in self._lines]
@@ -320,7 +317,7 @@ class _Lines:
 
 
 def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
-    """Return the columns of parts: each part is right of its producers; without producers, just left of a consumer."""
+    """Return the columns of boxes. A box is right of its producers, or else just left of its first consumer."""
     place = {key: at for at, key in enumerate(parts)}
     before: dict[str, set[str]] = {key: set() for key in parts}
     after: dict[str, set[str]] = {key: set() for key in parts}
@@ -358,12 +355,12 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Divide the columns into rows as wide as a screen; if these are too high for it, into rows of its proportions."""
+    """Divide the columns into rows as wide as the screen. If they do not fit, they get its ratio of width to height."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 
     def cut(limit: float) -> tuple[float, float, list[list[list[str]]]]:
-        """Return the width and height of all rows, and the rows, if a row is at most `limit` wide."""
+        """Return the total width, the total height and the rows, if no row is wider than `limit`."""
         lines: list[list[list[str]]] = []
         sizes: list[tuple[float, float]] = []
         for column, width, height in zip(columns, widths, heights, strict=True):
@@ -385,7 +382,7 @@ def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[l
         whole, high, _ = cut(limit)
         return whole / high * SCREEN[1] / SCREEN[0]
 
-    # A larger limit gives a wider picture, so the best limit is where the ratio reaches 1.
+    # `ratio` grows with the limit, and the best limit has a ratio near 1.
     at = bisect_left(limits, 1.0, key=ratio)
     best = min(limits[max(0, at - 1) : at + 1], key=lambda limit: max(ratio(limit), 1 / ratio(limit)))
     return cut(best)[2]

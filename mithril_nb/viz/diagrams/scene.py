@@ -1,4 +1,4 @@
-"""A laid-out graph as data, for models and stages alike: nodes and edges with positions in px; `y` grows downward."""
+"""A graph with positions, as data: nodes and edges in px. `y` grows downward."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _NODE_DATA = (
 )  # fmt: skip
 """Attributes of a node that the front end reads, besides its ports."""
 NEXT_ROUND = " (next round)"
-"""Ending of the names of data that a loop passes to its next round."""
+"""Appended to the name of data that the next round of a loop uses."""
 
 
 @dataclass(frozen=True)
 class ScenePort:
-    """A port; `x` and `y` are relative to the top left of its node."""
+    """A port. `x` and `y` are relative to the top left corner of its node."""
 
     name: str
     x: float
@@ -32,30 +32,15 @@ class ScenePort:
 
 @dataclass(frozen=True)
 class SceneNode:
-    """A box in the picture: a block, an instruction, the frame of a group, or an input or output.
+    """A box with a position. `Box` documents the attributes that are missing here.
 
     Attributes:
-        key: Unique in the scene: the path of a block, or the key of a node in the graph of a stage.
-        name: Name.
-        kind: Kind of the block, such as `"Linear"`; kind of the node, such as `"loop"`; `"input"` or `"output"`.
         x: Left edge.
         y: Top edge.
         w: Width.
         h: Height.
-        hue: Index of the hue.
-        path: Path of the block; `""` for a node that is no block.
-        parent: Key of the group that contains the node; `""` at the top.
         group: True if the node contains other nodes.
-        expanded: True if the nodes inside are drawn; the box is then a frame.
-        label: Most important options, or a note, such as `"10 rounds"`.
-        shape: Shape of the output.
-        repeat: Number of equal nodes that this one represents.
-        share: Share of the cost, 0 to 1; `None` if unknown.
-        problem: Index into the list of problems; `None` without a problem.
-        counts: Numbers of instructions inside: one for each role, then that of instructions without a role; `()` in a
-            model.
-        blocks: Paths of the blocks that the node represents; `()` if it represents only the block at `path`.
-        equations: Ids of the equations inside, for links; `()` for a block, whose path links it.
+        expanded: True if the nodes inside are drawn. The node is then a frame around them.
         inputs: Input ports.
         outputs: Output ports.
         mark: `"added"`, `"removed"` or `"changed"` if the node differs from another graph, else `""`.
@@ -93,20 +78,18 @@ class SceneNode:
 
 @dataclass(frozen=True)
 class SceneEdge:
-    """Data flow from one node to another, or a piece of this flow that starts or ends at a frame.
+    """A line from one node to another. A wire into or out of an open group consists of several edges.
 
     Attributes:
-        source: In a stage, the key of the node that produces the data. In a model, its port, `"path.port"`, escaped as
-            in `graph.paths`, or the name of a model input.
-        target: The node or port that uses the data, in the same form; the key of a frame if several nodes inside the
-            frame use the data.
-        points: Corners of the line. Of a curve, the points of `curve_path`.
+        source: Where the data comes from: the key of a node in a stage, `"path.port"` or a model input in a model.
+        target: Where the data is used, in the same form. If several nodes inside a group use it, the key of the group.
+        points: Corners of the line, or the points of a curve as in `curve_path`.
         is_curve: True for a cubic Bézier curve.
         shape: Shape of the data.
-        problem: Index into the list of problems; `None` without a problem.
+        problem: Index into the problems of the graph; `None` without a problem.
         is_backward: True if only the backward pass uses the data.
         returns: True if a gradient flows back along the same line.
-        is_end: True if the line ends at the node that uses the data, not at a frame around it.
+        is_end: False if the line ends at the border of a group around the node that uses the data.
         is_carried: True if the next round of a loop uses the data.
     """
 
@@ -123,28 +106,28 @@ class SceneEdge:
 
     @property
     def id(self) -> str:
-        """Both ends as `"source -> target"`; the text of a carried edge ends with `NEXT_ROUND`."""
+        """Both ends: `"source -> target"`, with `NEXT_ROUND` appended if the next round of a loop uses the data."""
         return f"{self.source} -> {self.target}{NEXT_ROUND if self.is_carried else ''}"
 
     @property
     def label(self) -> str:
-        """Both ends, as the tooltip shows them. A repeated part is named after its first block."""
+        """Both ends, for a tooltip. A repeated part has the name of its first block."""
         ends = f"{self.source.removeprefix('repeat:')} → {self.target.removeprefix('repeat:')}"
         return ends + (NEXT_ROUND if self.is_carried else "")
 
 
 @dataclass(frozen=True)
 class Scene(Shown):
-    """A laid-out picture of a graph.
+    """A picture of a graph, as data.
 
     Attributes:
         title: Accessible name.
         width: Width in px.
         height: Height in px.
-        nodes: Boxes in reading order; a frame comes before its content.
-        edges: Data flow between the boxes.
-        is_model: True for the graph of a model, whose blocks have ports; false for the graph of a stage.
-        roles: Names of the roles that `SceneNode.counts` counts.
+        nodes: Boxes in reading order; the boxes inside a group follow it.
+        edges: Lines between the boxes.
+        is_model: True for the graph of a model, false for the graph of a stage. Only the blocks of a model have ports.
+        roles: Names of the roles, in the order of `SceneNode.counts`.
     """
 
     title: str
@@ -157,7 +140,7 @@ class Scene(Shown):
 
     @property
     def counted(self) -> str:
-        """The number of nodes as text; inputs and outputs of a model do not count."""
+        """The number of nodes as text. In a model, inputs and outputs do not count."""
         count = sum(not node.is_pill for node in self.nodes) if self.is_model else len(self.nodes)
         return f"{count} {'block' if self.is_model else 'node'}{'' if count == 1 else 's'}"
 
@@ -186,22 +169,22 @@ class Scene(Shown):
         }
 
     def with_marks(self, marks: Mapping[str, str]) -> Scene:
-        """Return the scene with a mark on each node that has an entry in `marks`, by key."""
+        """Return the scene with these marks, given by key of the node."""
         return replace(self, nodes=tuple(replace(node, mark=marks.get(node.key, "")) for node in self.nodes))
 
 
 @dataclass
 class Level:
-    """One level of a graph while it is laid out, with its top left corner at `(0, 0)`.
+    """One level of a graph with positions. Its top left corner is at `(0, 0)`.
 
     Attributes:
         w: Width.
         h: Height.
         nodes: The nodes of the level and of the levels inside it.
-        edges: The edges of the level, and then those of the levels inside it.
-        ins: Heights at which data enters through the left side, by name of the data.
-        outs: Heights at which data leaves through the right side, by name of the data.
-        borders: For each edge of the level itself: whether it starts at the border, and whether it ends there.
+        edges: The edges of the level, and after them those of the levels inside it.
+        ins: Heights at which data enters through the left border, by name of the data.
+        outs: Heights at which data leaves through the right border, by name of the data.
+        borders: For each edge of the level itself: if it starts at the border, and if it ends there.
     """
 
     w: float
@@ -227,7 +210,7 @@ def shifted(points: Sequence[Point], dx: float, dy: float) -> tuple[Point, ...]:
 
 
 def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str]:
-    """Return the title of an open node of a stage as two texts: name and repeat count; note and shape.
+    """Return the title of an open node of a stage as two texts.
 
     Examples:
         >>> frame_texts("layer_0", 12, "10 rounds", "4×8")
@@ -237,7 +220,7 @@ def frame_texts(name: str, repeat: int, note: str, shape: str) -> tuple[str, str
 
 
 def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
-    """Return the numbers of instructions in a node by role, as text; `""` for a node that is an instruction or input.
+    """Return the numbers of instructions in a node by role; `""` for a single instruction or an input.
 
     Examples:
         >>> count_text("block", (3, 0, 1, 2), ("forward", "backward", "update"))
@@ -250,7 +233,7 @@ def count_text(kind: str, counts: Sequence[int], roles: Sequence[str]) -> str:
 
 
 def end_text(end: Endpoint, prefix: str = "") -> str:
-    """Return the end of an edge on the level of the group at `prefix` as text; `""` is the level of the model.
+    """Return an end of an edge as text. `prefix` is the path of the group that contains the edge, `""` for the model.
 
     Examples:
         >>> end_text(Endpoint("relu_0", "input"), "mlp"), end_text(Endpoint("", "input"), "mlp")
@@ -261,7 +244,7 @@ def end_text(end: Endpoint, prefix: str = "") -> str:
 
 
 def port_text(path: str, port: str) -> str:
-    """Return the port of the block at `path` as text; for a port of the model itself, the text is the escaped name.
+    """Return the port of a block as text: path and escaped name. `path` is `""` for a port of the model.
 
     Examples:
         >>> port_text("relu_0", "a.b"), port_text("", "a.b")

@@ -1,4 +1,4 @@
-"""The graph of a stage as a nested graph with sizes of boxes, as a laid-out picture, and as text."""
+"""The graph of a stage as a nested graph, as a picture with positions, and as text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEIGHTS = {"instruction": 46, "input": 34}
 _BOX_H = 64
 _NARROW, _WIDE, _GRID = 112, 208, 16
 _SHARE_W = 52
-"""Room in px for a share and its margin. Blocks have this room even while their cost is unknown."""
+"""Width in px for the share of a block's cost. Blocks have this room even if their cost is unknown."""
 
 
 def stage_layout(
@@ -35,9 +35,9 @@ def stage_layout(
 
     Args:
         graph: The graph.
-        opened: Keys of the nodes that are drawn open; default: `opened_at_first`.
+        opened: Keys of the nodes to draw open. Default: the result of `opened_at_first`.
         shares: Shares of the cost, 0 to 1, by path of the block.
-        hues: Hues by path of the block; default: `hues_of_blocks`.
+        hues: Colours of blocks, as indices by path. Default: the result of `hues_of_blocks`.
 
     Returns:
         The scene; equal arguments give equal scenes on every machine.
@@ -49,13 +49,13 @@ def stage_layout(
 def opened_at_first(
     graph: StageGraph, nested: NestedGraph | None = None, shares: Mapping[str, float] | None = None
 ) -> frozenset[str]:
-    """Return the keys of the nodes to open in the first picture, which must be readable without zooming.
+    """Return the keys of the nodes to open in the first picture, so that it is readable without zooming.
 
     Args:
         graph: The graph.
-        nested: The result of `nested_stage`, if it is known.
-        shares: Shares of the cost, 0 to 1, by path of the block. The most expensive nodes are opened first; without
-            shares, those with the most instructions.
+        nested: The result of `nested_stage`, which is computed if it is `None`.
+        shares: Shares of the cost, 0 to 1, by path of the block. The nodes with the largest shares are opened first;
+            without shares, the nodes with the most instructions.
     """
     return graph.first_view(shares=shares, fits=partial(fits_first_view, nested or nested_stage(graph)))
 
@@ -126,11 +126,11 @@ def _linked(graph: StageGraph, node: GraphNode) -> tuple[str, ...]:
 def stage_graph_text(
     graph: StageGraph, opened: Collection[str] | None = None, shares: Mapping[str, float] | None = None
 ) -> str:
-    """Return the nodes of the graph of a stage as an indented list, with the texts of the picture.
+    """Return the nodes of the graph of a stage as an indented list.
 
     Args:
         graph: The graph.
-        opened: Keys of the nodes whose content is listed; default: `opened_at_first`.
+        opened: Keys of the nodes whose content is listed. Default: the result of `opened_at_first`.
         shares: Shares of the cost, 0 to 1, by path of the block.
     """
     shown = opened_at_first(graph, shares=shares) if opened is None else opened

@@ -1,7 +1,7 @@
-"""A scene as one self-contained SVG: readable on white and on black, without scripts, links or ids.
+"""A scene as one self-contained SVG for light and dark themes, without scripts, links or ids.
 
-Light colours are attributes, for programs without style sheets; dark colours are in a media query. The hue of a box
-shows its block. In the graph of a stage, a pattern shows the role: forward is solid, backward hatched, update dotted.
+Light colours are attributes, for programs that ignore style sheets; dark colours are in a media query. The colour of a
+box shows its block. In the graph of a stage, a pattern shows roles: forward is solid, backward hatched, update dotted.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from mithril_nb.viz.units import percent, titled
 _EDGE_SIZE = 10
 _LONGEST_LABEL = 180
 _MOST_PLACED = 300
-"""Scenes with more edges have no shapes beside the lines of edges."""
+"""In a scene with more edges, no shapes are written beside the edges."""
 _TITLE_ROW = 24
 _STYLE = "max-width:100%;height:auto"
 _LEGEND_H = 26
@@ -58,18 +58,15 @@ def scene_svg(
     embedded: bool = False,
     overlay: Overlay | None = None,
 ) -> str:
-    """Return the picture as SVG text.
+    """Return the picture as SVG of fixed size. Equal arguments give equal text.
 
     Args:
         scene: The scene.
-        problems: The problems into which `problem` of a node or edge is an index, for tooltips.
+        problems: Problems for the tooltips. The nodes and edges of the scene refer to them by index.
         title: Accessible name, read by screen readers; default: the title of the scene.
-        embedded: Whether the picture is part of one of our HTML pages. It then uses the colours of the page, and its
-            nodes can be reached by keyboard and are linked to lines and rows.
+        embedded: True if the picture is part of an HTML page of mithril_nb. The picture then uses the colours of the
+            page. Its nodes can be reached by keyboard, and are linked to lines of code and rows of tables.
         overlay: Values to show on the nodes, with a legend below the graph.
-
-    Returns:
-        SVG with fixed width and height; equal arguments give equal text.
     """
     roles = [at for at in range(len(scene.roles)) if any(node.counts[at] for node in scene.nodes)]
     overlay = overlay and overlay.of(node.key for node in scene.nodes)
@@ -108,7 +105,7 @@ def scene_svg(
     return "\n".join(parts)
 
 
-# CSS variables of the style sheet of our pages.
+# The colours of `styles.css`, as CSS variables.
 _PAGE = Theme(
     *(f"var(--{name})" for name in "ground surface line wire ink muted accent bad cost track".split()),
     hues=tuple(f"var(--h{at})" for at in range(HUES)),
@@ -117,7 +114,7 @@ _PAGE = Theme(
 
 
 def _rules(*, embedded: bool, has_marks: bool) -> str:
-    """Return the CSS rules of the colours. If not `embedded`, only the dark ones: light ones are attributes."""
+    """Return the CSS rules of the colours. If not `embedded`, they are the dark colours: light ones are attributes."""
     theme = _PAGE if embedded else DARK
     fills = {
         "ground": theme.ground, "box": theme.surface, "ink": theme.ink, "muted": theme.muted, "cost": theme.cost,
@@ -163,7 +160,7 @@ def _tooltip(node: SceneNode, scene: Scene, problems: Sequence[Diagnostic], valu
 
 
 def _share(node: SceneNode, scene: Scene) -> str:
-    """Return a node's share of the FLOPs as text, in the words of the front end; `""` if it is unknown."""
+    """Return a node's share of the FLOPs as text, in the same words as the front end; `""` if it is unknown."""
     if node.share is None:
         return ""
     is_block = scene.is_model or node.kind == "block"
@@ -195,7 +192,7 @@ def _legend(scene: Scene, roles: Sequence[int], y: float) -> Iterator[str]:
 
 
 def _frame(node: SceneNode, scene: Scene, value: NodeValue | None) -> Iterator[str]:
-    """Draw an open group: its area, its rim, its title, and its share of the cost or the value of an overlay."""
+    """Draw an open group: background, rim, title, and its share of the cost or its value in an overlay."""
     share = value.text if value else "" if node.share is None else percent(node.share)
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     colour, bad = LIGHT.hues[hue], node.problem is not None
@@ -237,7 +234,7 @@ def edge_path(edge: SceneEdge) -> str:
 
 
 def edge_points(edge: SceneEdge) -> Sequence[Point]:
-    """Return points on the line of an edge, close enough to join them by straight lines."""
+    """Return points on an edge that are close enough to be joined by straight lines."""
     return curve_points(edge.points) if edge.is_curve else edge.points
 
 
@@ -266,10 +263,10 @@ def _edge(edge: SceneEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
 
 
 def _edge_labels(scene: Scene, frames: Sequence[SceneNode], boxes: Sequence[SceneNode]) -> Iterator[str]:
-    """Write the shape of each edge above or below its line, if it covers nothing there; the tooltip has it always.
+    """Write the shape of the data above or below each edge. Where it would cover something, only the tooltip shows it.
 
-    A shape is left out if the box of the source shows it, or if data of the same shape enters the source, as in
-    `placeLabels` of the front end.
+    A shape is left out if the box of the source shows it, or if data of the same shape enters the source. The function
+    `placeLabels` of the front end does the same.
     """
     if len(scene.edges) > _MOST_PLACED:
         return

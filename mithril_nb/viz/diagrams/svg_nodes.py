@@ -1,4 +1,4 @@
-"""The boxes of a scene as SVG: blocks, inputs and outputs of a model, and nodes of a stage."""
+"""The boxes of a scene as SVG: blocks, inputs and outputs of a model, nodes of a stage, and marks."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from mithril_nb.viz.units import percent
 _CELL_H = 7
 _VALUE_SIZE = 9.5
 _LEAST_BELOW = 30
-"""Least room in px for a note or shape beside a share or value."""
+"""Smallest room in px for a note or shape beside a share. With less room, it is left out."""
 
 
 def draw_box(node: SceneNode, scene: Scene, has_roles: bool, shown: NodeValue | None = None) -> Iterator[str]:
-    """Draw a closed node with its share of the cost, or with the value `shown` of an overlay instead."""
+    """Draw a closed node with its share of the cost. If `shown` is given, its value is drawn instead."""
     if scene.is_model:
         yield from _port_pill(node) if node.is_pill else _block(node, shown)
     else:
@@ -28,7 +28,7 @@ def draw_box(node: SceneNode, scene: Scene, has_roles: bool, shown: NodeValue | 
 
 
 def _block(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
-    """Draw a block of a model: kind and label, name and shape, a bar for the share or value, and ports."""
+    """Draw a block of a model: kind and label, name and shape, a bar, and ports."""
     x, y, w, h = node.x, node.y, node.w, node.h
     if node.group:  # a second edge behind the box marks a group
         yield draw_rect(x + 4, y + 4, w, h, "box", fill=LIGHT.surface, stroke=LIGHT.line)
@@ -67,7 +67,7 @@ def _port_pill(node: SceneNode) -> Iterator[str]:
 
 
 def _stage_node(node: SceneNode, has_roles: bool, shown: NodeValue | None) -> Iterator[str]:
-    """Draw a node of a stage: name, note or shape, share or value, and a pattern for each role."""
+    """Draw a node of a stage: name, note or shape, share or value, and the patterns of its roles."""
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     if node.repeat > 1:  # a stack of boxes marks a repeated node
         for off in (6, 3):
@@ -102,7 +102,7 @@ def _stage_node(node: SceneNode, has_roles: bool, shown: NodeValue | None) -> It
 
 
 def _input_pill(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
-    """Draw an input of a program: name, and shape or value. A path is drawn as its last key: params['w'] as `w`."""
+    """Draw an input of a program: name, and shape or value. The name `params['w']` is shortened to `w`."""
     middle, room = node.x + node.w / 2, node.w - 24
     last = node.name.rstrip("]").rpartition("[")[2].strip("'")
     name = last if node.name.endswith("]") and not last.isdigit() else node.name
@@ -114,7 +114,7 @@ def _input_pill(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
 
 
 def _cells(x: float, y: float, width: float, counts: Sequence[int], hue: int) -> Iterator[str]:
-    """Draw a bar with a pattern for each role; the more instructions have the role, the longer its part."""
+    """Draw a bar with a part for each role, in the pattern of the role. Its length is the number of instructions."""
     total = sum(counts)
     used = [at for at, count in enumerate(counts) if count]
     spare = width - 2 * (len(used) - 1) - 8 * len(used)  # each part is at least 8 px, so that its pattern is visible
@@ -156,7 +156,7 @@ def _pill(node: SceneNode) -> str:
 
 
 def _plate(node: SceneNode, shown: NodeValue | None = None) -> Iterator[str]:
-    """Draw the box of a node, the colour of its value in an overlay, and the strip in its hue."""
+    """Draw the box of a node, the colour of its value, and a strip at its left edge in the colour of the block."""
     x, y, w, h, hue = node.x, node.y, node.w, node.h, node.hue % HUES
     bad: dict[str, Any] = {"stroke": LIGHT.bad, "stroke_width": 1.5, "stroke_dasharray": "5 3"}
     look: dict[str, Any] = {"stroke": LIGHT.line} if node.problem is None else bad
@@ -167,7 +167,7 @@ def _plate(node: SceneNode, shown: NodeValue | None = None) -> Iterator[str]:
 
 
 def strip_path(node: SceneNode) -> str:
-    """Return the strip at the left edge of a node as an SVG path; the strip is drawn in the hue of the node."""
+    """Return the coloured strip at the left edge of a node as an SVG path."""
     return f"M{number(node.x + 6)} {number(node.y)}h-2a4 4 0 0 0 -4 4v{number(node.h - 8)}a4 4 0 0 0 4 4h2z"
 
 
@@ -182,7 +182,7 @@ def _row(
     left: float, right: float, y: float, first: str, size: float, look: str, second: str, other: str,
     *, bold: bool = False,
 ) -> Iterator[str]:  # fmt: skip
-    """Write two texts into one row, `first` at the left and `second` at the right; a long first one is shortened."""
+    """Write `first` at the left and `second` at the right of a row. If the row is too short, `first` is elided."""
     room = right - left - (text_width(second, SMALL_SIZE) + GAP if second else 0)
     yield draw_text(left, y, elide(first, size, room, bold=bold), size, look, bold=bold)
     if second:
@@ -200,7 +200,7 @@ def draw_text(
 
 
 def draw_sign(x: float, y: float) -> Iterator[str]:
-    """Draw the sign of a problem: a disc with an exclamation mark, which can be seen without colours, too."""
+    """Draw the sign of a problem: a disc with an exclamation mark, which is recognisable without colours."""
     yield element("circle", class_="badtext", cx=x, cy=y, r=7, fill=LIGHT.bad)
     d = f"M{number(x)} {number(y - 4)}v4.5M{number(x)} {number(y + 3)}v1"
     yield element("path", class_="halo", d=d, stroke=LIGHT.ground, stroke_width=2)
@@ -209,13 +209,13 @@ def draw_sign(x: float, y: float) -> Iterator[str]:
 # Marks of a comparison
 
 MARKS: Mapping[str, str] = {"added": "+", "removed": "−", "changed": "~"}
-"""The sign of each mark in a text."""
+"""The sign of each mark in texts."""
 _SIGNS = {
     "added": "M{x} {y}m-4 0h8m-4 -4v8",
     "removed": "M{x} {y}m-4 0h8",
     "changed": "M{x} {y}m-4.5 1.5c1.5 -4 3 -4 4.5 -1.5s3 2.5 4.5 -1.5",
 }
-"""The sign of each mark as a path around a point, which looks the same whatever fonts there are."""
+"""The sign of each mark in pictures, as an SVG path around `{x} {y}`: a path looks the same with all fonts."""
 
 
 def _mark_colour(mark: str, theme: Theme) -> str:
@@ -230,7 +230,7 @@ def mark_rules(theme: Theme) -> Iterator[str]:
 
 
 def draw_mark(node: SceneNode) -> Iterator[str]:
-    """Draw the mark of a node: a rim around the node, and a sign in its top left corner; nothing without a mark."""
+    """Draw the mark of a node: a rim, and a sign at its top left corner; nothing if the node has no mark."""
     if node.mark not in MARKS:
         return
     colour = _mark_colour(node.mark, LIGHT)

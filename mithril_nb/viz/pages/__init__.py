@@ -1,1 +1,1 @@
-"""Static pages and notebook outputs: listings, reports, and the page of an inspection."""
+"""Static pages and notebook outputs: code listings, reports, comparisons, and the page of an inspection."""

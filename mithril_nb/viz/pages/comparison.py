@@ -1,8 +1,7 @@
-"""A comparison of two models or programs as text, as the output of a cell, and as one self-contained HTML file.
+"""A comparison of two models or programs: as text, as the output of a cell, and as one self-contained HTML file.
 
-Both graphs are side by side, then the costs, then each stage with both texts in the same rows. Corresponding blocks and
-lines of the two sides have the same link, so the script of the listings highlights and pins them together. Without
-scripts, everything is readable, and folded lines can be opened.
+It shows both graphs, the costs, and then each stage with both texts side by side. If the user clicks a block or a line,
+a script highlights it on both sides. The page is readable without scripts.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
 _SIGNS = {**MARKS, "renamed": "→", "moved": "→"}
 _MOST_LISTED, _MOST_DETAILS = 200, 5
 _MOST_ROWS = 24
-"""Tables with more blocks sum up those whose cost does not change."""
+"""If a table has more blocks, the blocks with unchanged costs share a row."""
 _SECTIONS = ("listing", "summary", "cost", "comparison")
 _PAGE_ROWS, _CELL_ROWS = 4000, 200
 
 
 def comparison_text(found: Comparison) -> str:
-    """Return the summary of a comparison, the blocks that differ, the stages and the costs as text."""
+    """Return a comparison as text: summary, blocks that differ, stages, and costs."""
     heads = [("before", _side(found.before)), ("after", _side(found.after))]
     parts = [f"{columns(heads, ())}\n{found.summary}"]
     rows: list[tuple[str, ...]] = [
@@ -61,7 +60,7 @@ def comparison_text(found: Comparison) -> str:
 
 
 def comparison_html(found: Comparison) -> str:
-    """Return a comparison as the output of a cell: summary, graphs, the first stage and the costs."""
+    """Return a comparison as the output of a cell: summary, graphs, first stage, and costs."""
     stages = [] if found.first_stage is None else [found.first_stage]
     body = _body(found, stages, _CELL_ROWS) + link_script()
     heading = f'<p class="names">{_heading(found)}</p>'
@@ -151,7 +150,7 @@ def _summary(found: Comparison, links: Links) -> str:
 
 
 def _look(mark: str) -> str:
-    """Return the CSS class of a mark; renamed and moved blocks have the class of changed ones."""
+    """Return the CSS class of a mark. For renamed and moved blocks, it is `"changed"`."""
     return mark if mark in MARKS else "changed"
 
 
@@ -169,7 +168,7 @@ def _graphs(found: Comparison, links: Links) -> str:
     for is_left, side, scene in ((True, found.before, left), (False, found.after, right)):
         word = "before" if is_left else "after"
         picture = scene_svg(scene, title=f"graph {word}: {side.name}", embedded=True)
-        # The picture shrinks to its pane, but its labels stay readable.
+        # A large picture shrinks to the width of its pane, but only as long as its labels are readable.
         size = f"--drawn-w:{scene.width}px;--drawn-h:{scene.height}px"
         sides.append(
             f'<section class="side" aria-label="graph {word}" style="{size}"><h3>{word}</h3>{picture}</section>'
@@ -182,7 +181,7 @@ def _graphs(found: Comparison, links: Links) -> str:
 
 
 def _scene(found: Comparison, links: Links, is_left: bool) -> Scene | None:
-    """Return the laid-out graph of one side, with the links of `links`; `None` if there is no graph."""
+    """Return the graph of one side with positions, marks and links; `None` if there is no graph."""
     graph = (found.before if is_left else found.after).graph if found.has_models else None
     marks = {path: _look(one.mark) for one in found.blocks if (path := one.before if is_left else one.after)}
     if graph is not None:
@@ -215,7 +214,7 @@ def _stage_graph(found: Comparison, is_left: bool) -> StageGraph | None:
 
 
 def _marks_of_nodes(found: Comparison, graph: StageGraph, marks: Mapping[str, str], is_left: bool) -> dict[str, str]:
-    """Return marks by key of the node: the mark of the node's block, or one for the instructions inside the node."""
+    """Return marks of the nodes of a stage, by key: the mark of the block, or else one for the instructions inside."""
     assert found.first_stage is not None
     stage = found.stage(found.first_stage)
     own = {one.id for one in (stage.removed if is_left else stage.added)}
@@ -259,7 +258,7 @@ def _cost_row(name: str, cells: Sequence[str], is_block: bool) -> Markup:
 
 
 def _cost_rows(found: Comparison) -> Iterator[tuple[str, ...]]:
-    """Yield the titles, a row for each block, and the total. Of many blocks, the unchanged ones share a row."""
+    """Yield the titles, a row for each block, and the total. If there are many blocks, unchanged ones share a row."""
     from mithril_nb.cost.comparison import Change, change_cells
     from mithril_nb.cost.records import sum_of_figures
 

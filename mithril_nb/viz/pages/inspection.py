@@ -1,9 +1,11 @@
-"""An inspection as a cell of a saved notebook, and as one self-contained HTML file.
+"""An inspection as the output of a cell, and as one self-contained HTML file.
 
-The cell shows a graph, the first lines of the first stages, and a table of all stages. Nothing is compiled for it, and
-it needs neither a kernel nor scripts. The file needs no network and no other files. Its texts, links and pictures are
-compressed, so a program of 200,000 lines is a file of a few MB. A script unpacks them and draws only the visible lines.
-Without scripts, the page shows the picture, the first lines of each stage, the names of the passes and the costs.
+The output of a cell shows a graph, the first lines of the first stages, and a table of all stages. It does not compile
+the program.
+
+The file contains all stages. It is compressed: a program of 200,000 lines is a file of a few MB. A script unpacks the
+stages and draws the visible lines only. Without scripts, the file shows the graph, the first lines of each stage, the
+names of the passes, and the costs.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ if TYPE_CHECKING:
 
 
 SHOWN = ("jaxpr", "stablehlo")
-"""Stages whose lines a cell shows; they need no compiler."""
+"""Stages whose lines the output of a cell shows. They do not need the compiler."""
 _MOST_LINES = 150
 
 
 def summary_text(inspection: Inspection) -> str:
-    """Return the stages of a program and the graph of its jaxpr as text, without compiling."""
+    """Return the stages of a program and the graph of its jaxpr as text. The program is not compiled."""
     from mithril_nb.viz.diagrams.stages import stage_graph_text
 
     stages = [inspection.stage(name) for name in _shown(inspection)]
@@ -66,7 +68,7 @@ def summary_html(inspection: Inspection, *, scripts: bool = True) -> str:
 
     Args:
         inspection: The program.
-        scripts: Whether to add the script that highlights linked lines. Everything else works without it.
+        scripts: If true, a script highlights linked lines.
     """
     stages = [inspection.stage(name) for name in _shown(inspection)]
     hues = hues_seen(stages)
@@ -82,14 +84,14 @@ def _shown(inspection: Inspection) -> Sequence[str]:
 
 
 def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
-    """Return the picture of the jaxpr's graph, linked to lines of the panes; `""` if the graph has no nodes."""
+    """Return the picture of the jaxpr's graph, with nodes linked to lines of code; `""` if the graph has no nodes."""
     return _graph(inspection, hues)[2]
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
-    """Return a table with the length of each stage, or a note why the length is missing.
+    """Return a table with the length of each stage, or a note why it is missing.
 
-    The table has no times, so that the output saved in a notebook is the same in every run.
+    The table contains no times, so that saved notebooks do not change when they run again.
     """
     shown = inspection.stages if names is None else names
     rows = [(title_of(name), *_figures(inspection, name)) for name in shown]
@@ -97,7 +99,7 @@ def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> s
 
 
 def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
-    """Return the number of lines, the number of instructions, and a note: the reason if the numbers are missing."""
+    """Return the number of lines, the number of instructions, and a note: why the numbers are missing, or `""`."""
     if not inspection.has_stage(name):
         return "", "", "not computed yet"
     stage = inspection.stage(name)
@@ -111,12 +113,12 @@ def _lines(stage: Stage) -> int:
 
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
-"""Stages that a page shows at first."""
+"""Stages that a page shows when it is opened."""
 PLAIN_LINES = 40
 _LEVEL = 6  # 9 takes three times as long for 1 % less
 _PLAIN = (
-    "The first lines of each stage. With JavaScript, the page shows all lines, highlights linked lines, opens blocks "
-    "of the graph, and shows what each pass changed."
+    "The first lines of each stage. With JavaScript, this page shows all lines, highlights linked lines, lets you open "
+    "blocks of the graph, and shows what each pass changed."
 )
 
 
@@ -126,20 +128,21 @@ def inspection_page(
     stages: Sequence[str] | None = None,
     overlay: str | Mapping[str, Mapping[str, Any]] = "",
 ) -> str:
-    """Return a program at every stage as one HTML file, and write it to `path` if given.
+    """Return a program at all stages as one HTML file, and write it to `path` if given.
 
     Args:
         inspection: The program; missing stages are computed.
         path: Where to write the file.
-        stages: Names of the stages to include; by default all. If none of them needs the compiler, nothing is compiled.
-        overlay: Name of the overlay that the graph shows at first; or the user's own values, by title, then by path.
+        stages: Names of the stages to include; by default all. The program is compiled only if a stage needs it.
+        overlay: Name of the overlay that the graph shows at first. Or the user's own values: for each title, values by
+            path of the block.
 
     Returns:
         The text of the file.
 
     Raises:
         StageUnavailableError: A stage does not exist, or the front end is not built.
-        UnknownOptionError: The page has no overlay of this name, or the user's own values are not valid.
+        UnknownOptionError: There is no overlay with this name, or the user's own values are not valid.
         ModelFileError: The file cannot be written.
     """
     page = _page(inspection, tuple(inspection.stages if stages is None else stages), overlay)
@@ -150,14 +153,14 @@ def inspection_page(
 def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping[str, Mapping[str, Any]]) -> str:
     is_compiled = needs_compile(names)
     if is_compiled:
-        # Requesting everything before the first read compiles the program once instead of twice.
+        # All that needs the compiler is requested before the first read. Otherwise, the program is compiled twice.
         inspection.want(machine_code=has_machine_code(names), passes=True)
         inspection.begin_compiling()
-    # XLA releases the GIL, so everything that needs no compiler is computed, and compressed, while it compiles.
+    # XLA releases the GIL: while it compiles, everything that needs no compiler is computed and compressed.
     packed = _Packed()
     first = [*takewhile(lambda name: not needs_compile((name,)), names)] or [*names]
     stages = _add_stages(inspection, first, packed)
-    # Kernels have the same blocks as the HLO, so their thousands of lines need not be read for the order of blocks.
+    # Kernels have the same blocks as the HLO. Reading their thousands of lines would be slow.
     hues = hues_seen([stage for stage in stages if not has_machine_code([stage.name])])
     nested, opened, picture = _graph(inspection, hues, is_linked=False)
     counted = _counted(inspection)
@@ -198,10 +201,10 @@ def _page(inspection: Inspection, names: tuple[str, ...], overlay: str | Mapping
 
 
 class _Packed:
-    """The data of a page as JSON, compressed with gzip, as base64; the stages come first.
+    """The data of a page: JSON, compressed with gzip, as base64. Stages are added first, then the rest with `add_rest`.
 
     Attributes:
-        text: All data, after `add_rest`. It contains no time, so that equal programs give equal pages.
+        text: The data; `""` before `add_rest`. It contains no times, so that equal programs give equal pages.
     """
 
     def __init__(self) -> None:
@@ -229,14 +232,14 @@ def _json(data: Any) -> str:
 
 
 def _numbers_json(numbers: list[int]) -> str:
-    """Return whole numbers as JSON; faster than `_json` if there are long runs of equal numbers, as in kernels."""
+    """Return whole numbers as JSON. In kernels, with long runs of equal numbers, it is faster than `_json`."""
     if 8 * sum(map(ne, numbers, numbers[1:])) > len(numbers):
         return _json(numbers)
     return f"[{''.join([f'{number},' * len(list(run)) for number, run in groupby(numbers)])[:-1]}]"
 
 
 def _add_stages(inspection: Inspection, names: Iterable[str], packed: _Packed) -> list[Stage]:
-    """Compute stages, add their data to the page, and return them."""
+    """Compute stages, add them to `packed`, and return them."""
     stages = []
     for name in names:
         stage = inspection.stage(name)
@@ -254,9 +257,9 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 
 
 def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, int]) -> dict[str, Any]:
-    """Return the data that link the stages: their equations, and the paths and hues of their blocks.
+    """Return the data that link the stages: equations, and paths and hues of blocks.
 
-    `paths` has the path of each block by key, if the key differs from the path.
+    `paths` contains the path of each block whose key differs from its path, by key.
     """
     paths = blocks_of(stages)
     groups = {outer for path in paths for outer in outer_paths(path)}
@@ -270,10 +273,10 @@ def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, i
 def _graph(
     inspection: Inspection, hues: Mapping[str, int], *, is_linked: bool = True
 ) -> tuple[NestedGraph | None, list[str], str]:
-    """Return the graph, its open nodes, and its first picture; `None`, `[]` and `""` if the graph has no nodes.
+    """Return the graph, the keys of its open nodes, and its picture; `None`, `[]` and `""` if the graph has no nodes.
 
-    With `is_linked`, nodes have the ids of their equations, which may be thousands. A picture that a script replaces
-    does not need them.
+    If `is_linked`, each node in the picture contains the ids of its equations, which may be thousands. They are not
+    needed if a script replaces the picture.
     """
     from mithril_nb.viz.diagrams.layout import layout
     from mithril_nb.viz.diagrams.stages import nested_stage, opened_at_first
@@ -296,7 +299,7 @@ def _overlays(
     counted: Mapping[str, Any] | None,
     overlay: str | Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return the overlays of the graph, and the name of the one shown at first; `""` for none."""
+    """Return the overlays of the graph, and the name of the overlay shown at first, or `""`."""
     own = {} if isinstance(overlay, str) else overlay
     found = [] if counted is None else list(page_overlays(inspection, boxes, inspection.graph(), counted, own))
     first = overlay if isinstance(overlay, str) else found[0]["name"] if found else ""
@@ -311,7 +314,7 @@ def _overlays(
 
 
 def _passes(inspection: Inspection) -> tuple[tuple[Pass, ...], str]:
-    """Return the passes, or the reason why there are none."""
+    """Return the passes, and the reason if they are not available."""
     try:
         return inspection.passes, ""
     except StageUnavailableError as error:
@@ -336,9 +339,9 @@ def _signed(diff: str) -> str:
 
 
 def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
-    """Return the FLOPs by block and role, and by line of Python; `None` if the program cannot be traced.
+    """Return FLOPs by block and role, and by line of Python; `None` if the program cannot be traced.
 
-    The page shows them beside folded rows.
+    The page shows them beside folded lines.
     """
     from mithril_nb import cost
 
@@ -361,7 +364,7 @@ def _fold_costs(inspection: Inspection) -> dict[str, Any] | None:
 
 
 def _counted(inspection: Inspection) -> dict[str, dict[str, Any]]:
-    """Return the costs that need no compiler as data, by source; the first are those that the graph shows."""
+    """Return the costs that need no compiler as data, by source. The graph shows the first of them."""
     from mithril_nb import cost
 
     found = {}
@@ -376,7 +379,7 @@ def _counted(inspection: Inspection) -> dict[str, dict[str, Any]]:
 def _costs(
     inspection: Inspection, names: Sequence[str], counted: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return all costs as data; `None` if the program has none. Sources in `counted` are not counted again."""
+    """Return all costs as data; `None` if the program has none. Costs in `counted` are not computed again."""
     from mithril_nb import cost
 
     try:

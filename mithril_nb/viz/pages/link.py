@@ -1,4 +1,4 @@
-"""A small model as a link. Each page that `Inspection.to_html` saved can show it, without a kernel or a network."""
+"""A small model as a link. Any page saved by `Inspection.to_html` can show the model, without a kernel or a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril_nb.viz.diagrams.logical import first_view, model_graph
 def share_link(model: Model, page: str = "") -> str:
     """Return a link that contains a model; `Model.share_link` documents it.
 
-    Python reads the model from the link. The page draws the graph in the link, which has the sizes of all boxes.
+    The link contains the model for Python, and its graph with the sizes of boxes, which the page can draw.
     """
     graph = model_graph(model.graph, fold=True)
     shown = {**graph.to_dict(), "opened": sorted(first_view(graph))}

@@ -1,11 +1,11 @@
-"""Stages as static HTML: numbered lines, a stripe in the hue of each line's block, and links to the other stages.
+"""Stages as static HTML: lines with numbers, and a stripe at the left in the colours of the line's blocks.
 
-Without a kernel and without scripts, a line number links to the matching line of the next stage. With scripts, hovering
-or clicking highlights the linked lines of all stages.
+Without scripts, the number of a line is a link to the matching line of the next stage. With scripts, hovering over a
+line highlights the matching lines of all stages.
 
-This module also returns stages as data for the front end, which `kernel/messages.ts` reads: the widgets receive it from
-the kernel, and saved pages contain it. Instructions are columns of whole numbers. Their lines are differences to the
-line before, which compress well. Values that many instructions share are indices into tables: equations, blocks, ...
+The module also returns stages as data, for widgets and for saved pages. The front end reads them in
+`kernel/messages.ts`. The attributes of instructions are columns of whole numbers, which compress well: a line is the
+difference to the line before, and other values are indices into tables.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_CHARACTERS = 400
 _LATE = (1 << 60,)
 _MANY_INPUTS = 24
 ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kernel": "linked at kernel level"}
-"""Label of each origin: the way in which an instruction is attributed to its blocks."""
+"""Labels of `Instruction.origin`: how the blocks of an instruction were found."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Look:
-    """The look of a group of panes; `panes_html` documents `hues`, `key` and `is_linked`."""
+    """The look of a group of panes. `panes_html` documents the attributes."""
 
     hues: Mapping[str, int]
     key: str
@@ -59,7 +59,7 @@ class _Look:
     _stripes: dict[int, list[tuple[str, float]]] = field(default_factory=dict)
 
     def stripe(self, shares: tuple[tuple[str, float], ...]) -> list[tuple[str, float]]:
-        """Return the bars of a stripe, one for each hue: CSS class and share. There may be thousands of blocks."""
+        """Return the bars of a stripe, one for each colour of the blocks: CSS class and share."""
         if id(shares) not in self._stripes:  # the instructions keep their shares, so ids stay unique
             found: dict[str, float] = {}
             for block, share in shares:
@@ -79,9 +79,9 @@ def listing_html(
 
     Args:
         *stages: The stages.
-        hues: Hues of blocks, by path; default: `hues_seen`.
-        most_lines: Largest number of lines shown of each stage; a note below counts the rest. `None` shows all.
-        scripts: Whether to add the script that highlights linked lines. Everything else works without it.
+        hues: Colours of blocks, as indices by path; default: the result of `hues_seen`.
+        most_lines: Largest number of lines shown of each stage; `None` shows all.
+        scripts: If true, a script highlights linked lines.
 
     Returns:
         HTML in which every character of the stages is escaped.
@@ -93,7 +93,7 @@ def listing_html(
 
 
 def key_of(stages: Sequence[Stage]) -> str:
-    """Return a key for a group of stages, computed from their texts, which makes ids unique on a page."""
+    """Return a key that distinguishes these stages from others on the same page, for ids. It depends on their texts."""
     return hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
 
 
@@ -106,15 +106,16 @@ def panes_html(
     skip_inputs: bool = False,
     is_linked: bool = True,
 ) -> str:
-    """Return the panes of stages without style sheet and script.
+    """Return one pane for each stage, without style sheet and script.
 
     Args:
         stages: The stages.
-        hues: Hues of blocks, by path.
-        key: Prefix that makes the ids of this group of panes unique on a page.
-        most_lines: Largest number of lines shown of each stage. `None` shows all.
-        skip_inputs: Whether to start near the first equation if many lines before it only list the program's inputs.
-        is_linked: Whether to add the data that `link_script` needs.
+        hues: Colours of blocks, as indices by path.
+        key: The result of `key_of`, or another text that no other panes on the page have.
+        most_lines: Largest number of lines shown of each stage; `None` shows all.
+        skip_inputs: If true, and if the program has many inputs, the first lines are left out: they only list the
+            inputs.
+        is_linked: If true, lines contain the data that `link_script` needs.
     """
     starts = [_first_equation(stage) if skip_inputs else 1 for stage in stages]
     shown = [
@@ -131,7 +132,7 @@ def panes_html(
 
 
 def listing_text(stage: Stage, most_lines: int | None = None) -> str:
-    r"""Return the text of a stage, at most `most_lines` lines; for an unavailable stage the reason, then its text.
+    r"""Return the first `most_lines` lines of a stage. For an unavailable stage, they follow the reason.
 
     Examples:
         >>> from mithril_nb.stages.records import Stage
@@ -145,9 +146,10 @@ def listing_text(stage: Stage, most_lines: int | None = None) -> str:
 
 
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
-    """Return hues of the blocks in stages, as `hues_of_blocks` does. Blocks are in the order of their first equation.
+    """Return the colours of blocks as `hues_of_blocks` does, as indices by path.
 
-    All stages of a program have the same ids of equations, so this order does not depend on the stage.
+    The blocks are sorted by their first equation. All stages of a program refer to the same equations, so a block has
+    the same colour in all of them.
     """
     first: dict[str, tuple[int, ...]] = {}
     for stage in stages:
@@ -160,30 +162,30 @@ def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
 
 
 def blocks_of(stages: Iterable[Stage]) -> set[str]:
-    """Return the paths of the blocks to which the instructions of stages are attributed."""
+    """Return the paths of all blocks to which instructions of the stages are attributed."""
     shares = distinct(one for stage in stages for one in _values_of(stage, "shares"))
     return {path for one in shares for path, _ in one}
 
 
 def distinct(values: Iterable[Value]) -> Iterable[Value]:
-    """Return each object once, compared by identity.
+    """Return each object once. Objects are compared by identity.
 
-    All lines of a kernel share one tuple, which has thousands of blocks in a large program. Comparing the tuples by
-    value would take minutes.
+    All lines of a kernel share one tuple, which may contain thousands of blocks. Comparing tuples by value would take
+    minutes.
     """
     kept = list(values)
     return dict(zip(map(id, kept), kept, strict=True)).values()
 
 
 def _values_of(stage: Stage, name: str) -> list[Any]:
-    """Return the values of an attribute of the instructions of a stage; in machine code, one for each kernel."""
+    """Return the values of an attribute of the instructions. In machine code, there is one value for each kernel."""
     shared = shared_by_kernel(stage.instructions, name)
     return column_of(stage.instructions, name) if shared is None else [value for value, _ in shared]
 
 
 @lru_cache(maxsize=1 << 16)
 def _numbers(equation: str) -> tuple[int, ...]:
-    """Return the id of an equation as numbers that sort in program order; `()` for a text that is no such id."""
+    """Return an equation's id as numbers that sort in program order; `()` if the text is not the id of an equation."""
     parts = [part.lstrip("b") for part in equation.split(".")]
     return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
@@ -242,13 +244,13 @@ def _row(stage: str, line: _Line, look: _Look, links: Sequence[tuple[str, Mappin
 
 
 def hue_class(block: str, hues: Mapping[str, int]) -> str:
-    """Return the CSS class for the hue of a block: `"hx"` for a block without a hue, such as the loss."""
+    """Return the CSS class for the colour of a block: `"hx"` if it has none, as the loss."""
     hue = hue_of(block, hues)
     return "hx" if hue is None else f"h{hue % HUES}"
 
 
 def _tooltip(stage: str, instr: Instruction) -> str:
-    """Return the tooltip of an instruction: blocks, opcode, role, origin, equations, help, transforms, Python lines."""
+    """Return the tooltip of an instruction."""
     shares = sorted(instr.shares, key=lambda pair: -pair[1])[:6]
     blocks = [block if len(instr.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
     origin = ORIGINS.get(instr.origin or "", "")
@@ -264,13 +266,13 @@ def _tooltip(stage: str, instr: Instruction) -> str:
 
 
 def _first_equation(stage: Stage) -> int:
-    """Return the line two above the first equation; 1 if at most `_MANY_INPUTS` lines lead to it."""
+    """Return the line two above the first equation; 1 if there are at most `_MANY_INPUTS` lines before the equation."""
     line = next((one.line for one in _shown(stage) if any(_numbers(id) for id in one.equations)), 0)
     return line - 2 if line > _MANY_INPUTS else 1
 
 
 def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
-    """Return at most `most` lines from line `start` on, each with the innermost instruction around it."""
+    """Return at most `most` lines from line `start` on, each with the innermost instruction that contains it."""
     end = -1 if most is None else start - 1 + most
     shown = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
     end = start + len(shown)
@@ -293,7 +295,7 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
 
 
 def _shown(stage: Stage) -> Iterable[Instruction]:
-    """Return the instructions of a stage. Operands are not read: listings do not show them, and reading is slow."""
+    """Return the instructions of a stage without their operands, which are slow to read."""
     plain = getattr(stage.instructions, "without_operands", None)
     return stage.instructions if plain is None else plain()
 
@@ -312,11 +314,11 @@ def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
 
 _COLUMNS = {name: name for name in ("opcode", "equations", "shares", "role", "origin", "transforms", "source")}
 _COLUMNS["library"] = "library_source"
-"""Attribute of an instruction, by column of the data."""
+"""For each column of the data, the attribute of an instruction."""
 
 
 def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
-    """Return a stage as JSON-able data, with the ids of its equations; `equation_data` returns their data."""
+    """Return a stage as JSON-able data. It contains ids of equations, and `equation_data` returns the equations."""
     starts = column_of(stage.instructions, "line")
     columns: dict[str, list[int]] = {
         "step": list(map(sub, starts, [0, *starts])),
@@ -344,7 +346,10 @@ def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
 def _searched(
     inspection: Inspection, stage: Stage, columns: dict[str, list[int]], tables: dict[str, list[Any]]
 ) -> dict[str, Any]:
-    """Add the columns that searches need, and return the kinds of the blocks; for other stages than the first, `{}`."""
+    """Add the columns that the search of the front end needs. Return the kinds of blocks as data, by path.
+
+    Only the first stage can be searched. For other stages, nothing is added, and the result is `{}`.
+    """
     from mithril_nb.graph.query import NUMBERS
     from mithril_nb.inspection.finding import costs_of_stage, dtypes_of, numbers_of
     from mithril_nb.stages.program_stages import first_stage
@@ -360,7 +365,10 @@ def _searched(
 
 
 def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
-    """Return the equations that stages of a program refer to, as data; none if the program cannot be traced."""
+    """Return all equations to which instructions of the stages refer, as data.
+
+    There are none if the program cannot be traced.
+    """
     from mithril_nb.stages.program_stages import known_equations
 
     available = (stage for stage in stages if stage.unavailable is None)
@@ -378,7 +386,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
 
 
 def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
-    """Return the index of each value in the list of distinct values, and this list."""
+    """Return the list of distinct values, and before it the index of each value in this list."""
     kept = values if isinstance(values, list) else list(values)
     ids = list(map(id, kept))
     distinct = dict(zip(ids, kept, strict=True))

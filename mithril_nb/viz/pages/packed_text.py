@@ -1,7 +1,8 @@
-"""A compact form of long compiler texts: lines that differ only in their numbers share one template.
+"""A compact form of long compiler texts: lines that differ only in their numbers share a template.
 
-Machine code of a thousand blocks repeats the same lines with other registers and addresses, farther apart than the
-window of gzip. `page/packed-text.ts` reads this form.
+The machine code of a thousand blocks repeats the same lines with other registers and addresses. gzip does not find
+these repetitions, because they are farther apart than its window. `page/packed-text.ts` of the front end reads the
+compact form.
 """
 
 from __future__ import annotations
@@ -13,26 +14,26 @@ from collections.abc import Sequence
 from typing import Any
 
 LEAST = 20_000
-"""Fewest characters of a text that is packed; shorter texts are stored unchanged."""
-# Numbers whose value is enough to write them again, as `7` but not `007`; other numbers stay in the template.
+"""Texts with fewer characters are stored unchanged."""
+# Only numbers that can be restored from their value: `7`, but not `007`. Other numbers remain in the template.
 _NUMBER = re.compile(r"(0x[0-9a-f]{1,12}(?![0-9a-f])|(?<!\d)(?:0|[1-9]\d{0,14})(?!\d))", re.ASCII)
 DECIMAL, HEX, ADDRESS = "\1", "\2", "\3"
-"""Signs in a template: a decimal number, a hexadecimal number, and a hexadecimal number of at least four digits."""
+"""Signs that replace numbers in a template: decimal; hexadecimal; hexadecimal with at least four digits."""
 _SIGNS = re.compile(f"[{DECIMAL}{HEX}{ADDRESS}]")
 # An address at the start of a line.
 _LEADING = re.compile(r"(\s*)0x([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,11})(?![0-9a-f])", re.ASCII)
 _Line = tuple[int, Sequence[int], int | None]
-"""The index of a line's template, the numbers of the line, and its first number if this is an address.
+"""A line: the index of its template, its numbers, and its first number if this is an address, else `None`.
 
-An address at the start of the line is in neither.
+An address with which the line starts is in neither of them.
 """
 
 
 def packed_text(text: str) -> dict[str, Any]:
-    r"""Return a long text as templates and columns of numbers, if that is shorter; else as `{"text": ...}`.
+    r"""Return a long text as templates and columns of numbers if this is shorter, else as `{"text": ...}`.
 
-    A column has the numbers at one sign of one template, each as the difference to the number before. Addresses that
-    are the first number of their line are in one column, `addresses`, whatever the template of the line is.
+    The n-th number in the lines of one template is a column, stored as differences to the line before. An address that
+    is the first number of its line is in the column `addresses` instead, which all templates share.
 
     Examples:
         >>> packed_text("a"), sorted(packed_text("".join(f"%{at} = add %{at - 1}\n" for at in range(1, 4000))))
@@ -45,9 +46,9 @@ def packed_text(text: str) -> dict[str, Any]:
 
 
 def in_columns(text: str) -> dict[str, Any]:
-    """Return a text as templates and columns of numbers; the text must not contain the signs of templates."""
+    """Return a text as templates and columns of numbers. It must not contain the signs that replace numbers."""
     templates: dict[str, int] = {}
-    seen: dict[str, _Line] = {}  # most lines are repeated, except for the address at their start
+    seen: dict[str, _Line] = {}  # most lines are repeated, with another address at their start
     rows: list[list[Sequence[int]]] = []  # for each template, the numbers of its lines, without first addresses
     keys: list[int] = []
     addresses: list[int] = []
@@ -75,7 +76,7 @@ def in_columns(text: str) -> dict[str, Any]:
 
 
 def _line(line: str, templates: dict[str, int]) -> _Line:
-    """Return the parts of a line; a new template is added to `templates`."""
+    """Return a line as template and numbers. If the template is new, it is added to `templates`."""
     parts = _NUMBER.split(line)
     values: list[int] = []
     for at in range(1, len(parts), 2):
@@ -89,7 +90,7 @@ def _line(line: str, templates: dict[str, int]) -> _Line:
 
 
 def _read(number: str) -> tuple[int | None, str]:
-    """Return the value of a number and its sign; `None` and the text if value and sign do not restore the text."""
+    """Return the value and the sign of a number; `None` and the number if it cannot be restored from its value."""
     if not number.startswith("0x"):
         return int(number), DECIMAL
     value = int(number, 16)

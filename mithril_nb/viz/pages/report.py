@@ -1,4 +1,4 @@
-"""A report on a model as one HTML file, which needs neither a kernel nor a network: graph, stages, costs, curves."""
+"""A report on a model as one HTML file without kernel or network: graph, stages, costs and training curves."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ def report_html(
 ) -> str:
     """Return a report on a model as one self-contained HTML file.
 
-    The page is readable without scripts. With scripts, hovering over a block, a row or a line highlights what belongs
-    to the same block or equation in other parts of the page. Parts without data are left out.
+    The page is readable without scripts. With scripts, hovering over a block, row or line highlights what belongs to
+    the same block or equation elsewhere on the page.
 
     Args:
         title: Name of the model.
-        diagram: The laid-out graph of the model.
+        diagram: The graph of the model with positions; without it, the report has no picture.
         stages: The stages of a program.
-        cost: The cost of the program, as data (`Cost.to_dict()` or `Costs.to_dict()`).
-        run: A training run, as data (`Run.snapshot()`).
-        source: Python that builds the model.
+        cost: The cost of the program, as data: `Cost.to_dict()` or `Costs.to_dict()`.
+        run: A training run, as data: `Run.snapshot()`.
+        source: Python code that builds the model.
         problems: The problems of the model.
         columns: Columns of the run's history, for the curves.
         most_lines: Largest number of lines shown of each stage; `None` shows all.
-        is_fragment: Whether to return a fragment for the output of a cell instead of a file.
+        is_fragment: If true, return a fragment for the output of a cell instead of a file.
 
     Returns:
         The text of the file or fragment; equal arguments give equal text.
     """
-    # A file contains one report, so a short key is unique in it. Every line repeats the key in its id and its link.
+    # Every line contains the key twice. A file contains only one report, so one letter is enough.
     key = key_of(stages) if is_fragment else "r"
     hues = hues_seen(stages)
     if diagram is not None:
@@ -81,7 +81,7 @@ def report_html(
 
 
 fragment_html = partial(report_html, most_lines=400, is_fragment=True)
-"""`report_html` for the output of a cell: a fragment with at most 400 lines of each stage."""
+"""`report_html` for the output of a cell, with at most 400 lines of each stage."""
 
 
 def _curves(run: Mapping[str, Any], columns: Columns | None) -> str:

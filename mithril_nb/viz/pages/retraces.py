@@ -1,4 +1,4 @@
-"""Reports of watched functions: a table of counts and times, and the reason of each retrace."""
+"""Reports of watched functions: a table of counts and times, and the reason for each retrace."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from mithril_nb.viz.units import UNKNOWN, seconds
 
 _HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
 _CALLS = slice(2, 4)
-"""Columns that the report of a `with` block does not have, because JAX reports no event for a cache hit."""
+"""The columns `calls` and `cache hits`. A report of a `with` block lacks them: JAX does not report cache hits."""
 _AGAIN = ("line", "call", "again", "time", "reason")
 _MOST = 20
-"""Largest number of functions, and of retraces of each function, in a text."""
+"""Largest number of functions in a text, and of retraces of each function."""
 
 Cells = tuple[str, ...]
 
 
 def retraces_text(report: Any) -> str:
-    """Return a report as text: a table of functions, then a table of the retraces of each function.
+    """Return a report as text: a table of functions, and a table of the retraces of each function.
 
     Args:
         report: A `FunctionReport`, or a `WatchReport` of several functions.
@@ -62,7 +62,7 @@ def retraces_html(report: Any) -> str:
 
 
 def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
-    """Return the reports of the user's functions, and one row with totals for each library."""
+    """Return the reports of the user's functions, and for each library a row with the totals of its functions."""
     if not hasattr(report, "functions"):
         return [report], []
     libraries: dict[str, list[Any]] = {}
@@ -77,7 +77,7 @@ def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
 
 
 def _columns(report: Any, rows: list[Cells]) -> list[Cells]:
-    """Return the rows without `_CALLS` for the report of a `with` block, else unchanged."""
+    """Return the rows. In a report of a `with` block, they lack the columns `_CALLS`."""
     if not hasattr(report, "functions"):
         return rows
     return [(*row[: _CALLS.start], *row[_CALLS.stop :]) for row in rows]
@@ -93,7 +93,7 @@ def _cells(one: Any) -> Cells:
 
 
 def _times(found: Sequence[Any]) -> Iterator[str]:
-    """Yield the number of traces, of lowerings and of compilations of all functions, each with the total time."""
+    """Yield the number of traces, of lowerings and of compilations. Each is followed by the total time."""
 
     def total(name: str) -> Any:
         return sum(getattr(one, name) for one in found)

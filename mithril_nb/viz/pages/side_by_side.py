@@ -1,4 +1,4 @@
-"""Two texts of a stage side by side: a sign marks each line that differs, and runs of unchanged lines are folded."""
+"""Two texts of a stage side by side. Each line that differs has a sign, and unchanged lines are folded."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Instruction, Stage
 
 _AROUND = 2
-"""Unchanged lines shown around a difference."""
+"""Number of unchanged lines shown before and after a difference."""
 _MOST_FOLDED = 300
-"""Largest number of unchanged lines in a fold; of a longer run, only the number of lines is shown."""
+"""Largest number of unchanged lines in a fold. If there are more, the page contains only their number."""
 _SIGNS = {"same": ("", ""), "added": ("", "+"), "removed": ("−", ""), "changed": ("~", "~")}
 
 
 class Links:
-    """The links of a comparison: corresponding blocks and equations of both sides have the same link.
+    """The links of a comparison. Corresponding blocks of both sides have the same link, and so do equations.
+
+    A link is the path of the block, or the id of the equation, on the right side (after the change).
 
     Args:
         found: The comparison.
@@ -34,24 +36,25 @@ class Links:
         self._equations = found.stage("jaxpr").matches if "jaxpr" in found.stages else {}
 
     def block(self, one: BlockChange) -> str:
-        """Return the link of a block that differs between the sides."""
+        """Return the link of a block that differs between the sides, percent-encoded."""
         return block_key(self.path(one.path, is_left=one.after is None))
 
     def path(self, path: str, is_left: bool) -> str:
-        """Return the path that links a block: the path of the corresponding block on the right, if there is one.
+        """Return the link of a block.
 
-        A path on the left that is the path of another block on the right gets the ending ` (removed)`.
+        A block that exists only on the left is linked by its path. If another block on the right has the same path, `
+        (removed)` is appended.
         """
         if not is_left:
             return path
         return self._paths.get(path) or (f"{path} (removed)" if path in self._taken else path)
 
     def equation(self, id: str, is_left: bool) -> str:
-        """Return the link of an equation: the id of the corresponding equation on the right, if there is one."""
+        """Return the link of an equation. An equation that exists only on the left is linked by its id after a `b`."""
         return self._equations.get(id, f"b{id}") if is_left else id
 
     def attributes(self, left: Instruction | None, right: Instruction | None) -> str:
-        """Return the HTML attributes that link a row with the instructions `left` and `right` to other parts."""
+        """Return the HTML attributes that link a row of two instructions."""
         equations: dict[str, None] = {}
         blocks: dict[str, None] = {}
         for one, is_left in ((left, True), (right, False)):
@@ -68,8 +71,8 @@ def stage_html(found: StageComparison, links: Links, most_rows: int, *, is_open:
     Args:
         found: The stage.
         links: The links of the comparison.
-        most_rows: About the largest number of rows.
-        is_open: Whether the stage is unfolded at first.
+        most_rows: Approximate limit of the number of rows.
+        is_open: If true, the stage is unfolded at first.
     """
     title = escaped(title_of(found.name))
     head = f'<summary><b>{title}</b> <span class="quiet">{escaped(found.summary)}</span></summary>'
@@ -91,7 +94,7 @@ class _Rows:
         self._texts = _coloured(found.before), _coloured(found.after)
 
     def html(self, most: int) -> Iterator[str]:
-        """Yield rows and folds, about `most` rows."""
+        """Yield about `most` rows, and folds of unchanged rows."""
         from mithril_nb.analysis.compare.stages import runs
 
         rows, left = self._found.rows, most
@@ -151,7 +154,7 @@ def _cell(number: int | None, texts: Sequence[str], sign: str, mark: str) -> str
 
 
 def _coloured(stage: Stage) -> list[str]:
-    """Return the lines of a stage as HTML; long lines are cut."""
+    """Return the lines of a stage as HTML. The ends of long lines are cut off."""
     lines = stage.text.removesuffix("\n").split("\n")
     short = "\n".join(line[:MOST_CHARACTERS] for line in lines)
     found = [code_html(pieces) for pieces in highlighted(short, language_of(stage.name))]
@@ -162,7 +165,7 @@ def _coloured(stage: Stage) -> list[str]:
 
 
 def _owners(stage: Stage) -> dict[int, Instruction]:
-    """Return the innermost instruction around each line, by number of the line."""
+    """Return the innermost instruction that contains each line, by number of the line."""
     found: dict[int, Instruction] = {}
     for one in stage.instructions:
         found |= dict.fromkeys(range(one.line, one.line + one.lines), one)

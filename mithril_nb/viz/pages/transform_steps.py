@@ -1,6 +1,6 @@
-"""Transforms one at a time: the jaxprs before and after each transform, side by side, with a sign on each changed line.
+"""Transforms one at a time: the jaxprs before and after each transform, with a sign on each changed line.
 
-Related lines have the same link, so the script of the listings highlights them together.
+A script highlights lines that correspond to each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WORDS = {"kept": "unchanged", "new": "new", "changed": "changed", "gone": "remo
 
 
 def steps_text(steps: Any) -> str:
-    """Return the steps as text: the explanation of each step, and the jaxpr after it with a sign on each changed line.
+    """Return the steps as text: the explanation of each step, and the jaxpr after it.
 
     Args:
         steps: A `TransformSteps`, or a list of its steps.
@@ -41,7 +41,7 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
 
     Args:
         steps: A `TransformSteps`, or a list of its steps.
-        scripts: Whether to add the script that highlights related lines. Everything else works without it.
+        scripts: If true, a script highlights related lines.
 
     Returns:
         HTML in which every character of the steps is escaped.
@@ -55,12 +55,12 @@ def steps_html(steps: Any, scripts: bool = True) -> str:
 
 
 def _titled(steps: Any) -> list[tuple[str, Any]]:
-    """Return pairs of title and step. The title is the name, with the number of the step if there are several."""
+    """Return pairs of title and step. If there are several steps, a title starts with the number of the step."""
     return [(f"{number}. {step.name}" if len(steps) > 1 else step.name, step) for number, step in enumerate(steps)]
 
 
 def _step_text(title: str, step: Any, of: str) -> str:
-    """Return a step as text. `of` names the previous step, because a note may name an equation of its jaxpr."""
+    """Return a step as text. `of` is appended to equations of the step before, such as `" of step 1"`."""
     lines = [f"{one_line(title)}: {step.explanation}".rstrip(": ")]
     if step.problem is not None:
         lines += [f"   {line}" for line in str(step.problem).split("\n")]
@@ -76,7 +76,7 @@ def _step_text(title: str, step: Any, of: str) -> str:
 def _lines(
     stage: Stage, marks: Any, results: Mapping[str, str], is_marked: bool, of: str = ""
 ) -> Iterator[tuple[str, str, str, str, str]]:
-    """Yield for each line its sign, its text, a note, its mark, and the id that links it to related lines."""
+    """Yield each line as five texts: its sign, its text, a note, its mark, and an id that related lines share."""
     by_id = {one.id: one for one in marks}
     at = {instr.line: instr.id for instr in stage.instructions if instr.id in by_id}
     lines = stage.text.rstrip("\n").split("\n")
@@ -88,7 +88,7 @@ def _lines(
         note, source = one.note, results.get(one.id, "")
         if one.source is not None:
             source = f"equation {one.source}{of}"
-            # A note is "adds a batch axis of 8 to equation 3", or "jvp of sin, from equation 3".
+            # The result is "adds a batch axis of 8 to equation 3", or "jvp of sin, from equation 3".
             note, source = (f"{note} to {source}", "") if one.is_batched else (note, f"from {source}")
         origin = "inferred" if one.origin == "inferred" else ""
         note = ", ".join(part for part in (note, source, origin) if part and one.mark != "kept")

@@ -1,1 +1,1 @@
-"""The renderers of the values of other rooms, registered by type. Each file is imported on demand."""
+"""Renderers of all values that a notebook can display, by type. Each file is imported when it is first needed."""

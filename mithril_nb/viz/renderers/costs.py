@@ -1,4 +1,4 @@
-"""Rich display and pictures of costs, profiles, what-if questions and retraces."""
+"""Notebook display and pictures of costs, profiles, what-if questions, comparisons and retraces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rich display of blocks, logical graphs, models, and laid-out pictures."""
+"""Notebook display of blocks, logical graphs, models and pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rich display of inspections, stages, stage graphs, passes, kernels and buffers, and of physical models."""
+"""Notebook display of inspections, stages, stage graphs, passes, kernels, buffers, and physical models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _stage(stage: Stage) -> Bundle:
 
 @renderer(Inspection)
 def _inspection(inspection: Inspection) -> Bundle:
-    """Render only the cheap parts: displaying an inspection must not start a compilation."""
+    """Show only what is cheap to compute: displaying an inspection must not compile the program."""
     return {"text/plain": summary_text(inspection), "text/html": summary_html(inspection)}
 
 

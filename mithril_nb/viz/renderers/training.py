@@ -1,4 +1,4 @@
-"""Rich display of training runs."""
+"""Notebook display of training runs."""
 
 from __future__ import annotations
 

@@ -267,7 +267,7 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     assert lines[7].split()[0] == "total"
     assert f"machine: {PEAKS}" in lines
     counted = "the program ran 21 times: 1 warm-up, 6 timed, 6 with the profiler, 8 not timed "
-    assert f"{counted}(the first of each round, with and without the profiler)" in lines
+    assert f"{counted}(the first run of each round, with and without the profiler)" in lines
     assert loop.times_run == 21
     shown = loop._repr_mimebundle_()
     assert shown["text/plain"] == str(loop)

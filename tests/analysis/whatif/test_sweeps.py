@@ -148,5 +148,5 @@ def test_lower_bounds_are_marked() -> None:
     found = sweep(make, n=[4, 8], peak=False)
     rows = str(found).splitlines()
     assert [row.split()[1] for row in rows if row.split()[:1] in (["4"], ["8"])] == ["≥", "≥"]
-    assert any(row.endswith("lower bounds, as some costs of the program are unknown") for row in rows)
+    assert any(row.endswith("lower bounds, because some costs of the program are unknown") for row in rows)
     assert "≥" not in str(sweep(perceptron, batch=[8], peak=False))

@@ -1,1 +1,1 @@
-"""Shapes, axes, labels and layouts of cost pictures."""
+"""Drawing tools for pictures of costs: an SVG canvas, axes, and the placement of names."""

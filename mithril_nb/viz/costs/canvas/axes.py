@@ -1,4 +1,4 @@
-"""Axes and marks of plots: scales, numbers at the ticks, and the shapes of points."""
+"""Axes of plots: scales, numbers at ticks, and the marks of points."""
 
 from __future__ import annotations
 
@@ -40,14 +40,12 @@ class Scale:
         return self.start + share * (self.end - self.start)
 
     def ticks(self, most: int = 6) -> list[float]:
-        """Return at most `most` round numbers on the axis; powers of ten if the axis is logarithmic."""
+        """Return at most `most` round numbers on the axis. If it is logarithmic, they are powers of ten."""
         return _decades(self.low, self.high, most) if self.is_log else _steps(self.low, self.high, most)
 
 
 def decades(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return a logarithmic scale that contains the values and starts and ends at a power of ten.
-
-    All values must be above 0.
+    """Return a logarithmic scale that contains the values, all above 0. Its ends are powers of ten.
 
     Examples:
         >>> scale = decades([3, 250], 0, 300)
@@ -60,14 +58,15 @@ def decades(values: Iterable[float], start: float, end: float) -> Scale:
 
 
 def scale_of(values: Iterable[float], start: float, end: float) -> Scale:
-    """Return a scale for the values: logarithmic if all are above 0 and they span more than two decades, else linear.
+    """Return a scale that contains the values.
 
-    A linear scale starts at 0, or below the smallest value if that is negative.
+    The scale is logarithmic if all values are above 0 and the largest is more than 100 times the smallest. Otherwise it
+    is linear and contains 0.
 
     Args:
         values: The numbers to show.
-        start: Start of the axis in px.
-        end: End of the axis in px.
+        start: Position of the start of the axis in px.
+        end: Position of the end of the axis in px.
 
     Examples:
         >>> scale_of([2, 8], 0, 100), scale_of([2, 800], 0, 100).is_log
@@ -97,7 +96,7 @@ def _steps(low: float, high: float, most: int) -> list[float]:
 
 
 def _step(span: float, parts: int) -> float:
-    """Return the smallest step for which `parts` steps cover the span: 1, 2, 2.5 or 5 times a power of ten."""
+    """Return the smallest step of 1, 2, 2.5 or 5 times a power of ten with which `parts` steps cover the span."""
     power = 10.0 ** math.floor(math.log10(span / parts))
     return next(size * power for size in (1, 2, 2.5, 5, 10) if size * power * parts >= span * (1 - 1e-9))
 
@@ -127,20 +126,21 @@ MARKS = (
     _polygon((0, -1.15), (1.1, -0.35), (0.7, 0.95), (-0.7, 0.95), (-1.1, -0.35)),
     _polygon((-1.15, 0), (-0.55, -1), (0.55, -1), (1.15, 0), (0.55, 1), (-0.55, 1)),
 )  # fmt: skip
-"""Functions that return the mark of a point as an SVG path, one for each shape. Points differ by more than colour."""
+"""One function for each shape of mark: it returns an SVG path. Different shapes distinguish points without colours."""
 
 
 def mark(sheet: SvgCanvas, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
-    """Draw the mark of a point, about `2 * r` px wide. `shape` is an index into `MARKS`, which repeat from the start.
+    """Draw the mark of a point, about `2 * r` px wide.
 
-    `hollow` draws the edge of the mark only, for a value that is not measured.
+    `shape` is an index into `MARKS`; after the last shape, the first follows again. A `hollow` mark has only an edge,
+    and shows a value that is not measured.
     """
     d = MARKS[shape % len(MARKS)](x, y, r)
     sheet.path(d, fill="ground" if hollow else tone, stroke=tone if hollow else "ground", width=1.8 if hollow else 1)
 
 
 def tick_text(value: float) -> str:
-    """Format a round number as briefly as possible.
+    """Format a round number in few characters.
 
     Examples:
         >>> [tick_text(value) for value in (0, 0.001, 0.25, 10, 2500, 1e9)]

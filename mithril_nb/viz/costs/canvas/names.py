@@ -1,4 +1,4 @@
-"""Short, unambiguous names of blocks, and their positions beside the points of a plot."""
+"""Names of blocks that are short but not ambiguous, and free places for them beside the points of a plot."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ Path = tuple[str, ...]
 
 _NUMBER = re.compile(r"\d+$")
 _SHORTEST = 8
-"""Fewest characters, with the `…`, of a name whose middle is cut out."""
+"""If a name is too wide, its middle is replaced by `…`. A result with fewer characters than this is not shown."""
 
 
 class Names:
-    """The names of all blocks of a picture.
+    """Short names for the blocks of a picture. No name fits two blocks.
 
     Args:
         paths: The path of each block, as a tuple of names.
 
     Examples:
         >>> names = Names([("block_0", "mlp", "up"), ("block_1", "mlp", "up"), ("block_1", "mlp", "down")])
-        >>> names.ways(("block_1", "mlp", "up"))
+        >>> names.all_of(("block_1", "mlp", "up"))
         ['block_1 / mlp / up', 'block_1 / … / up', 'block_1…up', '…1 / up']
-        >>> names.ways(("block_1", "mlp", "down"))
+
+        Only one block is called `down`, so its last name is enough:
+
+        >>> names.all_of(("block_1", "mlp", "down"))
         ['block_1 / mlp / down', 'mlp / down', 'down']
     """
 
@@ -39,12 +42,8 @@ class Names:
         for path in paths:
             self._by_last.setdefault(path[-1], set()).add(path)
 
-    def ways(self, path: Path) -> list[str]:
-        """Return the ways to write the name of a block, longest first; none of them could mean another block.
-
-        Args:
-            path: Path of the block.
-        """
+    def all_of(self, path: Path) -> list[str]:
+        """Return all names of a block, from the full path to the shortest."""
         others = self._by_last.get(path[-1], set()) - {path}
         found = [" / ".join(path)]
         found += [
@@ -61,38 +60,35 @@ class Names:
         return list(dict.fromkeys(found))
 
     def brief(self, path: Path) -> list[str]:
-        """Return the result of `ways` in the order for a list: first, names with at most one outer block and no `…`.
+        """Return the names of a block, best first for a list.
 
-        Args:
-            path: Path of the block.
+        Names without `…` that include at most one outer block come first.
         """
-        ways = self.ways(path)
-        return sorted(ways, key=lambda way: way.count(" / ") > 1 or "…" in way)
+        return sorted(self.all_of(path), key=lambda name: name.count(" / ") > 1 or "…" in name)
 
     def fitting(self, path: Path, repeat: int, size: float, room: float) -> str:
-        """Return the longest name of a block that fits into `room`.
+        """Return the longest name of a block that fits into `room`; `""` if none fits.
 
-        If none fits, the middle of the shortest one is cut out. The result is `""` if too little would remain, or if
-        another block has the same last name: the rest of the name could then mean either block.
+        If no other block has the same last name, the middle of the shortest name may be replaced by `…`.
 
         Args:
             path: Path of the block.
-            repeat: Number of equal blocks that share the name.
+            repeat: Number of equal blocks that share the name; it is written behind the name.
             size: Size of the bold font in px.
             room: Available width in px.
         """
-        ways = self.ways(path)
-        for name in (times(way, repeat) for way in ways):
+        names = self.all_of(path)
+        for name in (times(name, repeat) for name in names):
             if text_width(name, size, bold=True) <= room:
                 return name
         if len(self._by_last.get(path[-1], ())) > 1:
             return ""
-        cut = elide(ways[-1], size, room - text_width(times("", repeat), size, bold=True), bold=True)
+        cut = elide(names[-1], size, room - text_width(times("", repeat), size, bold=True), bold=True)
         return times(cut, repeat) if len(cut) >= _SHORTEST else ""
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
-    """Return the first index at which the outer block of `path` has another name than those of all `others`.
+    """Return the first index at which the name in `path` differs from the names in all `others`, last names ignored.
 
     `None` if there is no such index.
     """
@@ -103,29 +99,29 @@ def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
 
 
 Line = Sequence[Point]
-_WIDEST, _APART = 0.22, 3
-"""Largest share of the plot's width for a name, and least distance in px between a name and other items."""
+_WIDEST, _GAP = 0.22, 3
+"""Largest width of a name, as a share of the plot's width. Smallest gap in px between a name and anything else."""
 _HIGH, _MARK = 14, 5
-"""Height of a name, and distance from the middle of a mark to its edge, in px."""
+"""Height of a name in px. Half the width of a mark in px."""
 _FAR = (26, 42, 58, 76)
-"""Distances in px between a point and a name that a line connects to the point."""
+"""Lengths in px of the line between a point and a name that is not directly beside it."""
 _WAYS_OFF = (
     (0.6, 0.8), (-0.6, -0.8), (0.0, 1.0), (0.0, -1.0), (0.95, 0.3), (-0.95, -0.3), (0.3, 0.95), (-0.3, -0.95),
     (0.6, -0.8), (-0.6, 0.8), (0.95, -0.3), (-0.95, 0.3), (0.3, -0.95), (-0.3, 0.95),
 )  # fmt: skip
-"""Directions from a point to such a name, as (right, down): first those below and above a rising line."""
+"""Directions of this line, as (right, down), in the order in which they are tried."""
 
 
 @dataclass
 class PointNames:
-    """Writes names beside the points of a plot, where they cover nothing.
+    """Writes names beside the points of a plot, where there is free space.
 
     Attributes:
-        sheet: The sheet to draw on.
-        area: Area that contains all names.
-        points: Positions of the points.
-        taken: Areas of the texts drawn so far, names included.
-        lines: Lines that no name covers and no line to a name crosses.
+        sheet: The canvas to draw on.
+        area: Area that must contain all names.
+        points: Positions of all points.
+        taken: Areas that no name may cover; each written name is added.
+        lines: Lines that no name may cover; each line from a point to its name is added.
     """
 
     sheet: SvgCanvas
@@ -136,29 +132,25 @@ class PointNames:
 
     @cached_property
     def marks(self) -> list[Rect]:
-        """The areas of the marks."""
+        """The areas that the marks of the points cover."""
         return [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
 
-    def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
-        """Write the name of a point beside it, where the name covers nothing; write nothing if there is no room.
+    def write(self, at: Point, names: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
+        """Write the name of a point where there is free space, and return whether there was any.
 
         Args:
             at: Position of the point.
-            ways: Ways to write the name, best first. Those that are too wide for the plot are skipped; if all are, the
-                last one is tried.
-            repeat: Number of equal blocks that the point represents.
+            names: Names of the point, best first. Names that are too wide are skipped, except the last one if all are.
+            repeat: Number of equal blocks that the point represents; it is written behind the name.
             bold: Whether the name is bold.
-
-        Returns:
-            True if there was room.
         """
-        fitting = [way for way in ways if text_width(way, NORMAL, bold=bold) <= self.area.w * _WIDEST]
-        names = [times(way, repeat) for way in fitting or ways[-1:]]
-        sized = [(name, text_width(name, NORMAL, bold=bold)) for name in names]
+        fitting = [name for name in names if text_width(name, NORMAL, bold=bold) <= self.area.w * _WIDEST]
+        shown = [times(name, repeat) for name in fitting or names[-1:]]
+        sized = [(name, text_width(name, NORMAL, bold=bold)) for name in shown]
         for places in (_near, _far):
             for name, width in sized:
                 for left, top, line in places(at, width):
-                    if self._is_free(Rect(left - _APART, top, width + 2 * _APART, _HIGH), line, at):
+                    if self._is_free(Rect(left - _GAP, top, width + 2 * _GAP, _HIGH), line, at):
                         self._put(name, left, top, line, bold=bold)
                         return True
         return False
@@ -169,11 +161,11 @@ class PointNames:
             self.sheet.line(line, "muted")
             self.lines.append(line)
         self.sheet.text(left, top + 11, name, bold=bold, halo=True)
-        self.taken.append(Rect(left - _APART, top, width + 2 * _APART, _HIGH))
+        self.taken.append(Rect(left - _GAP, top, width + 2 * _GAP, _HIGH))
 
     def _is_free(self, rect: Rect, line: Line, at: Point) -> bool:
         area = self.area
-        if rect.x + _APART < area.x or rect.x + rect.w - _APART > area.x + area.w:
+        if rect.x + _GAP < area.x or rect.x + rect.w - _GAP > area.x + area.w:
             return False
         if rect.y < area.y or rect.y + rect.h > area.y + area.h:
             return False
@@ -183,7 +175,7 @@ class PointNames:
             return False
         if not line:
             return True
-        # A line to a point may cross the marks that overlap the mark of this point.
+        # Points may overlap, so the line may cross marks that are closer to this point than one width of a mark.
         others = [mark for mark, point in zip(self.marks, self.points, strict=True) if math.dist(point, at) > 2 * _MARK]
         return not any(_crossed(one, line) for one in (*self.taken, *others)) and not any(
             _cross(line, one) for one in self.lines
@@ -191,7 +183,7 @@ class PointNames:
 
 
 def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield positions of a name beside its point, as left edge, top edge and an empty line."""
+    """Yield places beside a point: the left and top edge of the name, and `()`, because no line is needed."""
     x, y = at
     for left, top in (
         (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
@@ -201,7 +193,7 @@ def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield positions of a name further away from its point, as left edge, top edge and the line to the point."""
+    """Yield places farther away: the left and top edge of the name, and the line from the point to it."""
     x, y = at
     for far in _FAR:
         for dx, dy in _WAYS_OFF:
@@ -212,7 +204,7 @@ def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _crossed(rect: Rect, line: Line) -> bool:
-    """Return whether a line crosses a rectangle: an end of the line is inside, or the line crosses a diagonal."""
+    """Return whether a line ends inside a rectangle or crosses one of its diagonals."""
     left, top, right, bottom = rect.x, rect.y, rect.x + rect.w, rect.y + rect.h
     if any(left <= x <= right and top <= y <= bottom for x, y in line):
         return True
@@ -228,5 +220,5 @@ def _cross(line: Line, other: Line) -> bool:
 
 
 def _side(a: Point, b: Point, c: Point) -> bool:
-    """Return on which side of the line through `a` and `b` the point `c` is, as a bool."""
+    """Return whether `c` is to the left of the line from `a` to `b`."""
     return (b[0] - a[0]) * (c[1] - a[1]) > (b[1] - a[1]) * (c[0] - a[0])

@@ -1,8 +1,8 @@
-"""A sheet to draw on: shapes and texts in named tones, written as one SVG for light and dark themes.
+"""A canvas for shapes and texts, which returns one SVG for light and dark themes; and the layout of a cost picture.
 
-Light colours are attributes, for programs without style sheets. A tone is a name such as `"ink"`, `"hue3"`,
-`"tint3.1"` or `"on tint3.1"`; the last is the colour of text on the background `"tint3.1"`. `Page` adds a head, a
-legend and notes.
+Colours are given by name, called a tone: `"ink"`, `"hue3"`, or `"tint3.1"`, a paler version of `"hue3"`.
+`"on tint3.1"` is a colour for text that is readable on `"tint3.1"`. The SVG has light colours as attributes, for
+programs that ignore style sheets.
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ from mithril_nb.viz.svg import Point, Rect, element, line_path, number, opening,
 from mithril_nb.viz.text import block_key, elide, escaped, one_line, text_width
 
 TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
-"""Share of a hue in each of its tints, by theme; text is readable on every tint."""
+"""For each theme, the share of the hue in tints 0 to 3. Text is readable on every tint."""
 NO_HUE = HUES
-"""Index of the grey for blocks without a hue, and for costs without a block."""
+"""Number of the grey hue, for blocks without a hue and for unattributed costs."""
 SMALL, NORMAL, LARGE = 10, 11, 13
 
 
 def colour(tone: str, theme: Theme) -> str:
     """Return the colour of a tone as `#rrggbb`.
-
-    Args:
-        tone: The name of a colour of the theme; `"hue3"`; `"tint3.1"`, the second tint of this hue; or `"on "` and the
-            tone of a background, for text that is readable on this background.
-        theme: Light or dark.
 
     Examples:
         >>> colour("hue0", LIGHT), colour("tint0.3", LIGHT), colour("on tint0.3", LIGHT)
@@ -49,7 +44,7 @@ def colour(tone: str, theme: Theme) -> str:
 
 
 class SvgCanvas:
-    """A sheet that collects the parts drawn on it; later parts cover earlier ones."""
+    """A canvas that collects the shapes drawn on it. Later shapes cover earlier ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -58,7 +53,7 @@ class SvgCanvas:
     def rect(
         self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, dash: str = ""
     ) -> None:
-        """Draw a rectangle. Its edges are rounded to 0.1 px, not its size, so that neighbours share edges."""
+        """Draw a rectangle. Its edges are rounded to 0.1 px, so that rectangles side by side have no gap."""
         left, top = round(x, 1), round(y, 1)
         w, h = round(x + w, 1) - left, round(y + h, 1) - top
         look = self._look(fill, stroke, 1)
@@ -74,7 +69,7 @@ class SvgCanvas:
         self.path(line_path(points), stroke=stroke, width=width, dash=dash)
 
     def hatched(self, x: float, y: float, w: float, h: float, stroke: str, step: float = 7) -> None:
-        """Draw slanted lines over a rectangle, clipped to it."""
+        """Fill a rectangle with slanted lines."""
         strokes: list[str] = []
         at = step
         while at < w + h and len(strokes) < 400:
@@ -92,9 +87,9 @@ class SvgCanvas:
             y: Top edge.
             w: Width.
             h: Height.
-            pattern: 0 draws no lines, 1 horizontal ones, 2 vertical ones, 3 both. 4 to 6 draw the lines of 1 to 3 at
-                twice the distance, and so on.
-            step: Distance between the lines of patterns 1 to 3.
+            pattern: 0 draws no lines, 1 horizontal lines, 2 vertical lines, and 3 draws both. 4, 5 and 6 draw the same
+                as 1, 2 and 3 with twice the distance between lines; 7, 8 and 9 with three times the distance.
+            step: Distance in px between the lines of patterns 1 to 3.
         """
         if not pattern:
             return
@@ -114,15 +109,15 @@ class SvgCanvas:
         """Write one line of text.
 
         Args:
-            x: Position of the start of the text, or of its middle or end, as `anchor` states.
+            x: Position of the start of the text, or of its middle or end if `anchor` is `"middle"` or `"end"`.
             y: Position of the base line.
             text: The text; any characters are allowed.
             tone: Tone of the text.
             size: Size of the font in px.
             bold: Whether the text is bold.
-            anchor: `"middle"` or `"end"` if `x` is not the start of the text.
-            room: Largest width in px; a wider text loses its middle.
-            halo: Whether to draw a border in the background colour around the letters.
+            anchor: `"middle"`, `"end"`, or `""` for the start.
+            room: Largest width in px. The middle of a wider text is replaced by `…`.
+            halo: Whether the letters have a border in the background colour, which makes them readable on lines.
             turn: Rotation around `(x, y)` in degrees.
         """
         text = one_line(text)
@@ -138,34 +133,34 @@ class SvgCanvas:
         )  # fmt: skip
 
     def open(self, tooltip: str, name: str = "", block: str | None = None) -> None:
-        """Begin a group of parts with a tooltip, which screen readers read, too.
+        """Begin a group of shapes with a tooltip, which screen readers read aloud.
 
         Args:
             tooltip: The tooltip.
             name: CSS class of the group; `""` for none.
-            block: Path of the block that the group shows, for links in a page; `""` for costs without a block. `None`
-                for a group without a link.
+            block: Path of the block that the group shows, so that a page can link it; `""` for unattributed costs;
+                `None` if the group is not linked.
         """
         group = opening("g", class_=name)
         link = "" if block is None else f' data-block="{escaped(block_key(block))}"'
         self._parts.append(f"{group[:-1]}{link}>{element('title', tooltip)}")
 
     def shift(self, x: float, y: float) -> None:
-        """Begin a group of parts that is moved right by `x` and down by `y`."""
+        """Begin a group of shapes that is moved right by `x` and down by `y`."""
         self._parts.append(opening("g", transform=f"translate({number(x)} {number(y)})"))
 
     def close(self) -> None:
-        """End the group that `open` or `shift` began last."""
+        """End the group that the last `open` or `shift` began."""
         self._parts.append("</g>")
 
     def svg(self, width: float, height: float, title: str, described: str = "") -> str:
-        """Return the sheet as SVG text.
+        """Return the SVG.
 
         Args:
             width: Width in px.
             height: Height in px.
             title: Accessible name, read by screen readers.
-            described: A longer description.
+            described: A longer description, read by screen readers.
         """
         style = "max-width:100%;height:auto;font-variant-numeric:tabular-nums"
         head = root_opening("mnb-cost", width, height, font_size=NORMAL, style=style)
@@ -174,7 +169,7 @@ class SvgCanvas:
         return "\n".join((head, f"{about}<style>{self._rules()}</style>", ground, *self._parts, "</svg>"))
 
     def _look(self, fill: str, stroke: str, width: float) -> dict[str, str | float | None]:
-        """Return the attributes of a fill and a stroke, and add their tones to the style sheet."""
+        """Return the SVG attributes of two tones, and add the tones to the style sheet."""
         tones = [(kind, tone) for kind, tone in (("f", fill), ("s", stroke)) if tone]
         self._tones.update(dict.fromkeys(tone for _, tone in tones))
         return {
@@ -192,7 +187,7 @@ class SvgCanvas:
 
 
 def wrap_text(text: str, size: float, width: float) -> list[str]:
-    """Break a text into lines of at most `width` px; a wider word loses its middle.
+    """Break a text into lines of at most `width` px. In a word that is wider, the middle is replaced by `…`.
 
     Examples:
         >>> wrap_text("nothing here is run, so no time is known", 11, 120)
@@ -226,17 +221,17 @@ _MOST_LINES = 2
 
 
 class Page:
-    """A picture with a head on a sheet; further parts are added from top to bottom.
+    """A picture with a heading. Legend and notes are added below what is already drawn.
 
     Args:
         data: The data of the picture: `program`, `source`, and `total` if `kind` is given.
-        kind: Field whose total is in the head; `None` for a head without a total.
+        kind: The cost whose total is in the heading; `None` for a heading without a total.
         title: Title of the picture.
         width: Width in px.
 
     Attributes:
-        sheet: The sheet to draw on.
-        y: Lower edge of what is drawn so far, in px.
+        sheet: The canvas to draw on.
+        y: Lower edge in px of what is already drawn.
         width: Width in px.
     """
 
@@ -260,7 +255,7 @@ class Page:
         self.title = f"{title}: {self.title}" if self.title else title
 
     def plate(self, within: Rect, reason: str) -> None:
-        """Draw an empty box with the reason why there is nothing to draw."""
+        """Draw a box with a text that explains why there is nothing to draw."""
         self.sheet.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
         lines = wrap_text(reason, 12, within.w - 32)[:4]
         at = within.y + 52 - 8 * (len(lines) - 1)
@@ -269,11 +264,11 @@ class Page:
         self.y = within.y + 96 + FOOT
 
     def legend(self, entries: Sequence[tuple[str, str]], patterns: Mapping[str, int] | None = None) -> None:
-        """Draw a legend in at most three rows; the last text counts the entries for which there is no room.
+        """Draw a legend in at most three rows. If entries are left out, the legend ends with their number.
 
         Args:
-            entries: Pairs of a tone and a text; the sign of an empty tone is hatched.
-            patterns: Pattern of an entry by its text, as in `SvgCanvas.striped`; it distinguishes equal tones.
+            entries: Pairs of tone and text. The sign of a text has this tone; for the tone `""` it is hatched.
+            patterns: By text, the pattern of the sign, as in `SvgCanvas.striped`.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
@@ -298,7 +293,7 @@ class Page:
         self.y += _ROW + 3 if entries else 0
 
     def note(self, text: str) -> None:
-        """Write a note, cut after two lines; from the fifth note on, nothing. `hidden_notes` returns the rest."""
+        """Write a note in at most two lines. A page shows at most four notes; `hidden_notes` returns the others."""
         if self._notes >= _MOST_NOTES:
             return
         self._notes += 1
@@ -312,11 +307,7 @@ class Page:
 
 
 def hidden_notes(notes: Sequence[str], width: int) -> tuple[str, ...]:
-    """Return the notes that `Page.note` does not show in full: notes after the fourth, and notes of over two lines.
-
-    Args:
-        notes: All notes.
-        width: Width of the page in px.
+    """Return the notes that `Page.note` shows only in part or not at all.
 
     Examples:
         >>> hidden_notes(["a", "b", "c", "d", "e"], 720)

@@ -1,4 +1,4 @@
-"""The columns, rows and notes of a table of costs, from one or several sources."""
+"""The columns, rows and notes of a table of costs, from one or several sources such as `"lowered"` and `"compiled"`."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from mithril_nb.viz.text import one_line
 from mithril_nb.viz.units import exact, flops, nbytes, percent, seconds, si
 
 Sources = Mapping[str, Mapping[str, Any]]
-"""Costs as data, by source."""
+"""Costs as data, by name of the source."""
 
 _NO_SIZE = "size unknown"
 
 
 def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
-    """Yield, for each primitive or opcode that is not counted, three texts: the reason, the name, and the count.
-
-    Args:
-        sources: The costs.
+    """Yield a note for each primitive or opcode without a known cost. A note is three texts: reason, name and number.
 
     Examples:
-        >>> def of(share):
-        ...     return {"total": {}, "unknown": [{"opcode": "sort", "reason": "no rule", "count": 1, "share": share}]}
-        >>> [*unknowns({"analytic": of(0.25)})]
+        >>> sort = {"opcode": "sort", "reason": "no rule", "count": 1, "share": 0.25}
+        >>> data = {"total": {}, "unknown": [sort]}
+        >>> [*unknowns({"analytic": data})]
         [('no FLOP rule for', 'sort', "1 equation not counted, 25.0 % of the program's equations")]
-        >>> next(unknowns({"analytic": {"total": {}}, "lowered": of(0.25), "compiled": of(0.5)}))[0]
+
+        If only some of the sources have a note, it starts with their names:
+
+        >>> next(unknowns({"analytic": {"total": {}}, "lowered": data, "compiled": data}))[0]
         'lowered, compiled: no FLOP rule for'
     """
     found: dict[tuple[str, str, str, str, str], dict[str, str]] = {}
@@ -60,16 +60,16 @@ def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
 
 
 def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
-    """Yield the notes of the costs, except notes on unknown FLOPs, which `unknowns` yields.
+    """Yield the notes of the costs. Notes on unknown FLOPs are left out, because `unknowns` yields them.
 
     Args:
         sources: The costs.
-        unavailable: Reasons why costs are missing, by source.
+        unavailable: For each source without costs, the reason.
 
     Examples:
         >>> shared = "unattributed params: a"
-        >>> one, other = {"notes": [shared], "total": {}}, {"notes": [shared, "1 × cond"], "total": {}}
-        >>> [*notes({"lowered": one, "compiled": other}, {"measured": "it does not run"})]
+        >>> lowered, compiled = {"notes": [shared], "total": {}}, {"notes": [shared, "1 × cond"], "total": {}}
+        >>> [*notes({"lowered": lowered, "compiled": compiled}, {"measured": "it does not run"})]
         ['unattributed params: a', 'compiled: 1 × cond', 'no measured costs: it does not run']
     """
     found: dict[str, list[str]] = {}
@@ -86,16 +86,16 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
 
 
 def communicates(cost: Mapping[str, Any]) -> bool:
-    """Return whether a program sends data to other devices, or may do so because the amount is unknown."""
+    """Return whether a program sends data to other devices. An unknown amount counts as data."""
     return any(value_of(cost.get("total", {}), key) != 0 for key in COMMUNICATION)
 
 
 def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
-    """Yield a line for each source in which the program communicates: the total, then each role if there are several.
+    """Yield a line for each source in which the program sends data to other devices: the total, and parts by role.
 
     Args:
         sources: The costs.
-        is_exact: Whether numbers have all digits, not only three.
+        is_exact: If true, numbers have all digits, else three.
 
     Examples:
         >>> total, update = {"payload_bytes": 1464, "wire_bytes": 2562}, {"payload_bytes": 1460, "wire_bytes": 2555}
@@ -115,7 +115,7 @@ def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
 
 
 def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
-    """Format the payload bytes and the wire bytes: each is a number, a formula, a lower bound, or unknown."""
+    """Format the payload bytes and the wire bytes: each is a number, a lower bound, a formula, or `"unknown"`."""
     cells: list[str] = []
     for value in (value_of(figures, key) for key in COMMUNICATION):
         if isinstance(value, str):
@@ -127,29 +127,29 @@ def _formatted(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
 
 
 def has_params(cost: Mapping[str, Any]) -> bool:
-    """Return whether the number of the program's parameters is known; if not, tables have no column for it."""
+    """Return whether the number of parameters is known."""
     return value_of(cost.get("total", {}), "params") is not None
 
 
 def _prefix(names: Mapping[str, Any], sources: Sources) -> str:
-    """Return the names of the sources of a note as a prefix; `""` if all sources have the note."""
+    """Return the names of the sources that have a note; `""` if all have it."""
     return "" if len(names) == len(sources) else f"{', '.join(names)}: "
 
 
 Cost = Mapping[str, Any]
-"""Costs as data: `Cost.to_dict()`, or several costs side by side: `Costs.to_dict()`."""
+"""Costs as data: `Cost.to_dict()` for one source, `Costs.to_dict()` for several."""
 MEMORY = ("argument", "output", "temp", "alias", "code")
 """Parts of the memory of a compiled program."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of costs.
+    """A column of costs.
 
     Attributes:
         title: Title of the column.
-        key: Key of the cost in the data.
-        format: Function that formats a number of the column.
+        key: Key of the cost in the data, such as `"flops"`.
+        format: Formats a number of the column.
         source: Name of the source of the costs, such as `"compiled"`.
     """
 
@@ -174,18 +174,18 @@ QUANTITIES = (
     Column("wire bytes", "wire_bytes", nbytes),
     Column("time", "time_s", seconds),
 )
-"""The columns of tables of costs, except parameters."""
+"""All columns of costs except the parameters."""
 _PARAMS = Column("params", "params", si)
-"""The last column. It is shown for one source only, because parameters are the same in all sources."""
+"""The last column. Only the first source has it, because the parameters are the same for all sources."""
 
 
 @dataclass(frozen=True)
 class CostTable:
-    """Costs from one or several sources, as columns and rows.
+    """A table of costs from one or several sources.
 
     Attributes:
         data: The costs, as for `cost_html`.
-        is_exact: Whether numbers have all digits, not only three.
+        is_exact: If true, numbers have all digits, else three.
     """
 
     data: Cost
@@ -198,17 +198,17 @@ class CostTable:
 
     @cached_property
     def main(self) -> Cost:
-        """The costs from the first source, whose shares and parameters are shown."""
+        """The costs from the first source. Its shares and parameters are shown."""
         return next(iter(self.sources.values()), {})
 
     @cached_property
     def blocks(self) -> list[str]:
-        """The paths of the blocks of all sources."""
+        """The paths of all blocks."""
         return list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
 
     @cached_property
     def columns(self) -> list[Column]:
-        """The columns of costs: for each title, one for each source that has these costs."""
+        """The columns of costs. A title has a column for each source that contains such costs."""
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
@@ -224,7 +224,7 @@ class CostTable:
 
     @cached_property
     def groups(self) -> list[tuple[str, list[Column]]]:
-        """Columns grouped by title."""
+        """The columns for each title."""
         found: dict[str, list[Column]] = {}
         for column in self.columns:
             found.setdefault(column.title, []).append(column)
@@ -232,38 +232,38 @@ class CostTable:
 
     @cached_property
     def is_deep(self) -> bool:
-        """True if the head has two rows: titles and sources."""
+        """True if the head has two rows: titles, and below them the names of sources."""
         return any(len(group) > 1 or title == "time" for title, group in self.groups)
 
     @cached_property
     def is_timed(self) -> bool:
-        """True if shares are shares of measured time, not of FLOPs."""
+        """True if shares are shares of the measured time; else they are shares of the FLOPs."""
         return self.main.get("source") == "measured"
 
     @cached_property
     def has_numbers(self) -> bool:
-        """True if the total FLOPs are a number, not a formula."""
+        """True if the total FLOPs are not a formula."""
         return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
 
     @cached_property
     def has_shares(self) -> bool:
-        """True if rows have shares: not if the total is a formula, or 0 and exact."""
+        """True if the table has a column of shares: unless the total is 0 or a formula."""
         total = self.main.get("total", {})
         return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
 
     @cached_property
     def folded(self) -> list[Row]:
-        """The rows of `folded_rows`, few enough to read."""
+        """The rows of the table, in which equal and small blocks share a row."""
         return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
 
     def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
-        """Return the cost of a row in a source; `None` if the source has none of its blocks."""
+        """Return the cost of a row from a source; `None` if the source contains none of the blocks of the row."""
         cost = self.sources[source]
         parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
         return sum_figures(parts, cost["total"]) if parts else None
 
     def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
-        """Return the share of a row and its bound, as `share_of` does; without `row`, of the unattributed cost."""
+        """Return the share of a row, or without `row` that of the unattributed cost, and its bound as in `share_of`."""
         if figures is None:
             return 0.0, ""
         if self.is_timed:
@@ -276,28 +276,28 @@ class CostTable:
         return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
 
     def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
-        """Return the share of each row and its bound, as `share_of` does."""
+        """Return the share of each row and its bound as in `share_of`."""
         name = next(iter(self.sources), "")
         return [self.share(self.figures(name, row), row) for row in rows]
 
 
 def column_text(column: Column, figures: Mapping[str, Any] | None) -> str:
-    """Format a cost for a text; `""` if the source does not have the row, or for a time that is not measured."""
+    """Format a cost for plain text; `""` if the source has no cost for the row, or if a time is not measured."""
     if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
         return ""
     return column.text(figures)
 
 
 def share_text(share: float | None, bound: str) -> str:
-    """Format a share, after its bound if it has one."""
+    """Format a share. The sign of its bound comes first."""
     text = percent(share)
     return f"{bound} {text}" if bound else text
 
 
 def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield totals of the program, each as a name, and texts and values of FLOPs, transcendentals and bytes.
+    """Yield the totals of the program: a name, and for FLOPs, transcendentals and bytes three texts and three values.
 
-    Each source has its sums; if the data have them, also the sums with loops counted once, and XLA's sums.
+    Each source has one total. Some have further ones: the total with loops counted once, and the total computed by XLA.
     """
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:

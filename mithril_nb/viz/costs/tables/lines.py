@@ -1,4 +1,4 @@
-"""Costs by line of Python: the source of the functions that cause costs, with the costs beside each line."""
+"""Costs by line of Python: the source code with the costs beside each line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,11 @@ from mithril_nb.viz.text import escaped, one_line
 from mithril_nb.viz.units import exact, percent
 
 Data = Mapping[str, Any]
-"""Costs by line as data, as `ByLine.to_dict()` returns them."""
+"""Costs by line as data: the result of `ByLine.to_dict()`."""
 
 
 def lines_text(data: Data) -> str:
-    """Return costs by line as plain text: the source, with the costs on its left.
-
-    Args:
-        data: The costs by line.
+    """Return the source code as plain text, with the costs on the left of each line.
 
     Examples:
         >>> cost = {"flops": 128, "transcendentals": 0, "bytes_accessed": 64, "share": 1.0, "share_bound": ""}
@@ -45,17 +42,13 @@ def lines_text(data: Data) -> str:
 
 
 def lines_html(data: Data) -> str:
-    """Return costs by line as one self-contained HTML fragment; a darker line has a larger share.
-
-    Args:
-        data: The costs by line.
-    """
+    """Return the source code with costs as one self-contained HTML fragment. Lines with a large share are dark."""
     notes = "".join(f"<p>{escaped(note)}</p>" for note in _notes(data))
     return output_html(_table(data) + notes, "cost", "lines")
 
 
 _MOST_HEAT = 35
-"""Percentage of the cost colour behind the line with the largest share; more would make its text hard to read."""
+"""Percentage of the cost colour in the background of the line with the largest share. The text must remain readable."""
 
 
 def _table(data: Data) -> str:
@@ -87,11 +80,11 @@ def _notes(data: Data) -> Iterator[str]:
     names = data.get("symbols")
     if names:
         numbers = ", ".join(f"{name}={number}" for name, number in names.items())
-        yield f"values that depend on {', '.join(names)} have no number; see cost.at({numbers}).by_line"
+        yield f"Costs that depend on {', '.join(names)} are not shown as numbers. Try: cost.at({numbers}).by_line"
 
 
 def _shown(data: Data) -> tuple[Column, ...]:
-    """Return the columns to show: always FLOPs and bytes, and others unless their total is 0 or missing."""
+    """Return the columns to show. FLOPs and bytes are always shown, other costs if their total is known and above 0."""
     total = data["total"]
     communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
@@ -99,7 +92,7 @@ def _shown(data: Data) -> tuple[Column, ...]:
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
-    """Yield each row as number, text, costs and kind: heads of files, lines of code, unattributed costs, the total."""
+    """Yield rows as number, text, costs and kind: heads of files, lines of code, unattributed costs, and the total."""
     figures = {(one["file"], one["line"]): one for one in data["lines"]}
     for part in data["code"]:
         yield "", format_lines(part["file"], [part["line"]]), None, "file"
@@ -113,7 +106,7 @@ def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
 
 
 def _cells(figures: Data | None, shown: Sequence[Column]) -> list[str]:
-    """Return the formatted costs and share of a row; empty texts for a row without costs."""
+    """Return the costs and the share of a row as texts; empty texts if it has no costs."""
     if figures is None:
         return [""] * (len(shown) + 1)
     cells = [column_text(column, figures) for column in shown]

@@ -1,7 +1,6 @@
-"""Rows of a table of costs. Equal blocks of a stack share a row, groups have sums, and small blocks share a row.
+"""Rows of a table of costs: a tree of blocks, in which equal blocks share a row, and small blocks share a row.
 
-The innermost rows and the unattributed costs add up to the total. Costs that depend on symbolic sizes are formulas,
-which are shortened for cells.
+A row with rows inside shows their sum. The innermost rows and the unattributed costs add up to the total.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from mithril_nb.viz.costs.fields import CALLS, Data, unknown_in
 from mithril_nb.viz.text import times
 
 COMMUNICATION = ("payload_bytes", "wire_bytes")
-"""Costs that data leave out if they are 0: most programs send nothing to other devices."""
+"""Costs of sending data to other devices. The data leave them out if they are 0, as in most programs."""
 _WIDEST = 40
-"""Number of characters from which a formula is shortened for a cell."""
+"""Longest formula in a cell, in characters. Longer formulas are shortened."""
 
 
 def value_of(figures: Mapping[str, Any], key: str) -> Any:
-    """Return a cost: its number, or its formula if it depends on symbolic sizes; `None` if it is unknown.
+    """Return a cost: a number, or a formula if it depends on symbolic sizes, or `None` if it is unknown.
 
     Examples:
         >>> value_of({"flops": None, "formulas": {"flops": "2·B"}}, "flops"), value_of({"params": 3}, "params")
@@ -36,7 +35,7 @@ def value_of(figures: Mapping[str, Any], key: str) -> Any:
 
 
 def short_formula(formula: str) -> str:
-    """Return the first terms of a formula, as many as fit into a cell, but at least one.
+    """Return as many terms of a formula as fit into a cell, at least one, and then `…` for the others.
 
     Examples:
         >>> short_formula("2·B·I·O + B·O"), short_formula("24·batch·time·width² + 4·batch·time²·width + 9·batch·time")
@@ -52,11 +51,9 @@ def short_formula(formula: str) -> str:
 
 
 def add_formulas(parts: Sequence[str | int | None]) -> str:
-    """Return the sum of formulas and numbers as a formula; `""` if no part is a formula.
+    """Return the sum of formulas and numbers as a formula; `""` if all parts are numbers.
 
-    Args:
-        parts: Formulas, numbers, and `None` for unknown parts. If a part is unknown or starts with `"≥ "`, the sum is
-            a lower bound and starts with `"≥ "`.
+    The sum is a lower bound, marked by `"≥ "`, if a part is a lower bound or unknown (`None`).
 
     Examples:
         >>> add_formulas(["2·B·I + B", 5, "B"]), add_formulas(["≥ B", "B"]), add_formulas([3, 4])
@@ -65,7 +62,7 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
     formulas = [part for part in parts if isinstance(part, str)]
     if not formulas:
         return ""
-    # `mithril_nb.cost` imports JAX, which this module must not need unless there are formulas.
+    # `mithril_nb.cost` imports JAX. Tables without formulas must not need JAX.
     from mithril_nb.cost.formulas.parsing import parse
     from mithril_nb.cost.formulas.symbols import total
 
@@ -76,12 +73,12 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
 
 
 MOST_ROWS = 40
-"""About the number of rows that a notebook shows without a scroll bar."""
+"""Largest number of rows, which a notebook shows without a scroll bar."""
 _FEWEST_OPENED = 3
-"""A group is not opened to show only some of its rows if these are fewer than this."""
+"""If there is no room for all rows of a group, it is opened only if this many rows can be shown."""
 _MOST_NAMES = 8
 _APART = 0.25
-"""Largest relative difference in FLOPs between the first block of a stack and the blocks merged with it."""
+"""Blocks of a stack are merged if their FLOPs differ from those of the first block by at most this fraction."""
 _OWN, _PROGRAM = "(self)", "program"
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
 _UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
@@ -89,16 +86,16 @@ _UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication", CALLS)
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row: a block, several equal blocks, a group of blocks, or the remaining blocks of a group.
+    """A row of the table: a block, several equal blocks, a block with blocks inside, or several small blocks.
 
     Attributes:
-        path: Path of the block that determines the hue; `None` for remaining blocks.
-        label: Name without the names of outer rows.
-        about: Full name, or the names of remaining blocks.
-        paths: Paths of the blocks whose costs the row sums up.
-        depth: Number of rows around the row.
-        closed: Number of rows directly inside if they are not shown, else 0.
-        inside: The rows directly inside, if they are shown.
+        path: Path of the block whose colour the row has; `None` for several small blocks.
+        label: Name of the block, without the names of the blocks around it.
+        about: Full name of the block, or names of the small blocks, for a tooltip.
+        paths: Paths of all blocks whose costs are in the row.
+        depth: Indentation of the row: 0 for top-level blocks.
+        closed: Number of rows inside that are not shown; 0 if they are shown.
+        inside: The rows inside, if they are shown.
     """
 
     path: str | None
@@ -111,24 +108,27 @@ class Row:
 
     @property
     def title(self) -> str:
-        """The label, with the number of rows inside if they are not shown."""
+        """The label, and the number of rows inside that are not shown."""
         return f"{self.label} ({self.closed} inside)" if self.closed else self.label
 
 
 def flat_rows(paths: Iterable[str]) -> list[Row]:
-    """Return one row for each block, labelled with the path of the block."""
+    """Return one row for each block, without indentation."""
     return [Row(path, path_text(path), path, (path,)) for path in paths]
 
 
 def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", most: int = MOST_ROWS) -> list[Row]:
-    """Return the rows of a table, each before the rows inside it.
+    """Return the rows of a table. The rows inside a row follow it.
+
+    If there are more than `most` rows, three further steps shorten the table. Blocks of a stack are merged even if
+    their FLOPs differ slightly, as after compilation; small blocks share a row; and the content of some blocks is not
+    shown.
 
     Args:
-        sources: For each source of costs, the own cost of each block by path. The first source that has a block
-            decides if the block equals others, and if it is large.
+        sources: For each source, the costs of blocks by path, without the blocks inside them. If several sources
+            contain a block, the first one decides about the size of the block and about merging.
         figure: Name of the cost by which blocks are large or small.
-        most: Largest number of rows. If there are more, blocks of a stack are merged even if a compiler has made them
-            slightly different, small blocks share a row, and some groups stay closed.
+        most: Largest number of rows.
 
     Examples:
         >>> one, head = {"flops": 5}, {"flops": 3}
@@ -171,12 +171,11 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
 def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
     """Return the sum of the costs of several blocks.
 
-    Unknown costs are left out of a sum, but the sum is `None` if no known cost is above 0 and some are unknown.
+    A sum contains the known costs only. It is `None` if some costs are unknown and the others are 0.
 
     Args:
-        parts: Cost of each block.
-        total: Cost of the program. A cost that is `None` here depends on a symbolic size; its sum is then `None` as
-            soon as a part is.
+        parts: Costs of each block.
+        total: Costs of the program. If one is `None`, it depends on a symbolic size. Its sum is `None` if any part is.
 
     Examples:
         >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
@@ -209,13 +208,13 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
 def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | None, str]:
     """Return the share of some blocks in the FLOPs of a program, and its bound, as `Cost.share_of` does.
 
-    The bound is `"≥"` or `"≤"` if the share is a lower or an upper bound, because costs are unknown; else `""`. The
-    share is `None` if it is unknown.
+    The share is `None` if it is unknown. The bound is `"≥"` for a lower bound, `"≤"` for an upper bound, and `""` if
+    the share is exact.
 
     Args:
-        part: Total cost of these blocks.
+        part: Sum of the costs of these blocks.
         rest: Costs of the other blocks, and the unattributed cost.
-        total: Cost of the program.
+        total: Costs of the program.
     """
     whole, known = total.get("flops"), part.get("flops")
     if not total.get("unknown"):
@@ -229,12 +228,12 @@ def share_of(part: Data, rest: Iterable[Data], total: Data) -> tuple[float | Non
 
 
 def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1) -> Row:
-    """Return a branch as a row with all rows inside. A row is merged with the row inside it if that is the only one.
+    """Return a branch as a row with all rows inside. If there is only one row inside, both become one row.
 
     Args:
         branch: The branch.
-        sources: Own costs of blocks by path, for each source.
-        around: Number of equal blocks that the outer row represents.
+        sources: For each source, the costs of blocks by path, without the blocks inside them.
+        around: Number of equal blocks that the row around this one represents.
     """
     own = tuple(path for path in branch.paths if any(path in known for known in sources))
     label = times(branch.label, branch.repeat // around)
@@ -255,22 +254,22 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
 
 
 def _has_cost(figures: Data) -> bool:
-    """Return whether some own cost is not 0. An unknown cost counts as not 0, except for parameters and time."""
+    """Return whether a block has a cost that is not 0. Unknown costs count, except parameters and time."""
     counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
     return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
 
 
 def _size(figures: Data, figure: str) -> tuple[bool, float, float]:
-    """Return a key that sorts rows by size. Rows with unknown costs are the largest, because they may be."""
+    """Return a key that sorts rows by size. Rows with unknown costs count as the largest."""
     value = figures.get(figure)
     is_unknown = figure != "time_s" and (value is None or bool(figures.get("unknown")))
     return is_unknown, value or 0, figures.get("bytes_accessed") or 0
 
 
 def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float]]) -> dict[Row, int]:
-    """Return the number of rows to show inside each opened row.
+    """Return how many rows to show inside each row. Rows without an entry stay closed.
 
-    Outer rows are opened first. The rows of a stack are opened together, with equally many rows inside.
+    Outer rows are opened first. Equal blocks of a stack are opened together, with the same number of rows.
     """
     opened = {tree: min(len(tree.inside), most)}
     left = most - len(tree.inside)
@@ -296,7 +295,7 @@ def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float
 def _shown(
     row: Row, depth: int, opened: Mapping[Row, int], size: Callable[[Row], tuple[bool, float, float]]
 ) -> Iterator[Row]:  # fmt: skip
-    """Yield the rows to show inside a row, each before the rows inside it."""
+    """Yield the rows to show inside a row. The rows inside each of them follow it."""
     count = opened[row]
     kept = set(row.inside)
     if count < len(row.inside):

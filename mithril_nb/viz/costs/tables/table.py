@@ -1,4 +1,4 @@
-"""Costs as tables: in HTML with bars, and in plain text. Unknown costs are shown as unknown."""
+"""Tables of costs: as HTML with bars, and as plain text."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _OWN = ("(loss)", "(optimizer)")  # names from `stages` for costs outside the mo
 _ROLES = ("forward", "backward", "update")
 _MOST_FORMULAS = 40
 MOST_PLAIN_ROWS = 100
-"""Largest number of rows of a table in a page; a script shows more."""
+"""A saved page without JavaScript shows at most this many rows."""
 _DEEPEST = 8
-"""Largest indentation of a row, in levels, so that its name stays visible."""
+"""Largest indentation in levels. Deeper rows have the same indentation, so that their names stay visible."""
 
 
 def cost_html(cost: Cost) -> str:
     """Return the cost of a program as one self-contained HTML fragment.
 
-    The rows are the tree of blocks. Equal blocks of a stack share a row, and so do the smallest of many blocks; such a
-    row shows the sum of their costs. The row of a group shows the sum of the rows inside it.
+    The rows are the tree of blocks, as in `folded_rows`: equal blocks of a stack share a row, and so do the smallest
+    blocks if there are many. A row with rows inside shows their sum.
 
     Args:
-        cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
+        cost: The costs as data: `Cost.to_dict()` or `Costs.to_dict()`.
     """
     table = CostTable(cost)
     hues = hues_of_blocks(path for path in table.blocks if path not in _OWN)
@@ -49,27 +49,29 @@ def cost_html(cost: Cost) -> str:
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int]) -> str:
-    """Return the tables of costs without a style sheet, with one row for each block, for a page with links."""
+    """Return tables with one row for each block, for a page that links rows. They have no style sheet."""
     table = CostTable(cost)
     return _tables(table, flat_rows(table.blocks), hues)
 
 
 def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
-    """Return the tables for a page that is readable without scripts.
+    """Return the tables for a page that must be readable without JavaScript.
 
     Args:
         cost: The costs as data, as for `cost_html`.
-        hues: Hues of blocks, by path.
+        hues: Index of the colour of each block, by path.
 
     Returns:
-        The tables; and if blocks share rows in them, a row for each block, which a script draws, else `[]`.
+        The tables, with at most `MOST_PLAIN_ROWS` rows. If blocks share rows, also one row for each block, which a
+            script draws instead; else `[]`.
     """
     table = CostTable(cost)
     rows = flat_rows(table.blocks)
     if len(rows) <= MOST_PLAIN_ROWS:
         return _tables(table, rows, hues), []
     note = (
-        f'<p class="plain">{len(rows):,} blocks: equal and small ones share rows. With JavaScript, each has a row.</p>'
+        f'<p class="plain">{len(rows):,} blocks. Equal blocks and small blocks share a row. '
+        "With JavaScript, each block has a row.</p>"
     )
     return note + _tables(table, table.folded, hues), _rows(table, rows, hues)
 
@@ -104,7 +106,6 @@ def _blocks(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> s
 
 
 def _rows(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> list[str]:
-    """Return rows of the table of blocks as HTML."""
     shares, name = table.shares(rows), next(iter(table.sources), "")
     largest = _largest(table, shares)
     found = []
@@ -116,12 +117,12 @@ def _rows(table: CostTable, rows: Sequence[Row], hues: Mapping[str, int]) -> lis
 
 
 def _largest(table: CostTable, shares: Sequence[tuple[float | None, str]]) -> float:
-    """Return the largest share of a row or of the unattributed cost: its bar has the full length."""
+    """Return the largest share, unattributed cost included. The bars of all shares are relative to it."""
     return max((share or 0.0 for share, _ in (*shares, table.share(table.main.get("unattributed")))), default=0.0)
 
 
 def row_head(row: Row, hues: Mapping[str, int]) -> str:
-    """Return the start of a row as HTML: a dot in its hue, and its name, indented by its depth."""
+    """Return the start of a row as HTML: a dot in the colour of the block, and the indented name."""
     hue = None if row.path is None else hue_of(row.path, hues)
     dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
@@ -158,7 +159,7 @@ def _cell(column: Column, figures: Mapping[str, Any] | None) -> str:
 
 
 def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> Markup:
-    """Return the cell of a cost. The tooltip has all digits, or the whole formula, which screen readers read, too."""
+    """Return the cell of a cost. Its tooltip shows all digits or the whole formula, which screen readers read, too."""
     if value is None:
         return cell("") if is_blank else cell(UNKNOWN, "unknown")
     if isinstance(value, str):
@@ -169,7 +170,7 @@ def _value_cell(text: str, value: float | str | None, is_blank: bool = False) ->
 
 
 def _share(table: CostTable, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
-    """Return the cell of a share: its number, and a bar that is full for the largest share; `""` without shares."""
+    """Return the cell of a share: a number, and a bar relative to `largest`; `""` if the table has no shares."""
     share, bound = of
     if not table.has_shares:
         return ""
@@ -218,7 +219,7 @@ def _memory(table: CostTable) -> str:
 
 
 def _formulas(table: CostTable) -> Iterator[str]:
-    """Yield, for each source, a table of the formulas by which operations are counted; many operations share one."""
+    """Yield a table for each source: how often each formula is used to count FLOPs. The tables are collapsed."""
     for name, cost in table.sources.items():
         groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
         for row in cost.get("rows", ()):
@@ -251,15 +252,15 @@ def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
 
 
 _WIDEST = 100
-"""Number of characters in a line from which a table with several sources is divided."""
+"""If a table of several sources has longer lines, in characters, it is divided into several tables."""
 
 
 def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
-    """Return the cost of a program as plain text; rows inside a row are indented.
+    """Return the cost of a program as plain text.
 
     Args:
         cost: The costs as data, as for `cost_html`.
-        is_exact: Whether numbers have all digits, not only three.
+        is_exact: If true, numbers have all digits, else three.
 
     Examples:
         >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
@@ -289,7 +290,7 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
 
 
 def _block_tables(table: CostTable) -> list[str]:
-    """Return the costs by block as text: one table, or several if the columns of several sources are too wide."""
+    """Return the costs by block as text: one table, or several if one would be too wide."""
     groups = [group for _, group in table.groups]
     whole = _block_table(table, groups, has_share=table.has_shares)
     if len(table.sources) < 2 or _width(whole) <= _WIDEST:
