@@ -314,6 +314,7 @@ def _example(parameter: inspect.Parameter) -> str:
 
 def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
     """Return the errors for inputs whose shape is unknown, with advice for the command line."""
+    from mithril_nb.compilation.calls import example_shape
     from mithril_nb.models.naming import input_specs
     from mithril_nb.models.shape_inference.infer import infer
 
@@ -324,7 +325,7 @@ def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]])
         Diagnostic(
             f"the shape of input {name!r} is unknown.",
             (("so far", str(spec)),),
-            f"--shape {name}=32,784",
+            f"--shape {name}={','.join(map(str, example_shape(spec.shape)))}",
             port=name,
             code="ShapeError",
         )

@@ -286,7 +286,7 @@ class Calls:
         return self._with({name: TensorSpec(self._settled[name]) for name in self.inference.inputs})
 
     def _with(self, specs: Mapping[str, TensorSpec]) -> str:
-        shapes = {name: _example(spec.shape) for name, spec in specs.items()}
+        shapes = {name: example_shape(spec.shape) for name, spec in specs.items()}
         return f"ml.compile(model, backend, shapes={shapes!r})"
 
     def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
@@ -301,8 +301,13 @@ class Calls:
         )
 
 
-def _example(shape: tuple[Dim, ...]) -> list[int]:
-    """Return a concrete example of a shape."""
+def example_shape(shape: tuple[Dim, ...]) -> list[int]:
+    """Return a concrete example of a shape.
+
+    Examples:
+        >>> example_shape(("...", 4)), example_shape(("...",)), example_shape(("batch", 3))
+        ([32, 4], [32, 784], [32, 3])
+    """
     known = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
     return [32, *(known or [784])] if LEADING in shape else known
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mithril_nb import cli
-from mithril_nb.models import LayerNorm, Linear, Model, Relu, save
+from mithril_nb.models import MLP, LayerNorm, Linear, Model, Relu, save
 
 
 @pytest.fixture
@@ -90,6 +90,18 @@ def test_report_writes_one_file(model, tmp_path, run_cli):
     assert "<title>model: train step</title>" in page
     for part in ('data-stage="hlo"', "cost by block", "(optimizer)", "model += "):
         assert part in page
+
+
+def test_advice_for_a_shape_keeps_the_known_sizes(tmp_path: Path, run_cli) -> None:
+    path = tmp_path / "model.json"
+    save(MLP(4, [8], 3), path)
+    code, out, err = run_cli("show", str(path), "--stage", "jaxpr")
+    assert (code, out) == (2, "")
+    assert err == (
+        "ShapeError: the shape of input 'input' is unknown.\n"
+        "    so far  ('...', 4) float32\n"
+        "    Try: --shape input=32,4\n"
+    )
 
 
 @pytest.mark.parametrize(
