@@ -1,4 +1,4 @@
-"""Divide a program into functions, one for each block and part of a training step; equal blocks share a function."""
+"""Divide a program into functions for the forward pass and the backward pass of each block."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ _Key = tuple[str, Role | None]
 class Divided:
     """A program divided into functions.
 
+    Equal blocks share one function. Its statements are those of the first of these blocks.
+
     Attributes:
-        functions: The functions, each after the functions that it calls; the last is the whole program.
-        blocks: A dict from each function, except the last, to the paths of the blocks that share it.
-        equations: A dict from each statement of a shared function to the ids of its equations in all blocks.
-        aliases: A dict for shared functions. It maps each value of a later block to the corresponding value of the
-            first block, whose statements are those of the function.
+        functions: The functions, each after the functions that it calls. The last one is the whole program.
+        blocks: Paths of the blocks that run each function, except the last function.
+        equations: For each statement of a shared function, the ids of the equations that it computes in all blocks.
+        aliases: For each value of another block with the same function, the corresponding value of the first block.
     """
 
     functions: list[Function] = field(default_factory=list[Function])
@@ -37,13 +38,14 @@ class Divided:
 def divide(main: Function, constants: Collection[Value], params: Collection[Value]) -> Divided:
     """Divide a program into functions: one for each block and part of a training step, and one for the whole program.
 
-    A block with a single statement gets no function: the statement stays in the calling function. A block whose
-    statements cannot run one after the other gets several functions. Equal blocks share a function.
+    A block with a single statement gets no function: the statement stays in the calling function. If statements of
+    other blocks must run between the statements of a block, the block gets several functions. Equal blocks share a
+    function.
 
     Args:
         main: The program as one function.
-        constants: The constants, which every function may read without receiving them.
-        params: The inputs that are parameters. They are the last arguments of each function for a block.
+        constants: The constants. Functions read them without receiving them as arguments.
+        params: The inputs that are parameters. They are the last arguments of each function.
     """
     gradients = {value for one in main.walk() if one.role == "backward" for value in one.outputs}
     gradients.update(value for value in main.inputs if value.name.startswith("d_"))
@@ -59,11 +61,11 @@ class _Divider:
         self.done = Divided()
 
     def inside(self, function: Function, depth: int) -> Function:
-        """Return a function in which calls replace the statements of each block.
+        """Return a function in which calls replace the statements of each inner block.
 
         Args:
             function: The function.
-            depth: Number of names in the path of the function's own block; its inner blocks have one more.
+            depth: Number of names in the path of the function's block: 0 for the whole program, 1 for `"mlp"`.
         """
         statements = _ordered(function.statements, depth)
         needed = _users(statements, function.outputs)
@@ -96,7 +98,7 @@ class _Divider:
         return Statement(CALL, inputs, outputs, {}, tuple(equations), block, part[0].role, source, function=first)
 
     def _share(self, function: Function) -> Function:
-        """Return an equal function of an earlier block; if there is none, add this function and return it."""
+        """Return the equal function of an earlier block, or else this function, which is then known to later blocks."""
         key, values = _structure(function, self._params)
         known = self._shared.setdefault(key, function)
         self.done.blocks.setdefault(known, []).append(function.block)
@@ -128,7 +130,7 @@ def _key(statement: Statement, depth: int) -> _Key:
 
 
 def _ordered(statements: tuple[Statement, ...], depth: int) -> list[Statement]:
-    """Return the statements in an order that keeps those of each block together, where their operands allow it."""
+    """Return the statements in an order that keeps the statements of each block together, if the operands allow it."""
     producers = {value: place for place, one in enumerate(statements) for value in one.outputs}
     waits = [len({producers[value] for value in one.reads if value in producers}) for one in statements]
     users: dict[int, list[int]] = defaultdict(list)
@@ -155,7 +157,7 @@ def _ordered(statements: tuple[Statement, ...], depth: int) -> list[Statement]:
 
 
 def _parts(statements: list[Statement], depth: int) -> Iterator[tuple[str, list[Statement]]]:
-    """Yield consecutive statements of the same block and role, with the path of the block (`""` without one)."""
+    """Yield each run of statements of the same block and role, after the path of the block, or `""` outside blocks."""
     run: list[Statement] = []
     for statement in statements:
         if run and _key(run[-1], depth) != _key(statement, depth):
@@ -167,7 +169,7 @@ def _parts(statements: list[Statement], depth: int) -> Iterator[tuple[str, list[
 
 
 def _users(statements: list[Statement], outputs: tuple[Operand, ...]) -> dict[Value, set[int]]:
-    """Return a dict from each value to the ids of the statements that read it; 0 if the function returns it."""
+    """Return the `id`s of the statements that read each value. The id 0 means that the function returns the value."""
     users: dict[Value, set[int]] = defaultdict(set)
     for one in statements:
         for value in one.reads:
@@ -179,7 +181,7 @@ def _users(statements: list[Statement], outputs: tuple[Operand, ...]) -> dict[Va
 
 
 def _structure(function: Function, params: Collection[Value]) -> tuple[Any, list[Value]]:
-    """Return a key that is the same for equal functions, and the values of this function in the order of the key."""
+    """Return a key that is the same for equal functions, and the values of this function in their order in the key."""
     numbers: dict[Value, int] = {}
 
     def define(values: tuple[Value, ...]) -> tuple[Any, ...]:

@@ -36,13 +36,13 @@ def build(
     Args:
         program: The program.
         reserved: Names that the emitter uses itself, such as names of helper functions.
-        keeps_gradients: If true, each `stop_gradient` of a float array stays, because the library may differentiate
-            the source. It has no effect on a program that contains its gradients.
-        fuse: Receives a function, or a body of control flow. Returns it with statements that call functions of the
-            library, such as `layer_norm`, instead of the statements that compute the same.
+        keeps_gradients: If true, keep `stop_gradient` of float arrays, because the library may differentiate the
+            source. It has no effect on a program that contains its own gradients.
+        fuse: Takes a function or a body of control flow, and returns it with calls of library functions, such as
+            `layer_norm`, instead of statements that compute the same result.
 
     Raises:
-        StageUnavailableError: The program has named sizes without numbers, and source needs numbers.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
     main, constants = flat_program(program, keeps_gradients)
     are_params = [one.is_param for one in program.inputs]
@@ -54,14 +54,10 @@ def build(
 
 
 def flat_program(program: traced.Program, keeps_gradients: bool = False) -> tuple[Function, dict[Value, Any]]:
-    """Return a traced program as one function with the statements of every block, and the arrays of its constants.
-
-    Args:
-        program: The program.
-        keeps_gradients: As in `build`.
+    """Return a traced program as one function, and the arrays of its constants. See `build` for `keeps_gradients`.
 
     Raises:
-        StageUnavailableError: The program has named sizes without numbers.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
     check_sizes(program)
     main, constants = read(program)
@@ -71,10 +67,10 @@ def flat_program(program: traced.Program, keeps_gradients: bool = False) -> tupl
 
 
 def check_sizes(program: traced.Program) -> None:
-    """Check that every size of a program is a number, because source needs numbers.
+    """Check that every size of a program is a number.
 
     Raises:
-        StageUnavailableError: The program has named sizes without numbers.
+        StageUnavailableError: A size is a name, such as `"batch"`.
     """
     sizes = program.trace.sizes_without_numbers
     if sizes:
@@ -86,7 +82,7 @@ def check_sizes(program: traced.Program) -> None:
 
 
 def _with_detach(function: Function) -> Function:
-    """Return a function whose `stop_gradient` statements on float arrays are `detach`, which the clean-up keeps."""
+    """Return a function with `detach` instead of `stop_gradient` of float arrays. `clean` removes only the latter."""
 
     def kept(one: Statement) -> Statement:
         one = replace(one, bodies=tuple(map(_with_detach, one.bodies)))
@@ -155,7 +151,7 @@ class _Namer:
         return (forward or name) + _SUFFIXES.get(function.role or "", "")
 
     def _names_of_results(self) -> dict[Value, str]:
-        """Return names for the results of the program: the gradient of `w` is `d_w`, its next value `new_w`."""
+        """Return names for the results of the program: `d_w` for the gradient of `w`, `new_w` for its new value."""
         known = {one.name for one in self._params}
         prefixes = {"backward": "d_", "update": "new_"}
         found: dict[Value, str] = {}
@@ -225,14 +221,14 @@ class _Namer:
         return replace(function, inputs=inputs, outputs=outputs, statements=tuple(statements))
 
     def _note(self, one: Statement, names: Mapping[Value, Value]) -> str:
-        """Return a comment on a statement of the backward pass; `""` for a statement that needs none."""
+        """Return a comment on a statement of the backward pass, or `""`."""
         if one.function is not None:
             received = dict(zip(self._functions[one.function].inputs, one.inputs, strict=True))
             for value, given in received.items():
                 whole = [self._gradients.of[each] for each in one.outputs if each in self._gradients.of]
                 sums = [names[each].name for each in whole if each in names and each not in self._params]
                 if value.name == "d_input_so_far" and isinstance(given, Value) and len(sums) == 1:
-                    return f"{names[given].name} is the part of d_{sums[0]} from its other uses"
+                    return f"{names[given].name} is the part of d_{sums[0]} from the other uses of {sums[0]}"
             return ""
         text, value = self._gradients.notes.get(one.outputs[0], ("", None)) if one.outputs else ("", None)
         if value is None:
@@ -265,7 +261,7 @@ class _Namer:
         if value in self._params:
             return self._relative(function, value.name)
         if function.role == "backward":
-            # In a shared function, values are named after those of the first block.
+            # If several blocks share a function, only the values of the first block have names.
             values = (value, self._divided.aliases.get(value, value))
             places = [(path, one) for path in self._paths(function) for one in values]
             forward = next((self._local[place] for place in places if place in self._local), None)
@@ -278,15 +274,15 @@ class _Namer:
         return self._port(function.block, value) or "input" if function.role == "forward" else value.name
 
     def _port(self, block: str, value: Value) -> str:
-        """Return the only input port of a block that receives an array; `""` if it is unknown or not the only one."""
+        """Return the input port of a block that receives an array; `""` if it is unknown or if there are several."""
         source = self._sources.get(value)
         found = [port for port, one in self._ports.sources.get(block, {}).items() if one == source]
         return found[0] if len(found) == 1 else ""
 
     def _sources_of_values(self) -> dict[Value, tuple[str, str]]:
-        """Return a dict from arrays of the forward pass to the block and the output port that they leave.
+        """Return the block and the output port that output each array of the forward pass.
 
-        Inputs of the program have the block `""`, and their name instead of a port.
+        For an input of the program, return `""` and the name of the input.
         """
         leaving: dict[str, dict[Value, tuple[int, int]]] = {}
         first: dict[tuple[str, Value], tuple[int, int]] = {}  # where a value's earliest ancestor in a block is computed
@@ -305,14 +301,14 @@ class _Namer:
         for path, values in leaving.items():
             ports = self._ports.outputs[path]
             if len(ports) == len(values):
-                # The clean-up may make an output an array that an earlier statement made.
+                # Sort by the earliest ancestor: after the clean-up, an earlier statement may compute an output.
                 found.update(zip(sorted(values, key=values.__getitem__), [(path, port) for port in ports], strict=True))
         return found
 
     def _gradient_name(self, function: Function, value: Value) -> str:
         """Return the name of a gradient that a backward function receives.
 
-        It is `d_input_so_far` if the function only adds it to a gradient that it computes.
+        If the function only adds this gradient to another one, the name is `d_input_so_far`.
         """
         if self._roles.get(value) != "backward":
             return self._plain(value, function.block)
@@ -324,16 +320,16 @@ class _Namer:
         return self._gradient_of(value, self._paths(function)) or f"d_{self._read_port(function.block, value)}"
 
     def _read_port(self, block: str, gradient: Value) -> str:
-        """Return the output port of `block` that is read by the block which computes `gradient`.
+        """Return the output port of `block` to which `gradient` belongs.
 
-        The result is `"output"` if the port is unknown, or if the block has only one output.
+        Return `"output"` if the port is unknown, or if the block has only one output.
         """
         reads = self._ports.sources.get(self._made_in.get(gradient, ""), {}).values()
         found = {port for path, port in reads if path == block}
         return found.pop() if len(found) == 1 < len(self._ports.outputs.get(block, ())) else "output"
 
     def _gradient_of(self, value: Value, blocks: Iterable[str]) -> str:
-        """Return the name of a value that is a gradient of an array of these blocks; `""` for any other value."""
+        """Return a name such as `"d_x"` for the gradient of an array `x` of these blocks; `""` for other values."""
         found = self._gradients
         for form, known in (
             ("d_{}", found.of),
@@ -349,9 +345,9 @@ class _Namer:
         return ""
 
     def _plain(self, value: Value, block: str) -> str:
-        """Return the name of an array within a block: its meaning, or else the operation that computes it.
+        """Return the name of an array within a block: its meaning, such as `"softmax"`, or else its operation.
 
-        In the backward pass, an array without a meaning is a `"term"`.
+        In the backward pass, an array without a known meaning is a `"term"`.
         """
         if self._roles.get(value) == "backward":
             name = self._gradient_of(value, [block])

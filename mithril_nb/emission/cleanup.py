@@ -1,7 +1,7 @@
 """Remove redundant statements of a program without changing its results.
 
-The equations of a removed statement move to the statements that use its results, or to an equal statement. The
-equations of statements whose results are unused are dropped.
+Each statement has the ids of the traced equations that it computes. The ids of a removed statement move to the
+statements that use its results, or to an equal statement. The ids of statements with unused results are dropped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def clean(function: Function) -> Function:
 
 
 def without_unused(function: Function) -> Function:
-    """Return a function without the statements whose results are unused; a statement without results stays."""
+    """Return a function without statements whose results are unused. A statement that has no results stays."""
     live = {one for one in function.outputs if isinstance(one, Value)}
     kept: list[Statement] = []
     for statement in reversed(function.statements):
@@ -52,12 +52,12 @@ class _Pass:
 
     Attributes:
         function: The function.
-        instead: A dict from a value that is no longer computed to the operand that replaces it.
-        ids: A dict from such a value to the equations that computed it; the statements that use it get them.
-        producers: A dict from a value to the index in `found` of the statement that computes it.
+        instead: The operand that replaces each removed value.
+        ids: Equation ids of each removed value. The statements that used this value get the ids.
+        producers: For each value, the index in `found` of the statement that computes it.
         found: The statements so far.
         count: Number of changes.
-        known: A dict from a key of each elementwise statement to its results; equal statements have equal keys.
+        known: The results of each elementwise statement, by a key. Equal statements have equal keys.
     """
 
     function: Function
@@ -141,14 +141,14 @@ class _Pass:
         self.found.append(statement)
 
     def _drop(self, statement: Statement, same: Sequence[Operand], ids: tuple[str, ...] = ()) -> None:
-        """Replace the results of a statement by the operands `same`; their users get the equations `ids`."""
+        """Replace the results of a statement by the operands `same`. Statements that use the results get the `ids`."""
         self.count += 1
         for output, one in zip(statement.outputs, same, strict=True):
             self.instead[output] = one
             self.ids[output] = ids
 
     def _give(self, one: Operand, ids: tuple[str, ...]) -> None:
-        """Add equations to the statement that computes an operand; do nothing for inputs and numbers."""
+        """Add equation ids to the statement that computes an operand, if there is one."""
         producer = self._producer(one)
         if producer is not None and isinstance(one, Value):
             self.found[self.producers[one]] = replace(producer, equations=_joined(producer.equations, ids))
@@ -157,7 +157,7 @@ class _Pass:
         return self.found[self.producers[one]] if isinstance(one, Value) and one in self.producers else None
 
     def _broadcasting(self, statement: Statement) -> Statement:
-        """Let an elementwise statement read the operands of reshapes and broadcasts that NumPy's rules imply."""
+        """Skip reshapes and broadcasts before an elementwise statement if NumPy broadcasts in the same way."""
         if statement.primitive not in ELEMENTWISE or len(statement.inputs) < 2:
             return statement
         inputs, ids = list(statement.inputs), list[str]()
@@ -174,9 +174,9 @@ class _Pass:
         return replace(statement, inputs=tuple(inputs), equations=_joined(statement.equations, ids))
 
     def _merge_into_reduction(self, statement: Statement) -> bool:
-        """Merge a reshape into the reduction before it, if all uses of the reduction reshape it in the same way.
+        """Merge a reshape into the reduction before it by changing `keepdims`, and return whether that is possible.
 
-        The reduction then keeps its axes with size 1, or no longer keeps them. Return whether it is merged.
+        It is possible if every use of the reduction is a reshape to the shape with the other value of `keepdims`.
         """
         if statement.primitive != "reshape":
             return False
@@ -201,13 +201,13 @@ class _Pass:
         )
         self.producers[other] = at
         self.uses[other] = list(self.uses[output])
-        # The other reshapes of the reduction then change nothing: `_same` drops them.
+        # The other reshapes no longer change the shape, so `_same` drops them later.
         self.instead[source] = other
         self._drop(statement, [other])  # no ids: the reduction already has the equations
         return True
 
     def _merge_into_product(self, statement: Statement) -> bool:
-        """Swap the operands of a matrix product instead of transposing its result. Return whether it is done."""
+        """Swap the operands of a matrix product instead of transposing its result. Return whether it is possible."""
         if statement.primitive != "transpose":
             return False
         (source,), (output,) = statement.inputs, statement.outputs
@@ -242,11 +242,11 @@ def simplified(statement: Statement, producer: Any) -> Statement:
 
     Args:
         statement: The statement.
-        producer: Function that returns the statement that computes an operand; `None` for inputs and numbers.
+        producer: Function from an operand to the statement that computes it, or to `None` for inputs and numbers.
     """
     one = statement
     if one.primitive in _RESHAPES and one.primitive != "reshape" and one.inputs[0].size == one.outputs[0].size:
-        # A number keeps its primitive: emitters write it as a full array, not as a reshaped number.
+        # The broadcast of a number stays a broadcast, because emitters write it as a filled array.
         if isinstance(one.inputs[0], Value) and len(one.inputs) == 1:
             one = replace(one, primitive="reshape", params={"new_sizes": one.outputs[0].shape, "dimensions": None})
     if one.primitive in _REDUCTIONS and not one.params.get(KEEPDIMS) and len(one.inputs) == 1:
@@ -271,15 +271,15 @@ def simplified(statement: Statement, producer: Any) -> Statement:
 
 
 def _without_sign(one: Statement, producer: Any) -> Statement:
-    """Return a statement that reads the operand of a negation: x - y for x + (-y), x * -2 for (-x) * 2.
+    """Return an equal statement without a negation: x - y for x + (-y), x * -2 for (-x) * 2.
 
-    The results are equal, and zeros have the same sign.
+    Zeros in the result have the same sign as before.
     """
     negated = [before if (before := producer(x)) and before.primitive == "neg" else None for x in one.inputs]
     name, inputs = one.primitive, one.inputs
     if name == "neg":
         before = producer(inputs[0])
-        place = None if before is None or before.primitive != "mul" else _signed_number(before.inputs)
+        place = None if before is None or before.primitive != "mul" else _float_index(before.inputs)
         if before is not None and place is not None:
             swapped = [_minus(x) if at == place and isinstance(x, Number) else x for at, x in enumerate(before.inputs)]
             equations = _joined(one.equations, before.equations)
@@ -295,7 +295,7 @@ def _without_sign(one: Statement, producer: Any) -> Statement:
     if name in ("add", "add_any") and (minus := negated[0]) is not None:
         equations = _joined(one.equations, minus.equations)
         return replace(one, primitive="sub", inputs=(inputs[1], *minus.inputs), equations=equations)
-    place = _signed_number(inputs) if name == "mul" else None
+    place = _float_index(inputs) if name == "mul" else None
     if place is not None and (minus := negated[1 - place]) is not None:
         number = inputs[place]
         assert isinstance(number, Number)
@@ -304,8 +304,8 @@ def _without_sign(one: Statement, producer: Any) -> Statement:
     return one
 
 
-def _signed_number(inputs: Sequence[Operand]) -> int | None:
-    """Return the index of the first operand that is a `Number` with a float dtype; `None` if there is none."""
+def _float_index(inputs: Sequence[Operand]) -> int | None:
+    """Return the index of the first operand that is a float `Number`, or `None`."""
     return next((at for at, one in enumerate(inputs) if isinstance(one, Number) and "float" in one.dtype), None)
 
 
@@ -321,7 +321,7 @@ def _keeps_order(transpose: Statement) -> bool:
 
 
 def _same(statement: Statement) -> Sequence[Operand] | None:
-    """Return the operands that a statement only passes on, or the number that it computes; `None` for others."""
+    """Return operands or a number that equal the results of a statement: x for x * 1. Return `None` if unknown."""
     name, inputs, outputs = statement.primitive, statement.inputs, statement.outputs
     if name in _UNCHANGED:
         return inputs
@@ -355,12 +355,12 @@ def _same(statement: Statement) -> Sequence[Operand] | None:
 
 
 _NEUTRAL = {"mul": 1, "div": 1, "sub": 0, "max": -math.inf, "min": math.inf, "pow": 1}
-"""The second operand with which an operation returns the first operand unchanged, even if it is NaN or -0."""
+"""The number that changes nothing as the second operand: x * 1 is x, even if x is NaN or -0."""
 _COMMUTES = frozenset({"mul", "max", "min"})
 
 
 def _is_leading(view: Statement) -> bool:
-    """Return whether NumPy's broadcasting implies a reshape or broadcast: new axes are in front of the old ones."""
+    """Return whether a reshape or broadcast only adds axes in front, as NumPy's broadcasting does."""
     source, output = view.inputs[0], view.outputs[0]
     rank, given = len(output.shape), len(source.shape)
     if isinstance(source, Number) or not given:
@@ -371,7 +371,7 @@ def _is_leading(view: Statement) -> bool:
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Return the shape that NumPy broadcasts some shapes to; `None` if they do not fit.
+    """Return the shape to which NumPy broadcasts some shapes, or `None` if NumPy cannot broadcast them.
 
     Examples:
         >>> broadcast_shape([(3,), (2, 1), ()]), broadcast_shape([(2,), (3,)])

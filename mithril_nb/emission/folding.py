@@ -53,7 +53,7 @@ def fold(statement: Statement) -> Number | None:
 
 
 def _converts(value: Any, dtype: np.dtype) -> bool:
-    """Return whether all libraries convert a number equally; they differ for floats out of an integer dtype's range."""
+    """Return whether all libraries convert a number equally. They differ for floats out of the range of integers."""
     if value.dtype.kind == "f" and dtype.kind in "iu":
         return bool(np.isfinite(value)) and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
     return value.dtype.kind != "f" or dtype.kind == "f" or dtype.kind == "b"

@@ -20,7 +20,7 @@ _UNARY = frozenset("abs asin atan cosh exp expm1 integer_pow log log1p logistic 
 _BY_RESULT = frozenset("exp expm1 logistic rsqrt sqrt".split())
 """Functions of `_UNARY` whose derivative JAX computes from their result, as for `exp`."""
 _ERRORS = frozenset("erf erfc".split())
-"""Functions whose derivative JAX multiplies by in two equations: one for a number, one for an array."""
+"""Functions whose derivative is a number times an array: JAX multiplies by them in two equations."""
 _DERIVATIVES = {
     "div": "the derivative of a/b by b is -a/b**2",
     "erf": "the derivative of erf(x) is 2/sqrt(pi) * exp(-x*x)",
@@ -33,11 +33,11 @@ RESULT_NAMES = {
     "attention": "attended", "layer_norm": "normalized", "rms_norm": "normalized", "gelu": "activated",
     "gelu_tanh": "activated", "silu": "activated", "linear": "projected",
 }  # fmt: skip
-"""Names for the results of functions of a library that replace several statements."""
+"""Names for the results of fused statements."""
 
 
 def meanings(main: Function) -> dict[Value, str]:
-    """Return a dict from the results of known patterns of statements to their usual names, such as `"softmax"`.
+    """Return usual names, such as `"softmax"`, for the results of known patterns of statements.
 
     Examples:
         >>> x, n = Value("x", (2, 4), "float32"), Number(4.0, "float32")
@@ -81,7 +81,7 @@ def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mappin
         if ratio is not None and root is not None and root.primitive == "rsqrt" and root.inputs[0] is ratio.inputs[1]:
             return "rsqrt_slope"
     if one.primitive != "div":
-        # The clean-up merged a negation into this statement, whose result kept the name of the old primitive.
+        # If the clean-up merged a negation into this statement, the result still has the name of the old primitive.
         usual = {"mul": "scaled", "sub": "difference", "add": "added"}
         return usual.get(one.primitive, "") if one.outputs[0].name in ("negated", *usual.values()) else ""
     total, divisor = before(0, "reduce_sum"), inputs[1]
@@ -102,9 +102,9 @@ def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mappin
 
 @dataclass(frozen=True)
 class _Known:
-    """The meaning of a value of the backward pass: it is `sign` times the gradient of `of`.
+    """The meaning of a value of the backward pass: it is `sign` times the gradient of the value `of`.
 
-    If `is_unsummed` is true, the sum over the axes along which `of` is broadcast is still missing.
+    If `is_unsummed` is true, it must still be summed over the axes along which `of` is broadcast.
     """
 
     of: Value
@@ -124,14 +124,14 @@ class Gradients:
         results: Names of results of the program. The input `d_output` is the gradient of the result `output`.
 
     Attributes:
-        of: A dict from each gradient to its value of the forward pass. Values that are only one of several terms of
-            a gradient are left out.
-        minus: The same dict for values that are a negative gradient.
-        parts: The same dict for values that are one of several terms of a gradient.
-        sums: The entries of `parts` that are sums themselves, of some of the terms.
-        unsummed: The same dict for gradients before the sum over the axes along which the value is broadcast.
-        notes: A dict from values to a comment on the derivative that they use, and to the value whose name replaces
-            `{0}` in the comment, or `None`.
+        of: The value of the forward pass to which each complete gradient belongs.
+        minus: The value of the forward pass to which each negative gradient belongs.
+        parts: The value of the forward pass for each term of a gradient that is a sum of several terms.
+        sums: The entries of `parts` that are sums of some of the terms.
+        unsummed: The value of the forward pass for each array that becomes a gradient by a sum over the axes along
+            which the value is broadcast.
+        notes: For each value that uses a known derivative, a comment, and the value whose name replaces `{0}` in the
+            comment. The second is `None` if the comment contains no name.
     """
 
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
@@ -254,8 +254,8 @@ class Gradients:
     def _read_rule(self, one: Statement, factor: Value, known: _Known) -> bool:
         """Find the meaning of the product of a value of the forward pass and a gradient.
 
-        The rule depends on the statement that computed the value to which the gradient belongs. Return whether a rule
-        applies.
+        The gradient belongs to a value, and the statement that computed this value determines the rule. Return
+        whether a rule applies.
         """
         (output,) = one.outputs
         for value in self._same(known.of, has_sums=True):
@@ -308,9 +308,9 @@ class Gradients:
         return False
 
     def _operand(self, value: Value, primitives: Collection[str]) -> Value | None:
-        """Return the only operand, except bools and numbers, of the statement that computes a value.
+        """Return the only array, apart from bools, that the statement computing `value` reads.
 
-        The result is `None` if there are several, or if the statement has none of these primitives.
+        Return `None` if there are several, or if the statement's primitive is not in `primitives`.
         """
         made = self._producers.get(value)
         if made is None or made.primitive not in primitives:
@@ -319,9 +319,9 @@ class Gradients:
         return values[0] if len(values) == 1 else None
 
     def _same(self, value: Value, has_sums: bool = False) -> Iterator[Value]:
-        """Yield a value, and the terms of the sums that compute it, because their gradients are equal.
+        """Yield values with the same gradient: a value, and the terms of the sums that compute it.
 
-        If `has_sums` is true, also yield operands of `reduce_sum`, whose gradients are the same numbers, repeated.
+        If `has_sums` is true, also yield operands of `reduce_sum`: their gradients repeat the same numbers.
         """
         waiting = deque([value])
         for _ in range(_FARTHEST):
@@ -340,7 +340,7 @@ class Gradients:
 
 
 def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Statement]) -> Value | None:
-    """Return the value that a `broadcast_in_dim` repeats along exactly these axes to compute `known`, or `None`."""
+    """Return the value from which a `broadcast_in_dim` along exactly these axes computes `known`, or `None`."""
     made = producers.get(known)
     if made is None or made.primitive != "broadcast_in_dim" or not isinstance(made.inputs[0], Value):
         return None
@@ -352,9 +352,9 @@ def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Sta
 
 
 def _through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:
-    """Return the operand whose gradient `one` computes from the gradient of `known`; `None` if there is none.
+    """Return x if `one` computes d_x = 2 * d_y, and y = 2 * x is `known`; also for other linear operations.
 
-    The statement `one` repeats the statement that computed `known`: for y = 2 * x, d_x is 2 * d_y.
+    Return `None` if the statement that computed `known` is another operation.
     """
     made = producers.get(known)
     if made is None or made.primitive != one.primitive or made.block != one.block:

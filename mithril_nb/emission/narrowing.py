@@ -1,4 +1,4 @@
-"""Replace broadcasts by reshapes that only insert axes of size 1, where the statements that use them broadcast."""
+"""Replace a broadcast by a reshape to axes of size 1, if elementwise operations broadcast the reshaped array anyway."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, 
 
 
 def narrow(function: Function) -> Function:
-    """Return a function with reshapes that insert axes of size 1 instead of broadcasts.
+    """Return a function in which reshapes that insert axes of size 1 replace broadcasts.
 
-    A broadcast is replaced if only elementwise statements use it, and each has another operand of the full shape.
+    A broadcast of an array is replaced only if elementwise statements are its only uses. Each of these statements
+    must have another operand that already has the shape of the result.
     """
     uses: dict[Value, list[Statement | None]] = defaultdict(list)
     for statement in function.statements:

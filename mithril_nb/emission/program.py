@@ -36,10 +36,10 @@ class Value:
     Two values with equal attributes are different: a value is only equal to itself.
 
     Attributes:
-        name: Name in the source, unique in the function; `"_"` for an unused result. Until `build` chooses it, the
-            wanted name.
+        name: Name in the source, unique in the function; `"_"` for an unused result. `build` chooses it. Before, it is
+            only a suggestion.
         shape: The shape.
-        dtype: The dtype: `"float32"`, `"bool"`, or `"key<fry>"` for random keys.
+        dtype: The dtype, such as `"float32"`. Random keys have `"key<fry>"`.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Number:
 
     Attributes:
         value: A Python `bool`, `int`, `float` or `complex`, already rounded to the dtype.
-        dtype: The dtype. In an operation with an array, the dtype of the array is kept, as for a Python number.
+        dtype: The dtype.
     """
 
     value: bool | int | float | complex
@@ -69,7 +69,7 @@ class Number:
 
     @property
     def text(self) -> str:
-        """Source of the number. Rounded to the dtype, it is equal to the value.
+        """The number as Python. If it is rounded to the dtype, it equals `value`.
 
         Examples:
             >>> Number(0.10000000149011612, "float32").text, Number(True, "bool").text, Number(2, "int32").text
@@ -77,7 +77,7 @@ class Number:
         """
         if isinstance(self.value, float) and self.dtype in ("float16", "float32"):
             text = str(np.dtype(self.dtype).type(self.value))
-            # Read as a float64, the shortest text of the largest float32 is above it, and PyTorch rejects it.
+            # PyTorch rejects the shortest text of the largest float32: as a float64, it is larger than every float32.
             if abs(float(text)) <= abs(self.value) or abs(self.value) < np.finfo(self.dtype).max:
                 return text
         return repr(self.value)
@@ -95,18 +95,19 @@ class Statement:
         inputs: The operands.
         outputs: The results; an unused result has the name `"_"`.
         params: JAX's params without jaxprs. Reductions may have `"keepdims"`; a `scan` has `num_carry`.
-        equations: Ids of the equations that it computes. In a shared function, those of all calls.
-        block: Path of its block, or `"(loss)"`, `"(optimizer)"`; `""` without a block. In a shared function, the block
-            of the first call.
-        role: The part of a training step to which it belongs; `None` if unknown.
-        source: The user's line of Python that caused it, as `"file.py:12"`; `""` if unknown.
-        bodies: Bodies of control flow, which may also read values that are computed before the statement.
-            - `scan`: the body, from carry and items to carry and results. `inputs` are the initial carry and arrays.
-            - `while`: condition and body, from the carry. `inputs` are the initial carry.
+        equations: Ids of the traced equations that the statement computes. If several blocks share the function that
+            contains the statement, these are the equations of all these blocks.
+        block: Path of the block, or `"(loss)"`, or `"(optimizer)"`; `""` outside of blocks. If several blocks share
+            the function, it is the first of them.
+        role: The part of a training step; `None` if unknown.
+        source: The user's line of Python that caused the statement, as `"file.py:12"`; `""` if unknown.
+        bodies: The functions inside of a control-flow statement. They may also read earlier values.
+            - `scan`: one body, (carry, items) -> (carry, results). `inputs` are the initial carry and arrays of items.
+            - `while`: a condition, carry -> bool, and a body, carry -> carry. `inputs` are the initial carry.
             - `cond`: the branches, without inputs. `inputs` contain only the index of the branch.
-            - `reduce`, `reduce_window`, ...: the function that combines two items.
-        function: The function that a call runs.
-        note: A comment, or `""`.
+            - `reduce`, `reduce_window`, ...: a function that combines two items.
+        function: The function that a `"call"` runs.
+        note: A comment for the source, or `""`.
     """
 
     primitive: str
@@ -123,7 +124,7 @@ class Statement:
 
     @cached_property
     def reads(self) -> tuple[Value, ...]:
-        """The values that it reads: its operands, and values from outside that its bodies read."""
+        """The arrays that the statement reads: operands, and arrays from outside that its bodies read."""
         own = [one for one in self.inputs if isinstance(one, Value)]
         return tuple(dict.fromkeys([*own, *(one for body in self.bodies for one in body.free)]))
 
@@ -134,14 +135,13 @@ class Function:
 
     Attributes:
         name: The name, unique in the program; `""` for a body.
-        inputs: The arrays that it receives.
-        outputs: The arrays and numbers that it returns.
+        inputs: The arrays that the function receives.
+        outputs: The arrays and numbers that the function returns.
         statements: The statements, in the order of execution.
-        block: Path of its block, of the first one if several share it; `""` for the whole program and for bodies.
-        role: Its part of a training step; `None` for the whole program and for bodies, or if it is unknown.
-        blocks: Paths of all blocks that share it; `()` for the whole program and for bodies.
-        ports: Names that the inputs, except parameters, have in the forward function of the block, and names of the
-            block's output ports.
+        block: Path of the first block that runs the function; `""` for the whole program and for bodies.
+        role: The part of a training step; `None` if unknown, and for the whole program and for bodies.
+        blocks: Paths of all blocks that run the function; `()` for the whole program and for bodies.
+        ports: Names of the output ports of the block, and of the forward function's inputs that are not parameters.
     """
 
     name: str
@@ -155,7 +155,10 @@ class Function:
 
     @cached_property
     def free(self) -> tuple[Value, ...]:
-        """The values that it reads but neither receives nor computes: constants, and for a body, values around it."""
+        """The values that the function reads but neither receives nor computes.
+
+        They are constants. A body also reads values of the function around it.
+        """
         known = set(self.inputs)
         found: dict[Value, None] = {}
         for statement in self.statements:
@@ -165,11 +168,11 @@ class Function:
         return tuple(found)
 
     def is_result(self, output: Operand) -> bool:
-        """Return whether an output of a forward function is an output of the block, not only for the gradients."""
+        """Return whether an output of a forward function is an output of the block. Others are only for gradients."""
         return isinstance(output, Number) or output.name.startswith("output") or output.name in self.ports
 
     def walk(self) -> Iterator[Statement]:
-        """Yield its statements; the statements of bodies follow the statement that contains the bodies."""
+        """Yield all statements. After each, yield the statements of its bodies."""
         for statement in self.statements:
             yield statement
             for body in statement.bodies:
@@ -182,10 +185,10 @@ class Program:
 
     Attributes:
         name: Name of the program.
-        functions: The functions, each after the functions that it calls; the last is the whole program.
-        constants: A dict from values that every function may read to the NumPy arrays that the program contains.
-        inputs: The leaves of its arguments, in the order of the inputs of the last function.
-        outputs: The leaves of its results, in the order of the outputs of the last function.
+        functions: The functions, each after the functions that it calls. The last one is `main`.
+        constants: The NumPy array of each constant. Every function may read the constants.
+        inputs: The arrays in the program's arguments, in the order of `main.inputs`.
+        outputs: The arrays in the program's results, in the order of `main.outputs`.
     """
 
     name: str
@@ -196,12 +199,12 @@ class Program:
 
     @property
     def main(self) -> Function:
-        """The whole program, which calls the other functions."""
+        """The function that runs the whole program and calls the others."""
         return self.functions[-1]
 
     @property
     def gradient_note(self) -> str:
-        """A sentence that explains names such as `d_x` in a file; `""` for a program without gradients."""
+        """A sentence for the emitted file that explains names such as `d_x`; `""` if there are no gradients."""
         if not any(one.role == "backward" for function in self.functions for one in function.walk()):
             return ""
         if any(leaf.argument == "output_gradients" for leaf in self.inputs):
@@ -216,7 +219,7 @@ class Program:
 
 
 def substituted(function: Function, instead: Mapping[Value, Operand]) -> Function:
-    """Return a body in which the operands in `instead` replace values from outside the body."""
+    """Return a body in which operands replace values from outside the body, as the dict `instead` maps them."""
     if instead.keys().isdisjoint(function.free):
         return function
 

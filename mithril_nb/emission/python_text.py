@@ -34,7 +34,7 @@ Helpers = Mapping[str, tuple[str, tuple[str, ...]]]
 
 
 def read_helpers(paths: Iterable[Path]) -> Helpers:
-    """Return the source of the top-level functions and classes of some Python files."""
+    """Return the top-level functions and classes of some Python files, as `Helpers`."""
     texts = [path.read_text(encoding="utf-8") for path in paths]
     kinds = (ast.FunctionDef, ast.ClassDef)
     nodes = [(text, node) for text in texts for node in ast.parse(text).body if isinstance(node, kinds)]
@@ -47,7 +47,7 @@ def read_helpers(paths: Iterable[Path]) -> Helpers:
 
 
 def used_helpers(known: Helpers, wanted: Iterable[str]) -> list[str]:
-    """Return the names of the wanted helpers and of all helpers that they use, in the order of `known`."""
+    """Return the names of the wanted helpers and of all helpers that these need, in the order of `known`."""
     waiting, used = sorted(wanted), set[str]()
     while waiting:
         name = waiting.pop()
@@ -58,24 +58,24 @@ def used_helpers(known: Helpers, wanted: Iterable[str]) -> list[str]:
 
 
 def encoded(array: Any) -> str:
-    """Return a Python expression for a large array, with its compressed items in base64, on one line."""
+    """Return a Python expression for a large array: its items as compressed base64 text."""
     data = base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes())).decode()
     decoded = f"np.frombuffer(zlib.decompress(base64.b64decode({data!r})), np.{array.dtype.name})"
     return f"{decoded}.reshape({array.shape})"
 
 
 def program_arguments(program: Program) -> tuple[str, ...]:
-    """Return the names of a program's arguments that contain arrays: the last function of a file takes them."""
+    """Return the names of the program's arguments that contain arrays."""
     return tuple(dict.fromkeys(leaf.argument for leaf in program.inputs))
 
 
 def listed(start: str, names: list[str], end: str, used: int) -> str:
-    """Join names with commas; if they do not fit on the line, put them on separate lines.
+    """Join names with commas. If they do not fit on the line, put them on new lines between `start` and `end`.
 
     Args:
-        start: Text before the separate lines, such as `"("`.
+        start: Text before the new lines, such as `"("`.
         names: The names.
-        end: Text after the separate lines.
+        end: Text after the new lines, such as `")"`.
         used: Number of other characters on the line.
     """
     text = ", ".join(names)
@@ -86,7 +86,7 @@ def listed(start: str, names: list[str], end: str, used: int) -> str:
 
 
 def joined_shapes(shown: Iterable[str]) -> str:
-    """Return the shapes of the results of a statement for a comment; equal shapes are written once.
+    """Join the shapes of a statement's results for a comment. Equal shapes are written once.
 
     Examples:
         >>> joined_shapes(["(2, 3)", "(2, 3)"]), joined_shapes(["(2, 3)", "()"])
@@ -97,7 +97,7 @@ def joined_shapes(shown: Iterable[str]) -> str:
 
 
 def notes(function: Function) -> dict[Statement, str]:
-    """Return a dict from statements to comments, such as the formula of a number; other statements are left out.
+    """Return comments for some statements, such as the formula of a number.
 
     Examples:
         >>> x, y = Value("x", (), "float32"), Value("y", (), "float32")
@@ -132,7 +132,7 @@ def notes(function: Function) -> dict[Statement, str]:
 
 
 def _is_of_softmax(one: Statement, users: Mapping[Value, Sequence[Statement]]) -> bool:
-    """Return whether the maximum that a statement computes is the shift in exp(x - max) / sum(exp(x - max))."""
+    """Return whether a statement computes the maximum in exp(x - max) / sum(exp(x - max))."""
     shifts = [*one.outputs, *(user.outputs[0] for user in users[one.outputs[0]] if user.primitive == DETACH)]
     differences = [user for shift in shifts for user in users.get(shift, ()) if user.primitive == "sub"]
     powers = [user for each in differences for user in users.get(each.outputs[0], ()) if user.primitive == "exp"]
@@ -163,26 +163,26 @@ def _numbers(one: Statement, producers: Mapping[Value, Statement]) -> Iterator[s
 
 
 def title_of(function: Function) -> str:
-    """Return the first line of an emitted function's docstring: its blocks, its part of a step, special arrays."""
+    """Return the docstring of an emitted function, such as `"linear_0: gradients."`."""
     blocks = ", ".join(function.blocks[:4]) + (", ..." if len(function.blocks) > 4 else "")
     role = {"forward": "forward", "backward": "gradients", "update": "update"}.get(function.role or "", "")
     outputs = [one.name for one in function.outputs if isinstance(one, Value)]
     if function.role == "forward" and not all(map(function.is_result, function.outputs)):
         role += "; also returns what the gradients use"
     elif function.role == "backward" and not any(_is_of_input(name, function) for name in outputs):
-        role += "; that of the input is not needed"
+        role += "; the gradient of the input is not needed"
     elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
         role += "; d_input_so_far is the gradient from the other uses of the input"
     return f"{comment(blocks)}{f': {role}' if role else ''}."
 
 
 def _is_of_input(name: str, function: Function) -> bool:
-    """Return whether a name is that of a gradient of an input of the function's block."""
+    """Return whether `name` is the gradient of an input of the function's block, such as `"d_input"`."""
     return re.sub(r"^d_(.*?)(_\d+)?$", r"\1", name) in ("input", *function.ports) or name[2:] in function.ports
 
 
 def load(source: Source) -> Callable[..., Any]:
-    """Run an emitted Python file and return its last function, which runs the whole program."""
+    """Execute an emitted Python file, and return the function that runs the whole program."""
     module = ModuleType(f"mithril_nb_emitted_{next(_NUMBERS)}")
     if source.name.endswith("_torch"):
         sys.modules[module.__name__] = module  # torch.compile imports the modules of the functions that it traces

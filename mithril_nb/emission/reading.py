@@ -38,7 +38,7 @@ _HINTS = {
 
 
 def read(program: traced.Program) -> tuple[Function, dict[Value, Any]]:
-    """Return a traced program as one function with the statements of every block, and the arrays of its constants."""
+    """Return a traced program as one function, and the arrays of its constants."""
     reader = _Reader(program.by_id)
     trace = program.trace
     jaxpr = trace.closed.jaxpr
@@ -69,7 +69,7 @@ class _Reader:
         self._known: dict[int, tuple[Value, Any]] = {}  # keeps the constants alive, so their ids stay unique
 
     def bind_constants(self, closed: Any, env: dict[Any, Operand]) -> None:
-        """Add the constants of a closed jaxpr to the variables in scope."""
+        """Add the constants of a closed jaxpr to the variables `env`."""
         variables = jax_versions.open_jaxpr(closed).constvars
         for var, constant in zip(variables, getattr(closed, "consts", ()), strict=True):
             env[var] = self._constant(constant, var.aval)
@@ -99,8 +99,8 @@ class _Reader:
         Args:
             sites: Equations with their bodies.
             env: The variables in scope. The results of the equations are added.
-            around: The record for all statements, for sites whose equations have no records: those of a function that
-                combines two items, and those that replace an equation.
+            around: The record for all statements, if the equations have no records of their own. This is the case in
+                a function that combines two items, and in equations that replace another equation.
         """
         found: list[Statement] = []
         for site in sites:
@@ -137,9 +137,9 @@ class _Reader:
     def _inlined(
         self, site: Site, inputs: tuple[Operand, ...]
     ) -> tuple[tuple[Any, list[Site]], tuple[Operand, ...]] | None:
-        """Return the body that runs instead of an equation, with the operands of the body; `None` without one.
+        """Return a body that replaces an equation, and the operands of the body; `None` if the equation stays.
 
-        There is one for calls, for a `cond` whose index is a number, and for `custom_linear_solve`.
+        A body replaces a call, a `cond` whose index is a number, and a `custom_linear_solve`.
         """
         if site.primitive == "cond" and isinstance(inputs[0], Number):
             return site.bodies[min(max(int(inputs[0].value.real), 0), len(site.bodies) - 1)], inputs[1:]
@@ -184,7 +184,7 @@ class _Reader:
                 inputs = inputs[:1]
         elif site.primitive in _COMBINED or site.primitive.startswith("scatter"):
             jaxprs = [one for one in site.equation.params.values() if jax_versions.is_jaxpr(one)]
-            # A scatter that only replaces items has no function.
+            # A scatter that replaces items has no function that combines two items.
             for one in jaxprs[:1]:
                 bodies.append(self._body(site, one, sites_of(jax_versions.open_jaxpr(one))[0], {}, record))
         hint = _HINTS.get(site.primitive, site.primitive.replace("-", "_"))
@@ -201,7 +201,7 @@ class _Reader:
     def _body(
         self, site: Site, closed: Any, body: list[Site], outer: Mapping[int, Operand], around: Equation | None = None
     ) -> Function:
-        """Return a body as a function of the inputs that have no operand in `outer`."""
+        """Return a body as a function. In place of the inputs whose index is in `outer`, it reads these operands."""
         jaxpr = jax_versions.open_jaxpr(closed)
         carried = len(wirings(site)[0].carried) if site.primitive in ("scan", "while") else 0
         names = ["carry"] * carried + ["item"] * (len(jaxpr.invars) - len(outer) - carried)
@@ -218,14 +218,15 @@ class _Reader:
 
 
 def _per_item(condition: Function, body: Function, again: Function, record: Equation) -> list[Function]:
-    """Return the condition and the body of a `while` under `vmap`, whose condition has a flag for each item.
+    """Return a scalar condition, and a body, for a `while` loop under `vmap`.
 
-    The loop runs until all flags are false. The body no longer changes an item whose flag is false.
+    The condition of such a loop computes one flag for each item of the batch. The loop runs until all flags are
+    false. The new body does not change items whose flag is false.
 
     Args:
-        condition: The condition, with flags.
-        body: The body for all items.
-        again: A copy of the condition with different values, because the body computes the flags too.
+        condition: The condition, which computes the flags.
+        body: The body, which changes all items.
+        again: A copy of the condition with other values. The new body contains it to compute the flags.
         record: The record of the `while`.
     """
 
@@ -259,12 +260,12 @@ def _transposed(operand: Operand, order: Sequence[int], record: Equation) -> Sta
 
 
 def _place_of_cpu(platforms: Sequence[Sequence[str] | None]) -> int:
-    """Return the index of the branch for CPUs in `jax.lax.platform_dependent`; the default branch has no platforms."""
+    """Return the index of the CPU's branch in `jax.lax.platform_dependent`. `None` is the default branch."""
     return next(place for place, names in enumerate(platforms) if names is None or "cpu" in names)
 
 
 def _closed_over(site: Site, wiring: Wiring, inputs: tuple[Operand, ...]) -> dict[int, Operand]:
-    """Return the operands of those inputs of a body that are the same in every run, by index of the input."""
+    """Return the operands that a body reads but that are no carry and no item, by index of the body's input."""
     assert wiring.operands is not None
     count = len(wiring.operands) if site.primitive == "cond" else wiring.constants
     return {place: inputs[wiring.operands[place]] for place in range(count)}

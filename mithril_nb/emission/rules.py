@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Rules(dict[str, Callable[[To, Statement], Result]]):
-    """Functions by primitive. Each takes the emitter and a statement, and writes the statement or returns its text.
+    """A dict from each primitive to a function `rule(emitter, statement)`, which writes or returns source.
 
     Examples:
         >>> rules = Rules[str, str]()
@@ -39,7 +39,8 @@ class Rules(dict[str, Callable[[To, Statement], Result]]):
     def write(self, to: To, statement: Statement) -> Result:
         """Call the function for the primitive of a statement.
 
-        If it raises anything but a `MithrilError`, a note is added to the error: the primitive, the block, the line.
+        If the function raises an error that is not a `MithrilError`, add the primitive, the block and the user's line
+        to it as a note.
         """
         try:
             return self[statement.primitive](to, statement)

@@ -14,12 +14,12 @@ class Line:
 
     Attributes:
         text: The line, with its indentation.
-        equations: Ids of the equations that it computes; `()` for lines such as imports. In Python source, a line that
-            assigns input 3 of the program has the equation `"arg3"`.
-        block: Path of its block; `""` without one.
-        role: Its part of a training step; `None` without one.
-        source: The user's line of Python that caused it, as `"file.py:12"`, or `""`.
-        opcode: The primitive that it computes, or `""`.
+        equations: Ids of the traced equations that the line computes; `()` for lines such as imports. A Python line
+            that assigns the input with index 3 has the id `"arg3"`.
+        block: Path of the block; `""` outside of blocks.
+        role: The part of a training step; `None` if unknown.
+        source: The user's line of Python that caused this line, as `"file.py:12"`; `""` if unknown.
+        opcode: The primitive that the line computes; `""` for lines such as imports.
     """
 
     text: str
@@ -37,8 +37,8 @@ class Source:
     Attributes:
         language: `"python"` or `"c"`.
         lines: The lines.
-        name: Name of the file, without a suffix; `""` for C.
-        function: Name of the function that runs the whole program; `""` for C.
+        name: Name of a Python file, without `.py`; `""` for C.
+        function: Name of the Python function that runs the whole program; `""` for C.
     """
 
     language: str
@@ -75,7 +75,7 @@ class Writer:
         Args:
             text: The text, without indentation.
             statement: The statement that the lines compute.
-            equations: Ids of the equations of the lines, if there is no statement.
+            equations: Ids of the equations that the lines compute. Ignored if `statement` is given.
         """
         for part in text.split("\n"):
             shown = f"{'    ' * self._depth}{part}" if part else ""
@@ -86,11 +86,11 @@ class Writer:
                 self.lines.append(Line(shown, one.equations, one.block, one.role, one.source, one.primitive))
 
     def indented(self) -> _Indented:
-        """Indent the lines that are added inside a `with`."""
+        """Return a context in which added lines have four more spaces of indentation."""
         return _Indented(self)
 
     def indent(self, levels: int) -> None:
-        """Change the indentation of the next lines."""
+        """Add `levels` times four spaces to the indentation of the next lines."""
         self._depth += levels
 
 

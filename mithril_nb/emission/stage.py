@@ -19,7 +19,7 @@ def instructions_of(source: Source, by_id: Mapping[str, Equation], inputs: tuple
     Args:
         source: The source.
         by_id: The equations of the program, by id.
-        inputs: The arrays that the program takes. A line that assigns input 3 has the equation `"arg3"`.
+        inputs: The inputs of the program. The input with index 3 has the id `"arg3"` in a line.
     """
     blocks = {f"arg{place}": one.block for place, one in enumerate(inputs)}
     found = [_instruction(number, line, by_id, blocks) for number, line in enumerate(source.lines, 1) if line.equations]

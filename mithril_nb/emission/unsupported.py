@@ -8,17 +8,14 @@ from mithril_nb.emission.program import Program, Statement
 from mithril_nb.errors import UnsupportedPrimitiveError
 from mithril_nb.stages.records import format_source
 
-_ADVICE = {
-    "debug_callback": "remove jax.debug.print and jax.debug.callback.",
-    "pure_callback": "write the function with jax.numpy.",
-    "io_callback": "write the function with jax.numpy.",
-    "pallas_call": "use the version of the function without a Pallas kernel.",
-    "shard_map": "inspect the program of one device.",
-    **dict.fromkeys(
-        [f"random_{each}" for each in ("bits", "fold_in", "seed", "split", "unwrap", "wrap")],
-        "noise = jax.random.normal(key, shape)  # outside the model; pass it as an input",
-    ),
+_EXPECTED = {
+    "debug_callback": "a function without jax.debug.print and jax.debug.callback",
+    "pure_callback": "a function of jax.numpy operations",
+    "io_callback": "a function of jax.numpy operations",
+    "pallas_call": "a function without a Pallas kernel",
+    "shard_map": "a program of one device",
 }
+_RANDOM = frozenset(f"random_{each}" for each in ("bits", "fold_in", "seed", "split", "unwrap", "wrap"))
 
 
 def unsupported(statement: Statement, backend: str, reason: str = "") -> UnsupportedPrimitiveError:
@@ -27,7 +24,7 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     Args:
         statement: The statement.
         backend: Name of the backend: `"numpy"`, `"c"`, ...
-        reason: The missing part, if the backend supports other uses of the primitive: `"strides above 1"`.
+        reason: The unsupported use, such as `"strides above 1"`, if the backend supports other uses of the primitive.
 
     Examples:
         >>> raise unsupported(Statement("fft", (), (), block="mix", source="net.py:3"), "c")
@@ -40,14 +37,18 @@ def unsupported(statement: Statement, backend: str, reason: str = "") -> Unsuppo
     name, block = statement.primitive, statement.block
     advice = "ml.JaxBackend()  # runs every primitive"
     if backend in ("onnx", "jax"):
-        advice = 'ml.export(..., to="stablehlo")  # holds every primitive'
-    facts = [("line", format_source(statement.source))] if statement.source else []
-    if reason:
-        facts.insert(0, ("missing", reason))
+        advice = 'ml.export(model, "folder", to="stablehlo")  # contains every primitive'
+    if name in _RANDOM:
+        advice = "noise = jax.random.normal(key, shape)  # outside the model; pass it as an input"
+    facts = [("unsupported", reason)] if reason else []
+    if statement.source:
+        facts.append(("line", format_source(statement.source)))
+    if name in _EXPECTED:
+        facts.append(("expected", _EXPECTED[name]))
     error = UnsupportedPrimitiveError(
         f"backend {backend!r} has no source for primitive {name!r}{f' (block {block!r})' if block else ''}.",
         tuple(facts),
-        _ADVICE.get(name, advice),
+        advice,
         block=block,
     )
     error.primitive, error.backend, error.source = name, backend, statement.source

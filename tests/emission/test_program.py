@@ -290,7 +290,7 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    term = d_softmax * inverse_square  # (2, 2, 3, 3); the derivative of a/b by b is -a/b**2",
         "    term = -1.1283792 * d_erfc  # (2, 3, 32); -1.1283792 is -2/sqrt(pi); "
         "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
-        "    )  # d_output is the part of d_sum_1_output from its other uses",
+        "    )  # d_output is the part of d_sum_1_output from the other uses of sum_1_output",
         "    d_query = d_dot @ key  # (2, 2, 3, 4)",
         "    scaled = dot * 0.5  # (2, 2, 3, 3); 0.5 is 1/sqrt(4)",
         "    inverse_square = total ** -2  # (2, 2, 3, 1); for the gradients",
@@ -304,7 +304,7 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         '    """attention/split: forward."""',
         "def split_backward(d_value, d_key, d_query):",
         '    """norm_2: gradients; d_input_so_far is the gradient from the other uses of the input."""',
-        '    """norm_1: gradients; that of the input is not needed."""',
+        '    """norm_1: gradients; the gradient of the input is not needed."""',
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); -0.70710677 is -1/sqrt(2)",
         "    part_of_d_centered_1 = centered * d_total_1  # (2, 3, 8); for each factor of centered * centered",
         "    largest = scaled.max(axis=3, keepdims=True)  "

@@ -107,7 +107,7 @@ def _conv(to: Context, one: Statement) -> str:
 
 
 def _ordered(to: Context, one: Operand, order: tuple[int, ...]) -> str:
-    """Return an array with its axes in another order: batch or output features, input features, space."""
+    """Return a transposed array. The order of the axes is that of the helper function `conv`."""
     text = to.array(one)
     return text if tuple(order) == tuple(range(len(order))) else _permuted(to, text, order)
 
@@ -144,7 +144,7 @@ def _pool(to: Context, one: Statement) -> str:
 
 
 def _torch_max_pool(to: Context, one: Statement) -> str:
-    """Return a call of PyTorch's max pooling, whose gradient at ties is JAX's; `""` if it does not support a window."""
+    """Return a call of PyTorch's max pooling, or `""` if PyTorch does not support this window or dtype."""
     (array,), (output,), params = one.inputs, one.outputs, one.params
     size, rank = params["window_dimensions"][2:], len(array.shape) - 2
     steps, pads = params["window_strides"], params["padding"]

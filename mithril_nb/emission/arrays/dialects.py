@@ -43,16 +43,16 @@ class Dialect:
     """The names of operations and dtypes in one library.
 
     Attributes:
-        name: Name of the backend.
-        title: Name of the library in sentences.
-        module: Name of its module in the source.
+        name: Name of the backend, such as `"numpy"`.
+        title: Name of the library in sentences, such as `"NumPy"`.
+        module: Name of the module in the source, such as `"np"`.
         imports: The import lines.
-        functions: Names of functions of one or more arrays, by primitive.
-        axis: Name of the argument for axes.
+        functions: A dict from a primitive to the library's function: NumPy's is `"arcsin"` for `"asin"`.
+        axis: Name of the argument for axes: `"axis"` or `"dim"`.
         keepdims: Name of the argument that keeps reduced axes.
         permute: Name of the method that permutes axes.
         cast: Name of the method that converts the dtype.
-        dtypes: The library's name for each of JAX's dtypes that it supports.
+        dtypes: A dict from JAX's dtypes to the library's. Dtypes that the library does not support are missing.
     """
 
     name: Library
@@ -72,7 +72,7 @@ class Dialect:
         return None if found is None else f"{self.module}.{found}"
 
     def number(self, one: Number) -> str:
-        """Return a number as Python without a dtype: in an operation, it takes the dtype of the other operand."""
+        """Return a Python number, such as `2.0`. In an operation, it takes the dtype of the other operand."""
         value = one.value
         if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
             text = "nan" if value != value else "inf"
@@ -80,7 +80,7 @@ class Dialect:
         return one.text
 
     def typed(self, one: Number) -> str:
-        """Return a number as Python with its dtype, as an array or a NumPy scalar."""
+        """Return a number with its dtype, such as `np.float32(2.0)`."""
         if self.name in ("numpy", "jax"):
             return f"{self.module}.{self.dtypes[one.dtype]}({self.number(one)})"
         if self.name == "torch":

@@ -35,7 +35,7 @@ from mithril_nb.stages.trace import traced
 
 _CONTROL = frozenset({"scan", "while", "cond", CALL})
 _SMALL = 16
-"""Constants with at most this number of items are written as lists; larger ones are compressed text."""
+"""Constants with at most this number of items are written as lists; larger constants as compressed base64 text."""
 RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 """The modules that register the rules."""
 
@@ -43,17 +43,14 @@ RULE_FILES = (contractions, elementwise, fused, indexing, shapes)
 def emit_arrays(program: traced.Program, library: Library) -> Source:
     """Return a traced program as the source of an array library.
 
-    The file imports the library, modules of Python, and for large constants NumPy. NumPy source also imports the error
-    function of SciPy if SciPy is installed. Helper functions come first, then functions for blocks, or for parts of a
-    training step of blocks. The last function takes the arguments of the program.
-
-    Args:
-        program: The traced program.
-        library: `"numpy"`, `"torch"`, `"mlx"` or `"jax"`.
+    The file needs only the library, Python's standard library, and NumPy for large constants. If SciPy is installed,
+    NumPy source uses SciPy's error function. The file contains helper functions, then the functions of the blocks. In
+    a training step, a block has one function for its forward pass and one for its backward pass. The last function
+    runs the whole program.
 
     Raises:
         UnsupportedPrimitiveError: The library cannot express a primitive or a dtype.
-        StageUnavailableError: The program has named sizes without numbers.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
     dialect = DIALECTS[library]
     emitter = _JaxEmitter if library == "jax" else _Emitter
@@ -64,7 +61,7 @@ def emit_arrays(program: traced.Program, library: Library) -> Source:
 
 @cache
 def helper_sources(library: Library) -> Helpers:
-    """Return a dict from the name of each helper function of a library to its source and the helpers that it calls."""
+    """Return the helper functions of a library."""
     return read_helpers(sorted((Path(__file__).parent / "helpers").glob(f"{library}_*")))
 
 

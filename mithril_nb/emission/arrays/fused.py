@@ -33,7 +33,7 @@ class Match:
 
     Attributes:
         bound: The operands, by their name in the pattern.
-        statements: The statements, from the result of the pattern to its operands.
+        statements: The statements. The one that computes the result is the first.
     """
 
     bound: dict[str, Operand] = field(default_factory=dict[str, Operand])
@@ -56,7 +56,7 @@ def _mean(x: Any) -> Any:
 
 
 def _kept(x: Any) -> Any:
-    """Return the pattern of a reduced array, with or without a reshape that inserts the reduced axes again."""
+    """Return the pattern of a reduction `x`, which a reshape with the reduced axes of size 1 may follow."""
     return [x, ("reshape", x)]
 
 
@@ -69,7 +69,7 @@ def _normalized(x: Any, variance: Any) -> list[Any]:
 
 
 def _shifted(x: Any) -> Any:
-    # The result does not depend on the maximum, and neither do its gradients, so a `detach` is allowed.
+    # Neither the result nor its gradients depend on the maximum. So the pattern allows a `detach` of the maximum.
     return ("sub", x, _kept([("reduce_max", "x"), (DETACH, ("reduce_max", "x"))]))
 
 
@@ -101,7 +101,10 @@ _WEIGHTS = _softmax_of({"x": [_CAUSAL, *_SCALED]})
 
 
 def _axes(found: Match) -> tuple[int, ...] | None:
-    """Return the axes of all reductions of x; `None` if they differ, or if a row is combined with other rows."""
+    """Return the axes along which all statements reduce `x`.
+
+    Return `None` if the reductions have different axes, or if an elementwise statement combines different rows.
+    """
     x, others = found.bound["x"], [found.bound.get("weight"), found.bound.get("bias")]
     reductions = found.every("reduce_sum", "reduce_max")
     axes = {tuple(sorted(one.params["axes"])) for one in reductions}
@@ -180,7 +183,7 @@ def _attention(found: Match) -> Made | None:
 
 
 def _is_causal(found: Match, scores: Value) -> bool:
-    """Return whether each query reads only the keys up to its own position, so that it reads at least one."""
+    """Return whether the mask hides the keys after each query, as `is_causal=True` does in PyTorch."""
     hidden, (queries, keys) = found.bound["hidden"], scores.shape[-2:]
     iotas = [(one.params["dimension"], one.outputs[0].shape) for one in found.every("iota")]
     are_places = [(axis - len(shape), shape[axis]) for axis, shape in iotas] == [(-2, queries), (-1, keys)]
@@ -213,9 +216,10 @@ The function returns `None` if the statements do not compute the same as PyTorch
 
 
 def fuse(function: Function) -> Function:
-    """Return a function in which fused statements replace the statements of `_PATTERNS`.
+    """Return a function in which one fused statement replaces each group of statements that matches `_PATTERNS`.
 
-    The replaced statements have one block and role, and no other statement uses their intermediate results.
+    A group is replaced only if its statements belong to one block and one part of a training step, and if no
+    statement outside the group uses its intermediate results.
     """
     users: dict[Value, list[Statement | None]] = defaultdict(list)
     for one in function.statements:
@@ -238,7 +242,7 @@ def fuse(function: Function) -> Function:
 
 
 def _candidates(root: Statement, producers: dict[Value, Statement]) -> Iterator[tuple[set[Statement], Statement]]:
-    """Yield the statements before `root` that a fused statement computes together with it, and this statement."""
+    """Yield fused statements that compute the result of `root`. Before each, yield the other statements it replaces."""
     for primitive, pattern, condition in _PATTERNS:
         for found in _matches(pattern, root.outputs[0], Match(), producers):
             made = condition(found)

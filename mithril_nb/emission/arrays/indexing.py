@@ -9,7 +9,7 @@ from mithril_nb.emission.program import Number, Statement
 
 
 def _mode(params: Any) -> str:
-    """Return `"fill"` if a gather returns a fill value outside of the array, else `"clip"`."""
+    """Return `"fill"` if a gather reads a fill value outside of the array, or `"clip"` if it moves indices inside."""
     return "fill" if params["mode"].name == "FILL_OR_DROP" else "clip"
 
 

@@ -19,7 +19,7 @@ LAX: Rules[Context, str] = Rules()
 """The rules of JAX that replace NumPy's, by primitive."""
 lax_rule = LAX.rule
 LAX_NAMES = ("jax", "jnp", "carry", "items", "condition", "body")
-"""Names that the JAX source uses itself."""
+"""Names that emitted JAX source uses besides the names of arrays."""
 _MODES = {"FILL_OR_DROP": "fill", "CLIP": "clip", "PROMISE_IN_BOUNDS": "promise_in_bounds"}
 _SAME = (
     "rsqrt rem erf erfc erf_inv lgamma digamma nextafter reduce_precision cumsum cumprod cummax cummin cumlogsumexp "
@@ -32,7 +32,7 @@ _LINEAR = {
     "cholesky": {"symmetrize_input": False}, "triangular_solve": {}, "qr": {}, "lu": {}, "svd": {},
     "eigh": {"symmetrize_input": False},
 }  # fmt: skip
-"""Primitives with a function in `jax.lax.linalg`, and the arguments that the function needs besides the params."""
+"""Primitives that have a function in `jax.lax.linalg`, each with further arguments of this function."""
 _COMBINERS = {"add": "add", "mul": "mul", "max": "max", "min": "min", "and": "bitwise_and", "or": "bitwise_or"}
 _POOLS = {"reduce_window_max": "max", "reduce_window_min": "min", "reduce_window_sum": "add"}
 
@@ -54,7 +54,10 @@ def _linear(to: Context, one: Statement) -> str:
 
 
 def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[str, Any] | None = None) -> str:
-    """Return a call of a function of JAX, with the params that differ from its defaults, except the precision."""
+    """Return a call of a JAX function with the arguments `texts`, the params of the statement, and `more` params.
+
+    Params that equal the function's defaults are left out, and so is the precision.
+    """
     function: Any = jax
     for part in name.split(".")[1:]:
         function = getattr(function, part)
@@ -77,7 +80,7 @@ def _call(to: Context, one: Statement, name: str, texts: list[str], more: dict[s
 
 
 def _shown(to: Context, one: Statement, key: str, value: Any) -> str:
-    """Return a param as Python; `""` if the argument is not needed."""
+    """Return a param as Python, or `""` if the call must not or need not contain it."""
     if key == "preferred_element_type":
         return "" if str(value) == one.inputs[0].dtype else to.dtype(str(value))
     if key == "mode":
@@ -222,7 +225,7 @@ def _bits(to: Context, one: Statement) -> str:
 
 
 def _of_key(to: Context, one: Statement, text: str) -> str:
-    """Return an expression of `key`, applied to the key of a statement or mapped over its array of keys."""
+    """Return the expression `text`, a function of `key`, for the key of a statement, or for each key in an array."""
     name = to.array(one.inputs[0])
     return (
         f"{_each(one, f'lambda key: {text}')}({name})" if one.inputs[0].shape else text.replace("key,", f"{name},", 1)
@@ -230,7 +233,7 @@ def _of_key(to: Context, one: Statement, text: str) -> str:
 
 
 def _each(one: Statement, function: str) -> str:
-    """Return a function mapped by `jax.vmap` over all axes of the array of keys."""
+    """Return `function` with one `jax.vmap` for each axis of the statement's array of keys."""
     for _ in one.inputs[0].shape:
         function = f"jax.vmap({function})"
     return function
@@ -264,10 +267,10 @@ class LaxControl:
         """Write a local function.
 
         Args:
-            name: Its name.
-            function: The body of control flow that it computes.
-            given: Its arguments, each with the values that it contains as a tuple.
-            parts: The expression that it returns.
+            name: Name of the local function.
+            function: The loop body, loop condition or branch that it computes.
+            given: Names of the arguments. Each is a tuple of arrays, whose values follow the name.
+            parts: The expression that the local function returns.
         """
         pairs = [(argument, [value.name for value in values]) for argument, values in given]
         self._out.add(f"def {name}({', '.join(argument for argument, _ in pairs)}):")

@@ -18,7 +18,7 @@ def tree_of(leaves: Sequence[Leaf], text: Callable[[Leaf], str], is_short: bool)
         leaves: The leaves of the results or of the argument. An object with attributes is written as a dict in
             results, and as a `SimpleNamespace` in an argument.
         text: Function that returns the expression of a leaf.
-        is_short: If true, return a description for a sentence instead, such as `a dict with 'w'`.
+        is_short: If true, return words such as `a dict with 'w'`, and not an expression.
 
     Examples:
         >>> from mithril_nb.graph.spec import TensorSpec

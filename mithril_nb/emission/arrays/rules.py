@@ -15,7 +15,7 @@ _WRAPS = frozenset({"add", "add_any", "sub", "mul", "neg", "not", "shift_left"})
 
 
 class Context:
-    """The library and the helper functions, for rules that write expressions.
+    """Passed to each rule: the methods return parts of expressions, and record the helper functions in use.
 
     Attributes:
         dialect: The names of operations in the library.
@@ -33,34 +33,37 @@ class Context:
 
     @property
     def library(self) -> Library:
-        """Name of the backend."""
+        """Name of the backend, such as `"numpy"`."""
         return self.dialect.name
 
     @property
     def module(self) -> str:
-        """Name of the library's module in the source."""
+        """Name of the library's module in the source, such as `"np"`."""
         return self.dialect.module
 
     def operand(self, one: Operand) -> str:
-        """Return the expression of an operand; a number has no dtype and takes that of the other operand."""
+        """Return the expression of an operand. A number is written without a dtype: `2.0`."""
         return self.dialect.number(one) if isinstance(one, Number) else one.name
 
     def array(self, one: Operand) -> str:
-        """Return the expression of an operand with its dtype, also for a number."""
+        """Return the expression of an operand. A number is written with its dtype: `np.float32(2.0)`."""
         return self.dialect.typed(one) if isinstance(one, Number) else one.name
 
     def operands(self, statement: Statement) -> list[str]:
-        """Return the expressions of the operands. If all are numbers, only the first one has a dtype."""
+        """Return the expressions of the operands, such as `x` and `2.0`.
+
+        If all operands are numbers, the first has its dtype: `np.float32(1.0)` and `2.0`.
+        """
         if all(isinstance(one, Number) for one in statement.inputs):
             return [self.array(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
         return [self.operand(one) for one in statement.inputs]
 
     def arrays(self, statement: Statement) -> list[str]:
-        """Return the expressions of the operands with their dtypes."""
+        """Return the expression of `array` for each operand."""
         return [self.array(one) for one in statement.inputs]
 
     def right(self, text: str) -> str:
-        """Return the right operand of an operator, in parentheses if it starts with a minus."""
+        """Return the right operand of an operator. Add parentheses if it starts with a minus: `x - (-y)`."""
         return f"({text})" if text.startswith("-") else text
 
     def function(self, primitive: str, *arguments: str) -> str:
@@ -68,28 +71,28 @@ class Context:
         return f"{self.module}.{self.dialect.functions[primitive]}({', '.join(arguments)})"
 
     def helper(self, name: str, *arguments: str) -> str:
-        """Return a call of a helper function, and add the function to the source."""
+        """Return a call of a helper function. The source will contain this function."""
         self.helpers.add(name)
         return f"{name}({', '.join(arguments)})"
 
     def dtype(self, name: str) -> str:
-        """Return the expression of a dtype that the library supports; a random key is an array of uint32."""
+        """Return the expression of a dtype, such as `np.float32`. A random key is an array of uint32."""
         found = self.dialect.dtype("uint32" if name.startswith("key<") else name)
         assert found is not None, name  # `_Emitter._check` raises for other dtypes
         return found
 
     def cast(self, text: str, dtype: str) -> str:
-        """Return the expression of a conversion to another dtype."""
+        """Return the expression that converts an array to a dtype: `x.astype(np.float32)`."""
         return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
 
     def wrapped(self, statement: Statement, text: str) -> str:
-        """Return an expression. In PyTorch, where int64 holds uint32, cut results that may exceed 32 bits."""
+        """Return an expression, cut to 32 bits if PyTorch computes a uint32 result in int64."""
         if self.library == "torch" and statement.outputs[0].dtype == "uint32" and statement.primitive in _WRAPS:
             return f"({text}) & 0xFFFFFFFF"
         return text
 
     def full_shape(self, one: Operand) -> tuple[int, ...]:
-        """Return the shape of an operand in the source, where a random key is two numbers, except in JAX."""
+        """Return the shape of an operand in the source. Except in JAX, a random key has another axis of size 2."""
         return (*one.shape, 2) if one.dtype.startswith("key<") and self.library != "jax" else one.shape
 
     def unsupported(self, statement: Statement, reason: str = "") -> UnsupportedPrimitiveError:

@@ -234,7 +234,7 @@ def test_what_ggml_cannot_do_is_refused_before_it_runs(primitive: str) -> None:
     first, *rest = str(error.value).splitlines()
     assert (error.value.primitive, error.value.backend) == (primitive, "ggml")
     assert first == f"backend 'ggml' has no source for primitive {primitive!r} (block 'mix')."
-    assert rest[0] == (f"    missing  {reason}" if reason else rest[0])
+    assert rest[0] == (f"    unsupported  {reason}" if reason else rest[0])
     advice = "ml.JaxBackend()  # runs every primitive"
     if primitive == "random_bits":
         advice = "noise = jax.random.normal(key, shape)  # outside the model; pass it as an input"

@@ -75,7 +75,7 @@ def prod_pool(x, size, **options):
 
 
 def picked(x, size, prefer, options):
-    """Return where x, padded and flattened, has the first largest (or smallest) item of each window.
+    """Return the index of the first largest (or smallest) item of each window in x, padded and flattened.
 
     Also return the padded shape and the padding.
     """
@@ -136,9 +136,10 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return the indices of the items of slices for each axis of an array, and which slices are inside the array.
+    """Return where the items of slices are in an array, and a mask of the slices that are inside the array.
 
-    The results have the axes of `indices` without the last, then the axes of a slice.
+    There is one array of indices for each axis of the array. These arrays and the mask have the axes of `indices`
+    except the last, then the axes of a slice.
     """
     batch, window = tuple(indices.shape[:-1]), [slice_sizes[axis] for axis in window_dims]
     starts = {axis: indices[..., column].astype(mx.int64) for column, axis in enumerate(start_index_map)}
@@ -162,7 +163,7 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
 
 
 def outside(x, fill):
-    """Return the item outside of an array: `fill`, or else NaN, true, or the smallest (unsigned: largest) integer."""
+    """Return `fill`, or if it is None: NaN, True, the smallest signed or the largest unsigned integer."""
     if fill is None:
         is_unsigned = mx.issubdtype(x.dtype, mx.unsignedinteger)
         fill = math.nan if is_float(x) else True if x.dtype == mx.bool_ else limits(x)[1 if is_unsigned else 0]
@@ -170,7 +171,7 @@ def outside(x, fill):
 
 
 def rows(table, indices, fill=None):
-    """Return `table[indices]`; for an index outside of the table, the item of `outside`."""
+    """Return `table[indices]`. For an index outside of the table, return the number of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[mx.clip(indices, 0, size - 1)]
@@ -179,7 +180,11 @@ def rows(table, indices, fill=None):
 
 
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
-    """Return slices of x that start at `indices`; slices outside of x are filled, or moved inside."""
+    """Return slices of x that start at `indices`.
+
+    If a slice is partly outside of x, mode="clip" moves it inside. With mode="fill", all its items are the number of
+    `outside`.
+    """
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
@@ -200,7 +205,10 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
 
 
 def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
-    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out, or moved inside."""
+    """Return x with slices that start at `indices` changed by `updates`: set, added, multiplied, and so on.
+
+    If a slice is partly outside of x, mode="clip" moves it inside, and mode="fill" leaves it out.
+    """
     dropped = (*inserted, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
@@ -227,7 +235,7 @@ def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand,
 
 
 def dynamic_slice(x, starts, sizes):
-    """Return a slice of x; a start is moved so that the slice is inside of x."""
+    """Return a slice of x. A slice that is partly outside of x is moved inside."""
     for axis, (start, length) in enumerate(zip(starts, sizes)):
         start = min(max(int(start), 0), x.shape[axis] - length)
         x = x[(slice(None),) * axis + (slice(start, start + length),)]
@@ -235,7 +243,7 @@ def dynamic_slice(x, starts, sizes):
 
 
 def dynamic_update_slice(x, update, starts):
-    """Return x with a slice replaced; a start is moved so that the slice is inside of x."""
+    """Return x with a slice replaced. A slice that is partly outside of x is moved inside."""
     starts = [min(max(int(start), 0), size - length) for start, size, length in zip(starts, x.shape, update.shape)]
     found = mx.array(x)
     found[tuple(slice(start, start + length) for start, length in zip(starts, update.shape))] = update
@@ -243,7 +251,7 @@ def dynamic_update_slice(x, update, starts):
 
 
 def sort_together(arrays, axis, keys):
-    """Sort arrays by the first `keys` of them; equal items keep their order."""
+    """Sort arrays together: by the first, at ties by the second, and so on for `keys` arrays. The sort is stable."""
     order = mx.argsort(arrays[keys - 1], axis=axis)
     for key in reversed(arrays[: keys - 1]):
         again = mx.argsort(mx.take_along_axis(key, order, axis), axis=axis)
@@ -252,7 +260,7 @@ def sort_together(arrays, axis, keys):
 
 
 def top_k(x, k):
-    """Return the k largest items along the last axis, and their places."""
+    """Return the k largest items along the last axis, and their indices."""
     size = x.shape[-1]
     order = (size - 1 - mx.argsort(x[..., ::-1], axis=-1).astype(mx.int32))[..., ::-1][..., :k]
     return mx.take_along_axis(x, order, -1), order

@@ -26,7 +26,7 @@ def round_away(x):
 
 
 def erfc(x):
-    """Return 1 - erf(x); for large x by a continued fraction, where the difference would lose its digits."""
+    """Return 1 - erf(x). For |x| >= 1.5, compute it by a continued fraction, which loses no digits."""
     t = mx.maximum(mx.abs(x), 1.0)
     tail = mx.zeros_like(t)
     for k in range(60, 0, -1):
@@ -36,7 +36,7 @@ def erfc(x):
 
 
 def lgamma(x):
-    """Return the logarithm of the gamma function: Lanczos' approximation."""
+    """Return the logarithm of the gamma function by Lanczos' approximation."""
     z = mx.where(x < 0.5, 1 - x, x) - 1
     parts = (676.5203681218851, -1259.1392167224028, 771.3234287776531, -176.6150291621406, 12.507343278686905)
     parts += (-0.13857109526572012, 9.984369578019572e-06, 1.5056327351493116e-07)
@@ -49,7 +49,7 @@ def lgamma(x):
 
 
 def digamma(x):
-    """Return the derivative of lgamma: the recurrence up to 10, then the asymptotic series."""
+    """Return the derivative of lgamma: an asymptotic series for x >= 10, and a recurrence below."""
     z = mx.where(x < 0.5, 1 - x, x)
     shift = mx.zeros_like(z)
     for _ in range(10):
@@ -93,12 +93,12 @@ def le_to(x, y):
 
 
 def bits_of(x):
-    """Return the number of bits of an item."""
+    """Return the number of bits of one item of x."""
     return 8 * x.dtype.size
 
 
 def unsigned(x):
-    """Return the bits of integers as unsigned integers."""
+    """Reinterpret integers as unsigned integers."""
     return x.view({1: mx.uint8, 2: mx.uint16, 4: mx.uint32, 8: mx.uint64}[x.dtype.size])
 
 
@@ -117,7 +117,7 @@ def shift_right_logical(x, count):
 
 
 def shift_right_arithmetic(x, count):
-    """Shift right and insert copies of the first bit, also for unsigned numbers; a negative count shifts all bits."""
+    """Shift right and insert copies of the highest bit; a negative count shifts all bits."""
     signed = {1: mx.int8, 2: mx.int16, 4: mx.int32, 8: mx.int64}[x.dtype.size]
     return (x.view(signed) >> mx.minimum(unsigned(count), bits_of(x) - 1).view(signed)).view(x.dtype)
 
@@ -164,7 +164,7 @@ def eigh(x, lower):
 
 
 def lu(x):
-    """Return L and U in one array, the row swaps, and the order of the rows."""
+    """Return L and U in one array, the row that each row is swapped with, and the final order of the rows."""
     found, swaps = mx.linalg.lu_factor(x, stream=mx.cpu)
     order = list(range(x.shape[-2]))
     for k, pivot in enumerate(swaps.tolist()):
@@ -186,29 +186,29 @@ def threefry2x32(key_0, key_1, x_0, x_1):
 
 
 def random_seed(seed):
-    """Return the key of an integer."""
+    """Return the random key for a seed."""
     high = (seed >> 32) if seed.dtype.size == 8 else mx.zeros_like(seed)
     return mx.stack([high.astype(mx.uint32), seed.astype(mx.uint32)], -1)
 
 
-def counted(key, shape):
-    """Return two arrays of random numbers of a shape for each key."""
+def random_words(key, shape):
+    """Return two arrays of random integers of shape (..., *shape) for keys of shape (..., 2)."""
     count = mx.arange(math.prod(shape), dtype=mx.uint32).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     return threefry2x32(*keys, mx.zeros_like(count), count)
 
 
 def random_bits(key, shape, width=32):
-    """Return random integers of a shape for each key of an array (..., 2)."""
-    high, low = counted(key, shape)
+    """Return random integers of shape (..., *shape) for keys of shape (..., 2)."""
+    high, low = random_words(key, shape)
     return (high ^ low).astype({8: mx.uint8, 16: mx.uint16, 32: mx.uint32}[width])
 
 
 def random_fold_in(key, number):
-    """Return a new key from a key and a number."""
+    """Return a new key, computed from a key and a number."""
     return mx.stack(threefry2x32(key[..., 0], key[..., 1], mx.zeros_like(number), number), -1)
 
 
 def random_split(key, shape):
-    """Return several new keys."""
-    return mx.stack(counted(key, shape), -1)
+    """Return new keys of shape (..., *shape, 2) for keys of shape (..., 2)."""
+    return mx.stack(random_words(key, shape), -1)

@@ -18,7 +18,7 @@ def pad(x, value, config):
 
 
 def items(x, size, strides=None, padding=None, base_dilation=None, window_dilation=None, fill=0):
-    """Yield the first item of every window of x, then the second of every window, and so on, as views."""
+    """Yield an array with the first item of every window of x, then one with the second items, and so on."""
     rank = len(size)
     if padding or base_dilation:
         x = pad(x, fill, [(*a, b - 1) for a, b in zip(padding or [(0, 0)] * rank, base_dilation or [1] * rank)])
@@ -52,7 +52,7 @@ def prod_pool(x, size, **options):
 
 
 def picks(x, size, prefer, **options):
-    """For each array of `items`, yield where it has the first largest (or smallest) item of a window."""
+    """For each array of `items`, yield a mask of the windows whose first largest (or smallest) item it contains."""
     worst = -np.inf if prefer == "max" else np.inf
     best = functools.reduce(np.maximum if prefer == "max" else np.minimum, items(x, size, fill=worst, **options))
     is_free = np.ones(best.shape, bool)
@@ -111,9 +111,10 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return the indices of the items of slices for each axis of an array, and which slices are inside the array.
+    """Return where the items of slices are in an array, and a mask of the slices that are inside the array.
 
-    The results have the axes of `indices` without the last, then the axes of a slice.
+    There is one array of indices for each axis of the array. These arrays and the mask have the axes of `indices`
+    except the last, then the axes of a slice.
     """
     batch, window = indices.shape[:-1], [slice_sizes[axis] for axis in window_dims]
     starts = {axis: indices[..., column] for column, axis in enumerate(start_index_map)}
@@ -137,7 +138,7 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
 
 
 def outside(dtype, fill):
-    """Return the item outside of an array: `fill`, or else NaN, true, or the smallest (unsigned: largest) integer."""
+    """Return `fill`, or if it is None: NaN, True, the smallest signed or the largest unsigned integer."""
     if fill is None and dtype.kind in "iu":
         fill = np.iinfo(dtype).max if dtype.kind == "u" else np.iinfo(dtype).min
     usual = True if dtype.kind == "b" else np.nan
@@ -145,7 +146,7 @@ def outside(dtype, fill):
 
 
 def rows(table, indices, fill=None):
-    """Return `table[indices]`; for an index outside of the table, the item of `outside`."""
+    """Return `table[indices]`. For an index outside of the table, return the number of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[np.clip(indices, 0, size - 1)]
@@ -154,7 +155,11 @@ def rows(table, indices, fill=None):
 
 
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
-    """Return slices of x that start at `indices`; slices outside of x are filled, or moved inside."""
+    """Return slices of x that start at `indices`.
+
+    If a slice is partly outside of x, mode="clip" moves it inside. With mode="fill", all its items are the number of
+    `outside`.
+    """
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
@@ -172,7 +177,10 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
 
 
 def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
-    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out, or moved inside."""
+    """Return x with slices that start at `indices` changed by `updates`: set, added, multiplied, and so on.
+
+    If a slice is partly outside of x, mode="clip" moves it inside, and mode="fill" leaves it out.
+    """
     dropped = (*inserted, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
@@ -196,13 +204,13 @@ def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand,
 
 
 def dynamic_slice(x, starts, sizes):
-    """Return a slice of x; a start is moved so that the slice is inside of x."""
+    """Return a slice of x. A slice that is partly outside of x is moved inside."""
     starts = [int(np.clip(start, 0, size - length)) for start, size, length in zip(starts, x.shape, sizes)]
     return x[tuple(slice(start, start + length) for start, length in zip(starts, sizes))]
 
 
 def dynamic_update_slice(x, update, starts):
-    """Return x with a slice replaced; a start is moved so that the slice is inside of x."""
+    """Return x with a slice replaced. A slice that is partly outside of x is moved inside."""
     found = np.array(x)
     starts = [int(np.clip(start, 0, size - length)) for start, size, length in zip(starts, x.shape, update.shape)]
     found[tuple(slice(start, start + length) for start, length in zip(starts, update.shape))] = update
@@ -210,7 +218,7 @@ def dynamic_update_slice(x, update, starts):
 
 
 def sort_together(arrays, axis, keys):
-    """Sort arrays by the first `keys` of them; equal items keep their order."""
+    """Sort arrays together: by the first, at ties by the second, and so on for `keys` arrays. The sort is stable."""
     order = np.argsort(arrays[keys - 1], axis=axis, kind="stable")
     for key in reversed(arrays[: keys - 1]):
         again = np.argsort(np.take_along_axis(key, order, axis), axis=axis, kind="stable")
@@ -219,6 +227,6 @@ def sort_together(arrays, axis, keys):
 
 
 def top_k(x, k):
-    """Return the k largest items along the last axis, and their places."""
+    """Return the k largest items along the last axis, and their indices."""
     order = np.flip(x.shape[-1] - 1 - np.argsort(np.flip(x, -1), axis=-1, kind="stable"), -1)[..., :k]
     return np.take_along_axis(x, order, -1), order.astype(np.int32)

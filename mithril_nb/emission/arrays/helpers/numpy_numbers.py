@@ -46,7 +46,7 @@ def shift_right_logical(x, count):
 
 
 def shift_right_arithmetic(x, count):
-    """Shift right and insert copies of the first bit, also for unsigned numbers; a negative count shifts all bits."""
+    """Shift right and insert copies of the highest bit; a negative count shifts all bits."""
     signed = np.dtype(x.dtype.name.removeprefix("u"))
     shift = np.minimum(count, 8 * x.dtype.itemsize - 1).astype(signed)
     return (np.asarray(x).view(signed) >> shift).view(x.dtype)
@@ -71,7 +71,7 @@ def erfc(x):
 
 
 def erf_inv(y):
-    """Return x with erf(x) = y: a first guess, then Halley's method in float64."""
+    """Return the x for which erf(x) = y, by Halley's method in float64."""
     z = np.abs(np.asarray(y, np.float64))
     w = -np.log1p(-(np.minimum(z, 1 - 2.0**-53) ** 2))
     guess = 2 / (np.pi * 0.147) + w / -2
@@ -95,7 +95,7 @@ def lgamma(x):
 
 
 def digamma(x):
-    """Return the derivative of lgamma: the recurrence up to 10, then the asymptotic series."""
+    """Return the derivative of lgamma: an asymptotic series for x >= 10, and a recurrence below."""
     value = np.asarray(x, np.float64)
     is_small = value < 0.5
     z = np.where(is_small, 1 - value, value)
@@ -152,7 +152,7 @@ def eigh(x, lower):
 
 
 def lu(x):
-    """Return L and U in one array, the row swaps, and the order of the rows."""
+    """Return L and U in one array, the row that each row is swapped with, and the final order of the rows."""
     shape = x.shape
     rows, columns = shape[-2:]
     found = np.array(x).reshape(-1, rows, columns)
@@ -184,13 +184,13 @@ def threefry2x32(key_0, key_1, x_0, x_1):
 
 
 def random_seed(seed):
-    """Return the key of an integer."""
+    """Return the random key for a seed."""
     high = seed >> 32 if seed.dtype.itemsize == 8 else seed ^ seed
     return np.stack([np.asarray(part).astype(np.uint32) for part in (high, seed)], -1)
 
 
 def random_bits(key, shape, width=32):
-    """Return random integers of a shape for each key of an array (..., 2)."""
+    """Return random integers of shape (..., *shape) for keys of shape (..., 2)."""
     count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     high, low = threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32))
@@ -200,12 +200,12 @@ def random_bits(key, shape, width=32):
 
 
 def random_fold_in(key, number):
-    """Return a new key from a key and a number."""
+    """Return a new key, computed from a key and a number."""
     return np.stack(threefry2x32(key[..., 0], key[..., 1], np.zeros_like(number), number), -1)
 
 
 def random_split(key, shape):
-    """Return several new keys."""
+    """Return new keys of shape (..., *shape, 2) for keys of shape (..., 2)."""
     count = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     return np.stack(threefry2x32(*keys, (count >> np.uint64(32)).astype(np.uint32), count.astype(np.uint32)), -1)

@@ -85,7 +85,7 @@ def prod_pool(x, size, **options):
 
 
 def picked(x, size, prefer, options):
-    """Return where x, padded and flattened, has the first largest (or smallest) item of each window.
+    """Return the index of the first largest (or smallest) item of each window in x, padded and flattened.
 
     Also return the padded shape and the padding.
     """
@@ -145,9 +145,10 @@ def conv(x, kernel, strides=None, padding=None, lhs_dilation=None, rhs_dilation=
 
 
 def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, mode):
-    """Return the indices of the items of slices for each axis of an array, and which slices are inside the array.
+    """Return where the items of slices are in an array, and a mask of the slices that are inside the array.
 
-    The results have the axes of `indices` without the last, then the axes of a slice.
+    There is one array of indices for each axis of the array. These arrays and the mask have the axes of `indices`
+    except the last, then the axes of a slice.
     """
     device = indices.device
     batch, window = tuple(indices.shape[:-1]), [slice_sizes[axis] for axis in window_dims]
@@ -174,7 +175,7 @@ def places(shape, indices, start_index_map, slice_sizes, window_dims, batching, 
 
 
 def outside(dtype, fill):
-    """Return the item outside of an array: `fill`, or else NaN, true, or the smallest (unsigned: largest) integer."""
+    """Return `fill`, or if it is None: NaN, True, the smallest signed or the largest unsigned integer."""
     if fill is not None:
         return fill
     if dtype.is_floating_point or dtype.is_complex:
@@ -183,7 +184,7 @@ def outside(dtype, fill):
 
 
 def rows(table, indices, fill=None):
-    """Return `table[indices]`; for an index outside of the table, the item of `outside`."""
+    """Return `table[indices]`. For an index outside of the table, return the number of `outside`."""
     size = len(table)
     is_inside = (indices >= 0) & (indices < size)
     found = table[torch.clamp(indices, 0, size - 1)]
@@ -192,7 +193,11 @@ def rows(table, indices, fill=None):
 
 
 def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, batching=None, mode="clip", fill=None):
-    """Return slices of x that start at `indices`; slices outside of x are filled, or moved inside."""
+    """Return slices of x that start at `indices`.
+
+    If a slice is partly outside of x, mode="clip" moves it inside. With mode="fill", all its items are the number of
+    `outside`.
+    """
     dropped = (*collapsed, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     where, is_inside = places(x.shape, indices, start_index_map, slice_sizes, window_dims, batching, mode)
@@ -210,7 +215,10 @@ def gather(x, indices, offset_dims, collapsed, start_index_map, slice_sizes, bat
 
 
 def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand, batching=None, mode="fill"):
-    """Return x with slices at `indices` changed by `updates`; slices outside of x are left out, or moved inside."""
+    """Return x with slices that start at `indices` changed by `updates`: set, added, multiplied, and so on.
+
+    If a slice is partly outside of x, mode="clip" moves it inside, and mode="fill" leaves it out.
+    """
     dropped = (*inserted, *(batching[0] if batching else ()))
     window_dims = [axis for axis in range(x.ndim) if axis not in dropped]
     batch_dims = [axis for axis in range(updates.ndim) if axis not in update_window_dims]
@@ -237,7 +245,7 @@ def scatter(x, indices, updates, kind, update_window_dims, inserted, to_operand,
 
 
 def dynamic_slice(x, starts, sizes):
-    """Return a slice of x; a start is moved so that the slice is inside of x."""
+    """Return a slice of x. A slice that is partly outside of x is moved inside."""
     for axis, (start, length) in enumerate(zip(starts, sizes)):
         start = min(max(int(start), 0), x.shape[axis] - length)
         x = x.narrow(axis, start, length)
@@ -245,7 +253,7 @@ def dynamic_slice(x, starts, sizes):
 
 
 def dynamic_update_slice(x, update, starts):
-    """Return x with a slice replaced; a start is moved so that the slice is inside of x."""
+    """Return x with a slice replaced. A slice that is partly outside of x is moved inside."""
     starts = [min(max(int(start), 0), size - length) for start, size, length in zip(starts, x.shape, update.shape)]
     found = x.clone()
     found[tuple(slice(start, start + length) for start, length in zip(starts, update.shape))] = update
@@ -253,7 +261,7 @@ def dynamic_update_slice(x, update, starts):
 
 
 def sort_together(arrays, axis, keys):
-    """Sort arrays by the first `keys` of them; equal items keep their order."""
+    """Sort arrays together: by the first, at ties by the second, and so on for `keys` arrays. The sort is stable."""
     order = torch.argsort(arrays[keys - 1], dim=axis, stable=True)
     for key in reversed(arrays[: keys - 1]):
         again = torch.argsort(torch.gather(key, axis, order), dim=axis, stable=True)
@@ -262,6 +270,6 @@ def sort_together(arrays, axis, keys):
 
 
 def top_k(x, k):
-    """Return the k largest items along the last axis, and their places."""
+    """Return the k largest items along the last axis, and their indices."""
     found = torch.sort(x, dim=-1, descending=True, stable=True)
     return found.values[..., :k], found.indices[..., :k].to(torch.int32)

@@ -58,7 +58,7 @@ def shift_right_logical(x, count, bits):
 
 
 def shift_right_arithmetic(x, count, bits):
-    """Shift right and insert copies of the first bit, also for unsigned numbers; a negative count shifts all bits."""
+    """Shift right and insert copies of the highest bit; a negative count shifts all bits."""
     shift = torch.where(count < 0, bits - 1, torch.clamp(count, max=bits - 1))
     if x.dtype == torch.uint8:
         return (x.view(torch.int8) >> shift.view(torch.int8)).view(torch.uint8)
@@ -103,7 +103,7 @@ def eigh(x, lower):
 
 
 def lu(x):
-    """Return L and U in one array, the row swaps, and the order of the rows."""
+    """Return L and U in one array, the row that each row is swapped with, and the final order of the rows."""
     found, swaps = torch.linalg.lu_factor(x)
     rows = x.shape[-2]
     order = torch.arange(rows, dtype=torch.int32).broadcast_to((*x.shape[:-2], rows)).clone()
@@ -129,32 +129,32 @@ def threefry2x32(key_0, key_1, x_0, x_1):
 
 
 def random_seed(seed):
-    """Return the key of an integer."""
+    """Return the random key for a seed."""
     is_wide = seed.dtype == torch.int64
     seed = seed.to(torch.int64)
     high = (seed >> 32) & 0xFFFFFFFF if is_wide else torch.zeros_like(seed)
     return torch.stack([high, seed & 0xFFFFFFFF], -1)
 
 
-def counted(key, shape):
-    """Return two arrays of random numbers of a shape for each key."""
+def random_words(key, shape):
+    """Return two arrays of random integers of shape (..., *shape) for keys of shape (..., 2)."""
     count = torch.arange(math.prod(shape), device=key.device).reshape(shape)
     keys = [part.reshape((*part.shape, *[1] * len(shape))) for part in (key[..., 0], key[..., 1])]
     return threefry2x32(*keys, count >> 32, count & 0xFFFFFFFF)
 
 
 def random_bits(key, shape, width=32):
-    """Return random integers of a shape for each key of an array (..., 2)."""
-    high, low = counted(key, shape)
+    """Return random integers of shape (..., *shape) for keys of shape (..., 2)."""
+    high, low = random_words(key, shape)
     found = high ^ low
     return found if width == 32 else (found & (2**width - 1)).to(torch.uint8 if width == 8 else torch.int32)
 
 
 def random_fold_in(key, number):
-    """Return a new key from a key and a number."""
+    """Return a new key, computed from a key and a number."""
     return torch.stack(threefry2x32(key[..., 0], key[..., 1], torch.zeros_like(number), number), -1)
 
 
 def random_split(key, shape):
-    """Return several new keys."""
-    return torch.stack(counted(key, shape), -1)
+    """Return new keys of shape (..., *shape, 2) for keys of shape (..., 2)."""
+    return torch.stack(random_words(key, shape), -1)
