@@ -65,7 +65,7 @@ def total(*parts: str) -> str:
 
 
 def flat(index: tuple[str, ...], shape: tuple[int, ...]) -> str:
-    """Return the number of items before an item in the memory of its array.
+    """Return the position of an item in the flattened array.
 
     Examples:
         >>> flat(("i", "j"), (2, 3)), flat((), ())

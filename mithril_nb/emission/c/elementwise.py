@@ -21,7 +21,7 @@ _LIBRARY = {
     "atanh": "atanh", "atan2": "atan2", "cbrt": "cbrt", "exp2": "exp2", "erf": "erf", "erfc": "erfc",
     "nextafter": "nextafter", "rem": "fmod", "pow": "pow",
 }  # fmt: skip
-"""The `double` function of libm for each primitive. The name of the `float` function has one more `f`."""
+"""The function of `double` numbers in `math.h`, by primitive. The function of `float` numbers ends with `f`."""
 _HELPERS = {"max": "maximum", "min": "minimum", "sign": "sign_of"}
 _ON_INTEGERS = {
     "div": "quotient", "rem": "remainder_of", "abs": "magnitude", "shift_left": "shift_left",

@@ -32,10 +32,10 @@ from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_supported, unsupported
 from mithril_nb.stages.trace import traced
 
-_ROOMS = (control, convolutions, indexing, linear, ordering, products, random, shapes, windows)
+_RULE_FILES = (control, convolutions, indexing, linear, ordering, products, random, shapes, windows)
 """Modules that register rules when they are imported."""
 RESERVED = (*helper_names(), *LOOP_VARIABLES, "arena", "memory", "int", "case", "default", "step", "NAN")
-"""Names that the emitted file uses itself."""
+"""Names that the emitted file uses besides the names of arrays and blocks."""
 _INCLUDES = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h")
 
 
@@ -46,9 +46,9 @@ class CFile:
     Attributes:
         source: The file.
         name: Name of the main function.
-        inputs: The arrays that the main function reads: its first parameters.
-        outputs: The arrays and numbers that it writes: the parameters after the inputs.
-        arena: Number of bytes of temporary memory that it needs. The caller passes this memory as the last parameter.
+        inputs: The arrays that the main function reads. They are its first parameters.
+        outputs: The arrays and numbers that the main function writes. They are the parameters after the inputs.
+        arena: Number of bytes of temporary memory. The caller passes this memory as the last parameter.
     """
 
     source: Source
@@ -61,12 +61,9 @@ class CFile:
 def emit(program: traced.Program) -> CFile:
     """Return a traced program as one C file.
 
-    Args:
-        program: The program.
-
     Raises:
-        UnsupportedPrimitiveError: The program contains a primitive or a dtype for which there is no C source.
-        StageUnavailableError: The program has named sizes without numbers.
+        UnsupportedPrimitiveError: The program contains a primitive or a dtype that C source does not support.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
     return emit_program(build(program, RESERVED))
 
@@ -75,7 +72,7 @@ def emit_program(program: Program) -> CFile:
     """Return a program from `build` as one C file.
 
     Raises:
-        UnsupportedPrimitiveError: The program contains a primitive or a dtype for which there is no C source.
+        UnsupportedPrimitiveError: The program contains a primitive or a dtype that C source does not support.
     """
     check_supported(program, "c", {*RULES, *SUPPORTED})
     _check_dtypes(program)
@@ -85,9 +82,7 @@ def emit_program(program: Program) -> CFile:
     head = Writer()
     name = program.main.name
     head.add(f"// {name}: C11 with vectors of GCC and clang, written by mithril_nb from the program that JAX traced.")
-    head.add(
-        "// Arrays are contiguous, with neighbours along the last axis, and do not overlap. `arena` is temporary memory"
-    )
+    head.add("// Arrays are contiguous in row-major order, and do not overlap. `arena` is temporary memory")
     head.add(f"// from the caller: malloc({name.upper()}_ARENA). {program.gradient_note}".rstrip())
     head.add()
     for include in _INCLUDES:
@@ -201,7 +196,7 @@ def _constant(value: Value, array: Any) -> str:
 
 
 def _items(items: Any, dtype: str) -> str:
-    """Return the initializer of an array, with at most 12 items on a line."""
+    """Return nested lists of numbers as a C initializer, with at most 12 items on a line."""
     if not isinstance(items, list):
         return literal(items, dtype)
     texts = [_items(one, dtype) for one in items]

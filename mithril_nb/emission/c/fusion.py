@@ -9,12 +9,12 @@ from typing import Literal
 from mithril_nb.emission.program import ELEMENTWISE, Function, Statement, Value
 
 Need = Literal["once", "many", "memory"]
-"""How a statement reads an operand: each item at most once, items repeatedly, or through its memory."""
+"""How a statement reads an operand: each item at most once, an item several times, or by a pointer to its memory."""
 VIEWS = frozenset(
     "broadcast_in_dim transpose slice rev squeeze expand_dims reshape split dynamic_slice iota copy copy_p tile "
     "unstack".split()
 )
-"""Primitives whose results contain only items of the first operand; for `iota`, indices."""
+"""Primitives whose results contain only items of the first operand, and `iota`, whose items are indices."""
 _EACH_ITEM_ONCE = frozenset(
     "reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or reduce_xor argmax argmin concatenate stack pad "
     "cumsum cumprod cummax cummin cumlogsumexp reduce sort top_k dynamic_update_slice bitcast_convert_type".split()
@@ -28,8 +28,8 @@ class _Use:
 
     Attributes:
         need: How the items of the value are read.
-        root: Id of the only statement in whose loop they are read; 0 if it is unknown or not the only one.
-        is_same_place: True if each item is only read for the item of the result with the same index.
+        root: `id` of the statement whose loop reads the items; 0 if there are several loops, or if it is unknown.
+        is_same_place: True if only the item of the result with the same index needs an item.
     """
 
     need: Need
@@ -38,7 +38,7 @@ class _Use:
 
 
 def is_reindexed(statement: Statement) -> bool:
-    """Return whether a reshape only adds or removes axes of size 1, so that a view needs no division of indices."""
+    """Return whether a reshape only adds or removes axes of size 1. A view of it then needs no division of indices."""
     given, wanted = statement.inputs[0].shape, statement.outputs[0].shape
     return tuple(size for size in given if size != 1) == tuple(size for size in wanted if size != 1)
 
@@ -70,7 +70,7 @@ class _Plan:
             self._visit(statement)
 
     def _find_index_arithmetic(self, function: Function) -> None:
-        """Find values whose items depend only on their index, such as a causal mask, and are cheap to recompute."""
+        """Find values whose items depend only on their index, such as a causal mask. They are cheap to recompute."""
         for one in function.statements:
             is_free = one.primitive in ELEMENTWISE or one.primitive in VIEWS - {"dynamic_slice"}
             if is_free and all(not isinstance(each, Value) or each in self._from_index for each in one.inputs):

@@ -175,7 +175,7 @@ _NEEDS = {"order": "is_before", "order_down": "is_above"}
 
 
 def helper_text(name: str, dtype: str = "") -> str:
-    """Return the source of a helper function.
+    """Return the source of a helper function for a dtype.
 
     Examples:
         >>> print(helper_text("maximum", "int32"))
@@ -217,7 +217,10 @@ def helper_text(name: str, dtype: str = "") -> str:
 
 
 def _conversion(source: str, target: str) -> str:
-    """Return a C function from a float to an integer: NaN becomes 0, and a float out of range the nearest integer."""
+    """Return a C function that converts a float to an integer, as JAX does.
+
+    NaN becomes 0. A float out of the range of the dtype becomes the smallest or largest integer.
+    """
     kind, given = C_TYPES[target], C_TYPES[source]
     low = "0" if kind.startswith("u") else f"INT{bits(target)}_MIN"
     high = f"{'U' if kind.startswith('u') else ''}INT{bits(target)}_MAX"
@@ -228,7 +231,7 @@ def _conversion(source: str, target: str) -> str:
 
 
 def helper_names() -> Iterator[str]:
-    """Yield the names of all helper functions, which arrays must not have."""
+    """Yield the names of all helper functions. Arrays must have other names."""
     names = [*_FLOATS, *_INTEGERS, "integer_power", *_NEEDS, "bits_of", "total_order", "matmul", "lanes"]
     yield from _PLAIN
     for dtype in C_TYPES:

@@ -14,9 +14,9 @@ class Buffer:
 
     Attributes:
         size: Number of bytes.
-        first: Number of the first statement that uses the memory, as `Body.next_time` counts statements.
+        first: Number of the first statement that uses the memory.
         last: Number of the last statement that uses the memory.
-        offset: Number of bytes from the start of the arena.
+        offset: Number of bytes from the start of the arena, a multiple of 64.
     """
 
     size: int
@@ -26,7 +26,9 @@ class Buffer:
 
 
 def place_buffers(buffers: Iterable[Buffer]) -> int:
-    """Set the offset of each buffer, large buffers first, and return the size of the arena in bytes.
+    """Set the offset of each buffer, and return the size of the arena in bytes.
+
+    Buffers overlap only if no statement uses both of them. Large buffers are placed first.
 
     Examples:
         >>> first, second, third = Buffer(100, 0, 1), Buffer(200, 1, 2), Buffer(60, 2, 3)

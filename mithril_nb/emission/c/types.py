@@ -22,7 +22,7 @@ def c_shape(value: Operand) -> tuple[int, ...]:
 
 
 def suffix(dtype: str) -> str:
-    """Return the ending of helper functions' names for a dtype.
+    """Return the ending that names of helper functions have for a dtype.
 
     Examples:
         >>> suffix("float32"), suffix("uint8")
@@ -38,7 +38,7 @@ def item_bytes(dtype: str) -> int:
 
 
 def bits(dtype: str) -> int:
-    """Return the number of bits of an item of an integer dtype, or of `bool`."""
+    """Return the number of bits of an integer dtype, or of `bool`."""
     return int("".join(one for one in C_TYPES[dtype] if one.isdigit()) or 8)
 
 
@@ -75,7 +75,7 @@ def literal(value: complex, dtype: str) -> str:
 
 
 def dims(shape: tuple[int, ...]) -> str:
-    """Return a shape for comments.
+    """Return the text of a shape for comments.
 
     Examples:
         >>> dims((2, 3)), dims(())

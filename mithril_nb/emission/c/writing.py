@@ -30,7 +30,7 @@ class Stored:
         text: Name of the array or of the variable.
         shape: The shape in C; `()` for a single number.
         buffer: The memory in the arena; `None` for values outside the arena.
-        is_pointer: Only used for a single number: true if `text` is a pointer to it, so that its expression is `*text`.
+        is_pointer: True if a single number is read as `*text`, because `text` is a pointer. Ignored for arrays.
     """
 
     text: str
@@ -46,18 +46,18 @@ class Stored:
 
     @property
     def pointer(self) -> str:
-        """The expression of a pointer to its first item or first row."""
+        """The expression of a pointer to the first item or first row."""
         return self.text if self.shape or self.is_pointer else f"&{self.text}"
 
 
 @dataclass(frozen=True)
 class View:
-    """A value without memory: its items are items of another value, or depend only on their index.
+    """A value without memory. Its items are items of another value, or depend only on their index.
 
     Attributes:
-        item: Function that returns the expression of an item.
-        source: Function from the index of an item to the other value and the index there; `None` if items are not
-            simply items of one other value.
+        item: Function from an index to the expression of the item.
+        source: Function from an index to the other value and the index in it. `None` if the items are not simply
+            items of one other value.
     """
 
     item: Callable[[Index], str]
@@ -70,7 +70,7 @@ Form = Stored | View | Statement
 
 @dataclass
 class _Scope:
-    """A block in braces: the items that it computes, the names that it declares, and its number of loop variables."""
+    """The items and names that a C block `{...}` declares, and the number of loop variables in use there."""
 
     items: dict[tuple[Value, Index], str] = field(default_factory=dict[tuple[Value, Index], str])
     names: list[str] = field(default_factory=list[str])
@@ -82,11 +82,11 @@ class Body:
 
     Attributes:
         helpers: The helper functions of the file.
-        arenas: A dict from the name of each function to the size of its arena in bytes.
-        writer: The lines so far, with the placeholders of `mark` instead of offsets.
-        forms: A dict from each value to the way to get its items.
+        arenas: The size of each function's arena in bytes, by name of the function.
+        writer: The lines so far. They contain placeholders, see `mark`, instead of offsets in the arena.
+        forms: How to get an item of each value.
         buffers: The memory that the function needs in its arena.
-        bound: A dict from values to the memory that their statement must write, such as outputs of the function.
+        bound: Memory into which the result of a statement must be written, such as an output of the function.
     """
 
     def __init__(self, function: Function, helpers: Helpers, arenas: dict[str, int], constants: dict[Value, Form]):
@@ -103,21 +103,21 @@ class Body:
     # Lines
 
     def add(self, text: str, one: Statement | None = None) -> None:
-        """Add a line that belongs to a statement."""
+        """Add a line of a statement."""
         self.writer.add(text, one)
 
     def next_time(self) -> int:
-        """Increase the number of the current statement, and return it. Buffers record their uses as such numbers."""
+        """Count one more statement, and return the count. Buffers record their first and last use in this count."""
         self._time += 1
         return self._time
 
     @contextmanager
     def block(self, head: str, one: Statement | None, variables: int = 0) -> Iterator[None]:
-        """Write a block in braces; a `for` around a single line gets no braces.
+        """Write a block in braces around the lines added in this context. A `for` with one line gets no braces.
 
         Args:
             head: Text before the brace.
-            one: The statement to which the lines belong.
+            one: The statement of the lines.
             variables: Number of loop variables that `head` declares.
         """
         self.add(f"{head} {{".lstrip(), one)
@@ -134,7 +134,7 @@ class Body:
 
     @contextmanager
     def loops(self, shape: Sequence[int], one: Statement | None) -> Iterator[Index]:
-        """Write nested loops over a shape, and yield the index of an item. An axis of size 1 has index 0, no loop."""
+        """Write nested loops over a shape, and yield the index of an item. An axis of size 1 gets no loop."""
         count = self._scopes[-1].variables
         index: list[str] = []
         heads: list[str] = []
@@ -160,7 +160,7 @@ class Body:
         return LOOP_VARIABLES[self._scopes[-1].variables]
 
     def new_name(self, wanted: str) -> str:
-        """Return a name that is unused here. After the current block, it may be used again."""
+        """Return a name that is unused in the current block. After the block, it may be used again."""
         name, number = wanted, 1
         while name in self._names:
             number += 1
@@ -172,7 +172,7 @@ class Body:
     # Values
 
     def item(self, value: Operand, index: Index) -> str:
-        """Return the expression of an item, after adding the lines that it needs."""
+        """Return the expression of an item. Add the lines that this expression needs."""
         if isinstance(value, Number):
             return literal(value.value, value.dtype)
         form = self.forms[value]
@@ -197,20 +197,20 @@ class Body:
         return expression(one, operands, self.helpers)
 
     def touch(self, form: Form) -> None:
-        """Record that the current statement uses an array."""
+        """Record that the current statement uses the memory of a form."""
         if isinstance(form, Stored) and form.buffer is not None:
             form.buffer.last = self._time
 
     def is_in_memory(self, value: Value) -> bool:
-        """Return whether a value must be stored, in an array or in a variable."""
+        """Return whether a value must be stored in an array or a variable."""
         return value in self._in_memory
 
     def pointer(self, value: Operand, one: Statement) -> str:
-        """Return a pointer to the items of an operand, which are copied to memory first if they are not there."""
+        """Return a pointer to the items of an operand. An operand that is not in memory is copied there first."""
         return self.stored(value, one).pointer
 
     def stored(self, value: Operand, one: Statement) -> Stored:
-        """Return an operand in memory, to which it is copied first if it is not there."""
+        """Return an operand in memory. An operand that is not in memory is copied there first."""
         form = None if isinstance(value, Number) else self.forms[value]
         if not isinstance(form, Stored):
             name = "number" if isinstance(value, Number) else value.name
@@ -221,7 +221,7 @@ class Body:
         return form
 
     def reserve(self, value: Value, one: Statement | None, name: str = "") -> Stored:
-        """Return memory for a value, declare it if necessary, and make it the value's form."""
+        """Return the memory for a value. Declare the memory if necessary, and store it in `forms`."""
         form = self.bound.get(value)
         if form is None:
             name = name or (self.new_name("unused") if value.name == "_" else value.name)
@@ -258,9 +258,9 @@ class Body:
             self.add(f"{to.item(index)} = {text};", one)
 
     def keep_alive_since(self, start: int) -> None:
-        """Set the last use of buffers to now, if they existed before `start` and were used since then.
+        """Extend the life of buffers to the end of a loop, because the next iteration reads them.
 
-        At the end of a loop, this keeps what the next iteration reads.
+        These are the buffers that existed before the statement number `start` and were used since.
         """
         for one in self.buffers:
             if one.first < start <= one.last:
@@ -286,7 +286,7 @@ class Body:
     def _elementwise(self, one: Statement) -> None:
         (value,) = one.outputs
         if value not in self._in_memory:
-            # Without an expression, raise here and not at the first use of the value.
+            # Raise an error for an unsupported primitive here, and not at the first use of the value.
             expression(one, ["x"] * len(one.inputs), Helpers())
             self.forms[value] = one
         elif not value.shape and value not in self.bound:
@@ -303,8 +303,8 @@ class Body:
 
         Args:
             one: The statement.
-            place: Which result.
-            index_of: Function from the index of an item of the result to its index in the operand.
+            place: Index of the result in `one.outputs`.
+            index_of: Function from an index in the result to the index of the same item in the operand.
         """
         source, output = one.inputs[0], one.outputs[place]
         rank = len(output.shape)
@@ -315,16 +315,16 @@ class Body:
         self.viewed(one, output, View(lambda index: self.item(*place_of(index)), place_of))
 
     def viewed(self, one: Statement, output: Value, view: View) -> None:
-        """Make a view the form of a value; copy its items to memory if the value must be there."""
+        """Store a view in `forms`. If the value must be in memory, copy its items there."""
         self.forms[output] = view
         if self.is_in_memory(output):
-            # `reserve` makes the memory the form of `output`, so a second value keeps the view to copy from.
+            # `reserve` replaces the view of `output` in `forms`, so a second value keeps the view to copy from.
             given = replace(output)
             self.forms[given] = view
             self.copy(given, self.reserve(output, one), one)
 
     def place(self, value: Operand, index: Index) -> tuple[Stored, Index] | None:
-        """Return the array in memory that holds an item, and its index there; `None` if the item is computed."""
+        """Return the array in memory that contains an item, and the index in it; `None` if the item is computed."""
         form = None if isinstance(value, Number) else self.forms[value]
         if isinstance(form, View):
             return None if form.source is None else self.place(*form.source(index))
@@ -332,7 +332,7 @@ class Body:
 
 
 def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
-    """Return the index of an item of an operand that NumPy's rules broadcast, from the index in the result.
+    """Return the index in an operand of the given shape for an index in the result, by NumPy's broadcasting.
 
     Examples:
         >>> broadcast_index((4, 1), ("i", "j", "k"))
@@ -343,7 +343,7 @@ def broadcast_index(shape: tuple[int, ...], index: Index) -> Index:
 
 
 def mark(buffer: Buffer, buffers: list[Buffer]) -> str:
-    """Return a placeholder for the offset of a buffer in a line; `with_offsets` replaces it."""
+    """Return a placeholder for the offset of a buffer, which is known only later. `with_offsets` replaces it."""
     return f"\0{buffers.index(buffer)}\0"
 
 

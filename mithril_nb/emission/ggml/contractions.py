@@ -40,13 +40,13 @@ def _dot_general(to: Context, one: Statement) -> str:
 
 
 def _batch(one: Operand, axes: Sequence[int]) -> list[int]:
-    """Return the sizes of the batch axes; more than two axes are merged to one."""
+    """Return the sizes of the batch axes. More than two axes are merged to one."""
     sizes = [one.shape[axis] for axis in axes]
     return sizes if len(sizes) <= 2 else [math.prod(sizes)]
 
 
 def _merged(to: Context, one: Operand, groups: tuple[Sequence[int], ...]) -> str:
-    """Return an operand with its axes in the order of `groups`: batch axes first, and each other group merged."""
+    """Return an operand with its axes in the order of `groups`. Each group after the batch axes becomes one axis."""
     batch, *others = groups
     order = [axis for group in groups for axis in group]
     shape = [one.shape[axis] for axis in order]
@@ -94,15 +94,15 @@ def _conv(to: Context, one: Statement) -> str:
 
 
 class _Window:
-    """The window of a pooling operation, along at most two axes.
+    """The window of a pooling operation, along at most two axes. GGML needs these axes as the last axes.
 
     Attributes:
-        order: The order of the axes in which the axes of the window are last.
-        back: The order that undoes `order`.
-        size: Size of the window along two axes, the last axis first.
+        order: A permutation of the axes that moves the axes of the window to the end.
+        back: The inverse permutation.
+        size: Size of the window along the last axis and the axis before it, in this order.
         strides: Step of the window along the same axes.
-        padding: Padding before these axes, for GGML's pooling; 0 after `padded` has added all padding.
-        config: For each axis in `order`, the last axis first: (before, after, between) as in `pad`.
+        padding: Padding along the same axes that GGML's pooling adds; 0 after `padded` has added the padding.
+        config: For each axis, from the last axis in `order` to the first: (before, after, between) as in `pad`.
         is_even: True if GGML's pooling can add the padding.
     """
 
@@ -134,7 +134,7 @@ class _Window:
         )
 
     def padded(self, to: Context, text: str, fill: str) -> str:
-        """Return an array with its axes in `order`, and with padding that GGML's pooling cannot add."""
+        """Return an array with its axes in `order`. Add the padding if GGML's pooling cannot add it."""
         text = to.permuted(text, self.order)
         if self.is_even:
             return text
@@ -216,7 +216,7 @@ def _gather(to: Context, one: Statement) -> str:
 
 
 def _fill(to: Context, one: Statement) -> str:
-    """Return the number that a gather returns for indices outside of the array, as Python."""
+    """Return the number that a gather reads outside of the array, as Python."""
     value, dtype = one.params.get("fill_value"), one.inputs[0].dtype
     if value is None:
         value = math.nan if dtype.startswith("float") else dtype == "bool" or np.iinfo(dtype).min
@@ -257,16 +257,16 @@ def _places(
 ) -> list[str]:  # fmt: skip
     """Return the arguments `shape`, `starts`, `bounds` and `along` of the helper functions `gather` and `scatter`.
 
-    They describe which positions in the flat array each window covers.
+    See the helper function `places_of` for their meaning.
 
     Args:
         to: The context.
         one: The statement.
         array: The array.
-        shape: Shape of the items of all windows.
-        window: The axes of `shape` that are axes of a window.
-        removed: The axes of the array that windows do not have.
-        mapped: The axes of the array along which the indices count.
+        shape: Shape of the array with the items of all windows: the result of a gather, or updates.
+        window: The axes of `shape` that lie within a window.
+        removed: The axes of the array that are no axes of a window.
+        mapped: For each index, the axis of the array that it refers to.
         batching: Batch axes of the array, and the corresponding axes of the indices.
 
     Raises:
@@ -286,7 +286,7 @@ def _places(
 
 
 def starts_of(to: Context, indices: Sequence[Any]) -> str:
-    """Return the expression of one tensor with the indices of a dynamic slice."""
+    """Return the expression of one tensor that contains all start indices of a dynamic slice."""
     texts = [to.tensor(each) for each in indices]
     return texts[0] if len(texts) == 1 else to.helper("joined", 0, f"[{', '.join(texts)}]")
 

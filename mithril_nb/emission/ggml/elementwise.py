@@ -18,7 +18,7 @@ WHOLE = frozenset(
     "reduce_sum reduce_max reduce_min argmax argmin gather scatter scatter-add scatter_add dynamic_slice "
     "dynamic_update_slice copy cumsum scan cond call rem sort empty empty2".split()
 )
-"""Primitives that are exact for integers up to 2**24, which the tensors hold as float32."""
+"""Primitives that compute integers exactly up to 2**24, although the tensors contain them as float32."""
 
 
 def _of_one(name: str):
@@ -33,7 +33,7 @@ RULES.update({name: (lambda to, one, name=name: to.helper(name, to.tensor(one.in
 
 
 def binary(to: Context, name: str, left: Operand, right: Operand, shape: tuple[int, ...]) -> str:
-    """Return a call of a GGML operation on two operands. GGML only broadcasts its second argument to the first."""
+    """Return a call of a GGML operation on two operands. GGML only broadcasts the second operand to the first."""
     commutes = name in ("add", "mul")
     if isinstance(left, Number) and isinstance(right, Number):
         return to.call(name, to.shaped(left, shape), to.tensor(right))
@@ -218,15 +218,10 @@ def _convert(to: Context, one: Statement) -> str:
 
 
 def check_places(to: Context, one: Statement, count: int) -> None:
-    """Check that float32 represents the positions in an array exactly.
-
-    Args:
-        to: The context.
-        one: The statement.
-        count: Number of positions.
+    """Check that float32 represents all positions below `count` in an array exactly.
 
     Raises:
         UnsupportedPrimitiveError: There are too many positions.
     """
     if count > MOST_PLACES:
-        raise to.unsupported(one, f"{count} positions in an array: float32 is exact up to {MOST_PLACES}")
+        raise to.unsupported(one, f"an array with {count} items: GGML's float32 indices are exact up to {MOST_PLACES}")

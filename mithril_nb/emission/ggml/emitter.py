@@ -34,41 +34,37 @@ _MERGING = ELEMENTWISE | set(
     "reshape squeeze expand_dims transpose broadcast_in_dim reduce_sum reduce_max reduce_min reduce_and reduce_or copy "
     "call empty empty2".split()
 )
-"""Primitives whose arrays may have more than four axes: all axes before the last three are merged to one."""
+"""Primitives that allow more than four axes, because GGML may merge all axes before the last three to one."""
 _USUAL, _MOST = 64, 192
-"""Upper bounds for the number of nodes that a line adds to the graph: for each operand, and for a primitive in `_LONG`.
-
-Unused nodes only reserve addresses.
+"""Upper bounds for the number of nodes that a line adds to the graph: `_USUAL` for each operand or result, and `_MOST`
+more for a primitive in `_LONG`. Unused nodes take address space, but no memory.
 """
 _LONG = frozenset(
     "argmax argmin conv_general_dilated dynamic_slice dynamic_update_slice erfc expm1 gather log1p pad pow "
     "reduce_window reduce_window_max reduce_window_min reduce_window_sum scatter scatter-add scatter_add "
     "select_and_scatter_add sinh".split()
 )
-"""Primitives whose line may add more nodes than `_USUAL`."""
+"""Primitives whose line may add more nodes than `_USUAL` for each operand."""
 _SMALL = 16
-"""Constants with at most this number of items are written as lists; larger ones are compressed text."""
+"""Constants with at most this number of items are written as lists; larger constants as compressed base64 text."""
 
 
 def emit_ggml(program: traced.Program) -> Source:
     """Return a traced program as Python source that uses ggml-python.
 
-    The file imports ggml-python, NumPy and modules of Python. The function for a block adds its operations to a GGML
-    graph. The last function computes the graph for the arguments of the program.
-
-    Args:
-        program: The traced program.
+    The file needs only ggml-python, NumPy and Python's standard library. The function of a block adds the operations
+    of the block to a GGML graph. The last function of the file computes the graph for the program's arguments.
 
     Raises:
         UnsupportedPrimitiveError: GGML cannot express a primitive, a dtype or a number of axes.
-        StageUnavailableError: The program has named sizes without numbers.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
     return _Emitter().source(build(program, RESERVED))
 
 
 @cache
 def helper_sources() -> Helpers:
-    """Return a dict from the name of each helper function to its source and the helpers that it uses."""
+    """Return the helper functions of GGML source."""
     folder = Path(__file__).parent / "helpers"
     return read_helpers(folder / f"{name}.py" for name in ("graphs", "numbers", "places"))
 
@@ -252,7 +248,7 @@ class _Emitter(Context):
             out.add(f"{value.name} = {self.helper('stacked', items, *value.shape[1:])}  # {_shown(value)}", one)
 
     def _cond(self, one: Statement) -> None:
-        """Write all branches, and the selection of one branch's results: GGML computes every branch."""
+        """Write all branches, because GGML computes every branch. Then select the results of one branch."""
         index, (first, *others) = self.tensor(one.inputs[0]), one.bodies
         for branch in one.bodies:
             for statement in branch.statements:
@@ -288,7 +284,7 @@ def _result(one: Operand, program: Program) -> str:
 
 
 def _array(array: Any) -> str:
-    """Return an array as Python: a list of items, or compressed text for a large array."""
+    """Return an array as Python: a list of items, or compressed base64 text for a large array."""
     array = np.asarray(array)
     if array.size > _SMALL:
         return encoded(array)
@@ -297,7 +293,7 @@ def _array(array: Any) -> str:
 
 
 def _constants_of(program: Program) -> dict[Function, Sequence[Value]]:
-    """Return a dict from each function to the constants that it or a function called by it uses."""
+    """Return the constants that each function uses, directly or in a function that it calls."""
     found: dict[Function, Sequence[Value]] = {}
     for function in program.functions:
         used = dict.fromkeys(one for one in function.free if one in program.constants)

@@ -24,10 +24,7 @@ _INT, _FLOAT, _BOOL, _TEXT, _LIST = 5, 6, 7, 8, 9
 def write_gguf(path: str | os.PathLike[str], params: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
     """Write arrays and metadata to a `.gguf` file. An existing file stays unchanged if an error occurs.
 
-    Args:
-        path: The file.
-        params: Arrays by name, as `gguf_bytes` takes them.
-        metadata: Metadata by key, as `gguf_bytes` takes it.
+    See `gguf_bytes` for the allowed `params` and `metadata`.
 
     Raises:
         UnknownOptionError: The format cannot contain an array or an item of the metadata.
@@ -42,13 +39,13 @@ def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
     """Return the content of a `.gguf` file.
 
     GGML lists sizes from the last axis: an array of shape (4, 8) has ne[0] = 8 and ne[1] = 4 there. A name with more
-    than 63 bytes is shortened, for example to `x`. The metadata then contains the whole name with the key `"name.x"`.
+    than 63 bytes is shortened. If its short name is `x`, the metadata contains the whole name by the key `"name.x"`.
 
     Args:
         params: Arrays by name, with at most four axes and at least one item. The dtypes are float16, float32, float64,
             int8, int16, int32 and int64.
-        metadata: Strings, bools, ints of 32 bits, floats, or lists with items of one of these types, by key. If the
-            key `"general.architecture"` is missing, it is added with the value `"mithrilnb"`.
+        metadata: Values by key: strings, bools, ints of 32 bits, floats, or lists. All items of a list have the same
+            one of these types. The key `"general.architecture"` is added if it is missing.
 
     Raises:
         UnknownOptionError: The format cannot contain an array or an item of the metadata.
@@ -75,9 +72,9 @@ def gguf_bytes(params: Mapping[str, Any], metadata: Mapping[str, Any]) -> bytes:
 
 def _checked(name: str, array: np.ndarray) -> np.ndarray:
     problem = (
-        f"its dtype {array.dtype} is none of {', '.join(_TYPES)}" if array.dtype.name not in _TYPES
-        else f"it has {len(array.shape)} axes, and GGML at most {MOST_AXES}" if len(array.shape) > MOST_AXES
-        else "it is empty" if not array.size
+        f"dtype {array.dtype} is not one of {', '.join(_TYPES)}" if array.dtype.name not in _TYPES
+        else f"{len(array.shape)} axes; GGML has at most {MOST_AXES}" if len(array.shape) > MOST_AXES
+        else "an empty array" if not array.size
         else ""
     )  # fmt: skip
     if problem:
@@ -90,7 +87,7 @@ def _checked(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _shortened(name: str) -> str:
-    """Return a name with at most 63 bytes. A longer name becomes a checksum and its end, which differs most."""
+    """Return a name with at most 63 bytes. A longer name is replaced by a checksum and the end of the name."""
     data = name.encode()
     if len(data) <= _LONGEST_NAME:
         return name
@@ -108,7 +105,7 @@ def _padded(data: bytes) -> bytes:
 
 
 def _item(key: str, value: Any) -> bytes:
-    """Return the bytes of a value after its type; for a list, the type and the number of its items come first."""
+    """Return the bytes of a type and a value. In a list, the type and the number of items precede the items."""
     if not isinstance(value, str) and isinstance(value, Sequence):
         items = [_scalar(key, one) for one in value]
         kinds = {kind for kind, _ in items}

@@ -17,7 +17,7 @@ MOST_PLACES = 2**24
 
 
 class Context:
-    """The helper functions, and parts of expressions, for rules.
+    """Passed to each rule: the methods return parts of expressions, and record the helper functions in use.
 
     Attributes:
         helpers: Names of the helper functions that the source uses so far.
@@ -31,7 +31,7 @@ class Context:
         return f"ggml.ggml_{name}({', '.join(map(str, ('ctx', *arguments)))})"
 
     def helper(self, name: str, *arguments: object) -> str:
-        """Return a call of a helper function, and add the function to the source."""
+        """Return a call of a helper function. The source will contain this function."""
         self.helpers.add(name)
         return f"{name}({', '.join(map(str, ('ctx', *arguments)))})"
 
@@ -43,23 +43,17 @@ class Context:
         return str(int(value)) if isinstance(value, bool) else one.text
 
     def tensor(self, one: Operand) -> str:
-        """Return the expression of an operand as a tensor; a number becomes a tensor with one item."""
+        """Return the expression of an operand. A number becomes a tensor with one item."""
         return self.helper("full", self.number(one)) if isinstance(one, Number) else one.name
 
     def shaped(self, one: Operand, shape: Sequence[int]) -> str:
-        """Return the expression of an operand that is broadcast to a shape."""
+        """Return the expression of an operand, broadcast to a shape."""
         if isinstance(one, Number):
             return self.helper("full", self.number(one), *shape)
         return one.name if ne(one.shape) == ne(shape) else self.call("repeat_4d", one.name, *ne(shape))
 
     def reshaped(self, text: str, old: Sequence[int], new: Sequence[int]) -> str:
-        """Return the expression of a tensor that is reshaped.
-
-        Args:
-            text: Expression of the tensor.
-            old: Its shape.
-            new: The wanted shape.
-        """
+        """Return the expression that reshapes a tensor `text` from shape `old` to shape `new`."""
         if ne(old) == ne(new):
             return text
         rank = min(max(len(new), 1), MOST_AXES)
@@ -77,7 +71,7 @@ class Context:
     def transposed(self, one: Statement, order: Sequence[int]) -> str:
         """Return the expression of a statement's first operand with its axes in another order.
 
-        If it has more than four axes, axes that stay neighbours are merged.
+        If the operand has more than four axes, axes that stay neighbours are merged.
 
         Raises:
             UnsupportedPrimitiveError: More than four axes remain after merging.
@@ -113,9 +107,7 @@ rule = RULES.rule
 
 
 def ne(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return the four sizes of GGML for a shape, from the last axis to the first.
-
-    All axes before the last three are merged to one.
+    """Return GGML's four sizes for a shape, the last axis first. Axes before the last three are merged to one.
 
     Examples:
         >>> ne((5, 8)), ne(()), ne((2, 3, 4, 5, 6))
@@ -126,7 +118,7 @@ def ne(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
-    """Return whether GGML can broadcast a shape to another one, in which axes before the last three are merged.
+    """Return whether GGML can broadcast a shape to `output`. GGML merges the axes before the last three to one.
 
     Examples:
         >>> broadcasts((3, 1), (2, 3, 4)), broadcasts((5, 1, 1, 1, 1), (5, 2, 3, 3, 3))
@@ -137,5 +129,5 @@ def broadcasts(shape: Sequence[int], output: Sequence[int]) -> bool:
 
 
 def dim(one: Operand, axis: int) -> int:
-    """Return GGML's number of an axis: the last axis is dimension 0."""
+    """Return GGML's number of an axis. GGML counts from the end: the last axis is dimension 0."""
     return len(one.shape) - 1 - int(axis)

@@ -118,7 +118,7 @@ def _iota(to: Context, one: Statement) -> str:
 
 
 def rows_of(to: Context, one: Statement, axes: Sequence[int]) -> tuple[str, tuple[int, ...]]:
-    """Return the operand of a reduction, with the reduced axes merged to its last axis, and its new shape."""
+    """Return the operand of a reduction with all reduced axes merged to the last axis, and the new shape."""
     (given,) = one.inputs
     kept = [axis for axis in range(len(given.shape)) if axis not in axes]
     if kept and list(axes) == list(range(len(axes))):  # the first axes: the columns of a matrix

@@ -102,9 +102,9 @@ def _padded_windows(
     """Return the arguments for a pooling operator.
 
     Returns:
-        - The array with shape (product of the axes outside windows, 1, axes of windows), and with padding.
+        - The padded array. All axes outside of windows are merged to the first axis, and an axis of size 1 follows.
         - The attributes of the operator.
-        - The axes outside windows.
+        - The axes outside of windows.
         - The axes of windows.
     """
     rank, params = len(array.shape), one.params
@@ -127,7 +127,7 @@ def _padded_windows(
 
 @rule("select_and_scatter_add")
 def _unpool(to: Graph, one: Statement) -> str:
-    """Add each item of the gradient at the position of the best item of its window: the largest or the smallest."""
+    """Add each item of the gradient at the largest (or smallest) item of its window."""
     source, array = one.inputs
     if not source.size:
         return to.constant(np.zeros(array.shape), array.dtype)
@@ -152,7 +152,10 @@ def _unpool(to: Graph, one: Statement) -> str:
 
 
 def _combiner(one: Statement) -> str:
-    """Return the primitive with which windows combine items; `""` unless they start from its neutral number."""
+    """Return the primitive with which windows combine items, or `""` if ONNX has no operator for it.
+
+    ONNX has operators only for add, max and min, with an initial value that changes nothing, such as 0 for add.
+    """
     names = [each.primitive for body in one.bodies for each in body.statements]
     kind = names[0] if len(names) == 1 else ""
     neutral = {"add": 0, "max": -math.inf, "min": math.inf}
@@ -161,7 +164,7 @@ def _combiner(one: Statement) -> str:
 
 @rule("gather")
 def _gather(to: Graph, one: Statement) -> str:
-    """Gather items by GatherND, whose batch axes and indexed axes come first."""
+    """Gather items by GatherND. It needs batch axes first, then the axes with indices."""
     array, indices = one.inputs
     numbers, sizes = one.params["dimension_numbers"], tuple(one.params["slice_sizes"])
     batch, picked = tuple(numbers.operand_batching_dims), tuple(numbers.start_index_map)
@@ -184,7 +187,7 @@ def _gather(to: Graph, one: Statement) -> str:
 
 
 def _clipped(to: Graph, places: str, sizes: list[int]) -> tuple[str, str]:
-    """Return indices moved into an array, and whether each index was inside the array."""
+    """Return indices limited to the sizes of an array, and a mask of the positions that were inside."""
     limits = to.integers([size - 1 for size in sizes])
     inside = to.add("Max", to.add("Min", places, limits), to.constant(0, np.int64))
     same = to.cast(to.add("Equal", places, inside), "int32")
@@ -193,7 +196,7 @@ def _clipped(to: Graph, places: str, sizes: list[int]) -> tuple[str, str]:
 
 @rule("scatter-add")
 def _scatter_add(to: Graph, one: Statement) -> str:
-    """Add slices by ScatterND, whose indexed axes come first; nothing is added outside of the array."""
+    """Add slices by ScatterND. It needs the axes with indices first. Slices outside of the array are left out."""
     array, indices, updates = one.inputs
     numbers = one.params["dimension_numbers"]
     picked = tuple(numbers.scatter_dims_to_operand_dims)

@@ -59,7 +59,11 @@ def _cond(to: Graph, one: Statement) -> list[str]:
 def _chosen(
     to: Graph, which: Operand, branches: Sequence[Function], outputs: tuple[Value, ...], first: int = 0
 ) -> list[str]:
-    """Return the results of the branch that `which` selects; `first` is the number of `branches[0]`."""
+    """Return the results of the branch that `which` selects.
+
+    ONNX has no switch, so this function adds one `If` for each branch but the last. `first` is the index of the first
+    of the remaining `branches`.
+    """
     branch, *rest = branches
     if not rest:
         return _results(to, branch, [])
@@ -74,7 +78,7 @@ def _chosen(
 def _body(
     to: Graph, inputs: Sequence[Value], outputs: Sequence[Value], write: Callable[[list[str]], list[str]]
 ) -> Body:
-    """Return a body with the nodes that `write` adds. It receives the tensors of the inputs and returns the results."""
+    """Return a body with the nodes that `write` adds. `write` takes the names of the inputs and returns the results."""
     given = [(to.new_name(value.name), value) for value in inputs]
     outside, to.nodes = to.nodes, []
     results = write([name for name, _ in given])
@@ -84,7 +88,7 @@ def _body(
 
 
 def _results(to: Graph, function: Function, given: list[str]) -> list[str]:
-    """Add the nodes of a body for some inputs, and return its results."""
+    """Add the nodes of a function that receives the tensors `given`, and return its results."""
     to.tensors.update(zip(function.inputs, given, strict=True))
     to.write(function)
     return [to.tensor(each) for each in function.outputs]

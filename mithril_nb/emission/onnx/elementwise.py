@@ -19,7 +19,7 @@ _SAME = {
 }  # fmt: skip
 _BITS = {"and": ("And", "BitwiseAnd"), "or": ("Or", "BitwiseOr"), "xor": ("Xor", "BitwiseXor")}
 _WIDER = {"int8": "int32", "int16": "int32", "uint8": "int32", "uint16": "int32", "uint32": "int64"}
-"""Integer dtypes that onnxruntime does not compute with, and the wider dtype that is used instead."""
+"""Integer dtypes that onnxruntime does not support in arithmetic, and the wider dtype that is used instead."""
 
 
 @rule(*_SAME)
@@ -136,7 +136,7 @@ def _select(to: Graph, one: Statement) -> str:
 
 
 def select(to: Graph, which: str, dtype: str, cases: list[str]) -> str:
-    """Return the case that a tensor selects: by its number, or for bools the second one if the bool is true."""
+    """Return `cases[which]` for each item of the tensor `which`; a false item selects case 0, a true item case 1."""
     if dtype == "bool":
         return to.add("Where", which, cases[1], cases[0])
     found = cases[-1]

@@ -15,7 +15,7 @@ from mithril_nb.stages.trace import traced
 RULE_FILES = (contractions, control, elementwise, shapes)
 """The modules that register the rules."""
 OPSET = 18
-"""Version of the operators: the first in which every reduction takes its axes as an input."""
+"""Version of the operators. It is the first version in which every reduction takes its axes as an input."""
 _IR = 9
 
 
@@ -24,14 +24,14 @@ def emit_onnx(program: traced.Program, weights: dict[int, Any], inputs: Sequence
 
     Args:
         program: The program.
-        weights: Arrays of the inputs that become constants of the model, by their index in `inputs`.
+        weights: Arrays of the inputs that become constants of the model, by index of the input.
         inputs: Names of all inputs, in the order of the program.
         outputs: Names of the results.
 
     Raises:
         ImportError: The package `onnx` is not installed.
         UnsupportedPrimitiveError: ONNX cannot express a primitive or a dtype.
-        StageUnavailableError: The program has named sizes without numbers.
+        StageUnavailableError: A size is a name, such as `"batch"`, and not a number.
     """
     from onnx import checker, helper, numpy_helper
 

@@ -25,11 +25,11 @@ class Node:
 
     Attributes:
         op: Name of the ONNX operator.
-        inputs: Names of the tensors that it reads.
-        outputs: Names of the tensors that it computes.
+        inputs: Names of the input tensors.
+        outputs: Names of the output tensors.
         attributes: The attributes of the operator.
         name: Unique name: the path of the block, the operator, and a number if the name is already taken.
-        source: The user's line of Python, as `"file.py:12"`, or `""`.
+        source: The user's line of Python, as `"file.py:12"`; `""` if unknown.
     """
 
     op: str
@@ -51,13 +51,7 @@ Tensor = tuple[str, Value]
 
 @dataclass(frozen=True)
 class Body:
-    """A graph that a loop repeats or a condition selects. It may also read any tensor computed before it.
-
-    Attributes:
-        nodes: The nodes, in the order of execution.
-        inputs: The tensors that it receives.
-        outputs: The tensors that it returns.
-    """
+    """The body of a loop or a branch of a condition. It may also read any earlier tensor of the graph around it."""
 
     nodes: tuple[Node, ...]
     inputs: tuple[Tensor, ...]
@@ -66,7 +60,7 @@ class Body:
 
 @dataclass
 class Graph:
-    """The nodes and constants so far. Its methods receive and return tensors as names.
+    """The nodes and constants so far. The methods take and return names of tensors.
 
     Attributes:
         tensors: The name of each value's tensor.
@@ -93,13 +87,13 @@ class Graph:
         return name
 
     def tensor(self, one: Operand) -> str:
-        """Return the tensor of an operand; numbers become constants."""
+        """Return the tensor of an operand. A number becomes a constant."""
         if isinstance(one, Value):
             return self.tensors[one]
         return self.constant(np.asarray(one.value, one.dtype))
 
     def constant(self, array: Any, dtype: Any = None) -> str:
-        """Return a constant tensor. Equal arrays share one."""
+        """Return a constant tensor. Equal arrays share one tensor."""
         array = np.asarray(array, dtype)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._known:
@@ -116,7 +110,7 @@ class Graph:
     # Nodes
 
     def add(self, op: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
-        """Add a node and return its first output. Without `outputs`, it has one output with a new name."""
+        """Add a node and return its first output. If `outputs` is empty, the node has one output with a new name."""
         block = self._at.block if self._at is not None else ""
         prefix = f"{block}/{op}" if block else op
         name = self.new_name(prefix)

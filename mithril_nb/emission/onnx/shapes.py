@@ -110,7 +110,7 @@ def _pad(to: Graph, one: Statement) -> str:
 def dilated(to: Graph, name: str, shape: list[int], axis: int, gap: int, fill: str) -> str:
     """Insert `gap` items `fill` between neighbours along an axis, and return the tensor.
 
-    The list `shape`, the shape of the tensor, is changed to the new shape.
+    `shape` is the shape of the tensor. The function changes this list to the new shape.
     """
     if not gap or shape[axis] < 2:
         return name

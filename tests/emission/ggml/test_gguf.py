@@ -66,7 +66,7 @@ def test_long_names_are_shortened_and_kept_as_metadata(tmp_path: Path) -> None:
     [
         (np.zeros((1, 1, 1, 1, 1), "float32"), "5 axes"),
         (np.zeros(2, "complex64"), "dtype complex64"),
-        (np.zeros((0, 2), "float32"), "it is empty"),
+        (np.zeros((0, 2), "float32"), "an empty array"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, array: np.ndarray, reason: str) -> None:

@@ -97,7 +97,7 @@ def _branch(to: Body, one: Statement, branch: Function, forms: list[Stored], hea
 
 
 def _carry(to: Body, one: Statement, body: Function, count: int) -> list[Stored]:
-    """Write the initial carry to the memory of the results; the body reads and replaces it there."""
+    """Copy the initial carry to the memory of the results. The body of the loop reads and replaces it there."""
     found: list[Stored] = []
     for value, first, output in zip(body.inputs[:count], one.inputs[:count], one.outputs[:count], strict=True):
         name = "" if output in to.bound or output.name != "_" else value.name
@@ -109,7 +109,7 @@ def _carry(to: Body, one: Statement, body: Function, count: int) -> list[Stored]
 
 
 def _next_carry(to: Body, one: Statement, outputs: tuple[Operand, ...], carry: list[Stored]) -> None:
-    """Write the new carry to the memory of the old one, once all new values are computed."""
+    """Copy the new carry to the memory of the old carry, after all new values are computed."""
     new: list[tuple[Stored, Stored]] = []
     for value, form in zip(outputs, carry, strict=True):
         known = to.forms.get(value) if isinstance(value, Value) else None
@@ -129,7 +129,7 @@ def _next_carry(to: Body, one: Statement, outputs: tuple[Operand, ...], carry: l
 
 
 def _bind(to: Body, body: Function, outputs: tuple[Operand, ...], forms: list[Stored]) -> None:
-    """Let the statements of a body write its results directly to `forms`, where possible."""
+    """Bind the results of a body to the memory `forms`, so that statements write there directly where possible."""
     made = {value for each in body.statements for value in each.outputs}
     for value, form in zip(outputs, forms, strict=True):
         if isinstance(value, Value) and value in made and value not in to.bound:
@@ -137,7 +137,7 @@ def _bind(to: Body, body: Function, outputs: tuple[Operand, ...], forms: list[St
 
 
 def _write(to: Body, value: Operand, form: Stored, one: Statement) -> None:
-    """Copy a result of a body to `form`, unless its statement wrote it there."""
+    """Copy a result of a body to the memory `form`, unless a statement already wrote it there."""
     known = to.forms.get(value) if isinstance(value, Value) else None
     if known is not form:
         to.copy(value, form, one)

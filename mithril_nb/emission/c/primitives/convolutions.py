@@ -18,7 +18,7 @@ from mithril_nb.emission.unsupported import unsupported
 
 @rule("conv_general_dilated")
 def conv(to: Body, one: Statement) -> None:
-    """Write a convolution: as matrix products if it is large and has no groups, else directly."""
+    """Write a convolution. A large one without groups is written as matrix products."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     if not is_float(output.dtype) or array.dtype != output.dtype or kernel.dtype != output.dtype:
         raise unsupported(one, "c", "dtypes other than float32 and float64")
@@ -36,7 +36,7 @@ def conv(to: Body, one: Statement) -> None:
 
 
 def _by_products(to: Body, one: Statement, form: Stored) -> None:
-    """Write a convolution as one matrix product for each image, after copying each window to a column."""
+    """Write a convolution as one matrix product for each image. Each column of the matrix is a window."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
@@ -67,7 +67,7 @@ def _by_products(to: Body, one: Statement, form: Stored) -> None:
 
 
 def _reaches_out(one: Statement) -> bool:
-    """Return whether windows may contain zeros around the input, or between its items."""
+    """Return whether windows contain padding, or zeros between the items of a dilated input."""
     return any(low > 0 or high > 0 for low, high in one.params["padding"]) or max(one.params["lhs_dilation"]) > 1
 
 
@@ -80,7 +80,7 @@ def _all_edges(to: Body, one: Statement, taps: Sequence[str]) -> list[tuple[str,
 
 
 def _direct(to: Body, one: Statement, form: Stored) -> None:
-    """Write a direct convolution: for each weight, add its products with items of the input to the output."""
+    """Write a convolution as loops over the weights. Each step adds products of one weight to the output."""
     (array, kernel), (output,), params = one.inputs, one.outputs, one.params
     numbers = params["dimension_numbers"]
     lhs, rhs, out = numbers.lhs_spec, numbers.rhs_spec, numbers.out_spec
@@ -118,14 +118,16 @@ def _add_product(
 
 
 def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int) -> tuple[str, str, Any]:
-    """Return which places of the output read inside the input along an axis, for one item of the window.
+    """Return the indices of the output, along an axis, for which one item of the window is inside of the input.
 
-    A place `p` reads item `(p * stride + tap * dilation - low) / lhs_dilation`, if that is a whole number.
+    The output with index `p` reads `input[(p * stride + tap * dilation - low) / lhs_dilation]`. If the index is not
+    a whole number, the item is a zero between the items of the input.
 
     Returns:
-        - The first place.
-        - The end of the places.
-        - A function from a place to a test for a whole number, or `""`, and to the index of the item.
+        - The first index of the output.
+        - The end of the indices.
+        - A function from an index of the output to a C test for a whole number, and to the index of the input. The
+          test is `""` if each index is a whole number.
     """
     params = one.params
     stride, low = params["window_strides"][axis], params["padding"][axis][0]
@@ -146,7 +148,7 @@ def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int
         return str(first), str(max(last, first)), source
     first, end = "0", str(places)
     needs_low = low > 0
-    needs_high = (places - 1) * stride + (params_size(one, axis) - 1) * dilation - low > span - 1
+    needs_high = (places - 1) * stride + (_kernel_size(one, axis) - 1) * dilation - low > span - 1
     if needs_low:
         first = to.new_name("first")
         to.add(f"const int {first} = {offset} < 0 ? {divided(scaled(offset, -1, stride - 1), stride)} : 0;", one)
@@ -158,13 +160,12 @@ def _edges(to: Body, one: Statement, axis: int, tap: str, size: int, places: int
     return first, end, source
 
 
-def params_size(one: Statement, axis: int) -> int:
-    """Return the size of a convolution's kernel along a spatial axis."""
+def _kernel_size(one: Statement, axis: int) -> int:
     return one.inputs[1].shape[one.params["dimension_numbers"].rhs_spec[2 + axis]]
 
 
 def _window_loops(to: Body, one: Statement, edges: list[tuple[str, str, Any]], write: Any) -> None:
-    """Write the loops over the places of the output that `_edges` returns for each axis."""
+    """Write loops over the indices of the output that `_edges` returns for each axis. `write` adds their content."""
 
     def inner(axis: int, places: tuple[str, ...], tests: tuple[str, ...], sources: tuple[str, ...]) -> None:
         if axis == len(edges):

@@ -62,11 +62,11 @@ def _starts(
     to: Body, one: Statement, source: Operand, indices: Operand, batch: Index, sizes: list[int],
     start_map: Any, operand_batch: Any, index_batch: Any, is_clipped: bool,
 ) -> tuple[dict[int, str], str]:  # fmt: skip
-    """Write where a window starts along each axis.
+    """Write variables with the start of a window along each axis. They are moved so that the window is inside.
 
     Returns:
-        - A dict from an axis to the name of the start; axes whose start is 0 are left out.
-        - The test that the window is inside the array; `""` if the start is moved inside instead.
+        - The names of the variables, by axis. Axes that always start at 0 are left out.
+        - A C test whether the window was inside before; `""` if `is_clipped`.
     """
     starts: dict[int, str] = {}
     tests: list[str] = []

@@ -32,8 +32,8 @@ def _ordered(to: Body, one: Statement, axis: int, count: int, keys: list[tuple[i
         one: The statement.
         axis: The axis.
         count: Number of operands that are sorted.
-        keys: The operands that determine the order, each with the helper function that sorts by it.
-        first: Number of items that are written along the axis; -1 for all.
+        keys: For each operand that determines the order: its index, and the helper function that sorts by it.
+        first: Number of sorted items that are written; -1 for all.
     """
     arrays = one.inputs[:count]
     shape = arrays[0].shape
@@ -43,7 +43,7 @@ def _ordered(to: Body, one: Statement, axis: int, count: int, keys: list[tuple[i
     forms = [to.reserve(value, one) for value in one.outputs]
     order = to.array(to.new_name("order"), (size,), "int32", one)
     spare = to.array(to.new_name("spare"), (size,), "int32", one)
-    # A copy of one row of each array.
+    # For each array, a copy of the row that is sorted.
     rows = [to.array(to.new_name(f"row_{place}"), (size,), each.dtype, one) for place, each in enumerate(arrays)]
     for each in (order, spare, *rows, *forms):
         to.touch(each)

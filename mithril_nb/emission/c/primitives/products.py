@@ -14,7 +14,7 @@ from mithril_nb.emission.program import Operand, Statement, Value
 from mithril_nb.emission.unsupported import unsupported
 
 _LARGE = 4096
-"""Number of multiplications from which the helper function is faster than plain loops."""
+"""For at least this many multiplications, the helper function is faster than plain loops."""
 
 
 @rule("dot_general")
@@ -76,7 +76,7 @@ def _others(value: Operand, axes: Sequence[int]) -> list[int]:
 
 
 def describe(one: Statement, what: str, transposed: Sequence[bool] = (False, False)) -> str:
-    """Return a comment with the names and shapes of the result and the operands of a product or convolution."""
+    """Return a comment such as `// y (2 x 4): product of x (2 x 3) and w (3 x 4)`; `what` is the word `product`."""
     names: list[str] = []
     for each, is_transposed in zip(one.inputs, transposed, strict=True):
         name = each.name if isinstance(each, Value) else each.text
@@ -86,7 +86,7 @@ def describe(one: Statement, what: str, transposed: Sequence[bool] = (False, Fal
 
 
 def _describe(one: Statement) -> str:
-    """Return the comment for a product. Operands with swapped rows and columns, also in batches, are `transposed`."""
+    """Return the comment for a product. It calls an operand `transposed` if its rows and columns are swapped."""
     over, batches = one.params["dimension_numbers"]
     transposed = [
         len(value.shape) == len(batch) + 2 and [*batch] == [*range(len(batch))] and [*axes] == [len(value.shape) - back]
@@ -96,13 +96,13 @@ def _describe(one: Statement) -> str:
 
 
 def is_large(*dtypes: str, rows: Sequence[int], columns: Sequence[int], over: Sequence[int]) -> bool:
-    """Return whether a matrix product is large enough for the helper function, which needs equal float dtypes."""
+    """Return whether a matrix product uses the helper function: it is large, and the dtypes are equal and float."""
     sizes = [math.prod(one) for one in (rows, columns, over)]
     return len({*dtypes}) == 1 and is_float(dtypes[0]) and min(sizes) > 1 and math.prod(sizes) >= _LARGE
 
 
 class Matrix:
-    """An array in memory as a batch of matrices: each axis is part of the batch, the rows or the columns.
+    """An array in memory, read as a batch of matrices. Several axes of the array may form the rows or columns.
 
     Attributes:
         shape: Number of rows and number of columns.
@@ -119,7 +119,10 @@ class Matrix:
     def of(
         cls, to: Body, one: Statement, value: Operand, batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
     ) -> Matrix:
-        """Return an operand as matrices, and copy it first if rows or columns have no constant distance in memory."""
+        """Return an operand as matrices, whose `batch`, `rows` and `columns` are axes of the operand.
+
+        If the distance between rows or between columns is not constant in memory, the operand is copied first.
+        """
         shape = math.prod(value.shape[axis] for axis in rows), math.prod(value.shape[axis] for axis in columns)
         strides = _strides(to, value)
         if strides is not None:
@@ -137,7 +140,7 @@ class Matrix:
         return cls(to, copy, range(len(batch)), shape, (shape[1], 1))
 
     def corner(self, batch: Index) -> str:
-        """Return the expression of the first item of the matrix at an index of the batch."""
+        """Return the expression of the first item of one matrix. `batch` is the index of the matrix."""
         at = dict(zip(self._batch, batch, strict=True))
         return self._to.item(self._value, tuple([at.get(axis, "0") for axis in range(len(self._value.shape))]))
 
@@ -168,10 +171,10 @@ def multiply(
 
 
 def _strides(to: Body, value: Operand) -> tuple[int, ...] | None:
-    """Return the distance in memory between neighbours along each axis, in items.
+    """Return the strides of an array in items, or `None` if it is not in memory or has no constant strides.
 
-    The result is `None` if the items are not in memory, or not at constant distances. The function parses the text of
-    each subscript, which must be a linear function of at most one axis.
+    The function parses the C expression of each subscript. The strides are constant if each expression is a linear
+    function of at most one index.
     """
     found = to.place(value, tuple([f"axis_{axis}" for axis in range(len(value.shape))]))
     if found is None or not found[0].shape:
@@ -193,7 +196,7 @@ def _strides(to: Body, value: Operand) -> tuple[int, ...] | None:
 
 
 def _merged(shape: Sequence[int], strides: Sequence[int], axes: Sequence[int]) -> int | None:
-    """Return the distance between neighbours along some axes, joined to one axis; `None` if it is not constant."""
+    """Return the stride of some axes joined to one axis, or `None` if it is not constant."""
     long = [axis for axis in axes if shape[axis] != 1]
     for outer, inner in pairwise(long):
         if strides[outer] != shape[inner] * strides[inner]:

@@ -17,11 +17,13 @@ def threefry(to: Body, one: Statement) -> None:
     first, second = (to.reserve(value, one) for value in one.outputs)
     with to.loops(one.outputs[0].shape, one) as index:
         keys = [to.item(each, index[len(index) - len(each.shape) :]) for each in one.inputs]
-        _call(to, one, (keys[0], keys[1]), (keys[2], keys[3]), (first.item(index), second.item(index)))
+        _write_words(to, one, (keys[0], keys[1]), (keys[2], keys[3]), (first.item(index), second.item(index)))
 
 
-def _call(to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str], into: tuple[str, str]) -> None:
-    """Write two random words for two counts to the items `into`."""
+def _write_words(
+    to: Body, one: Statement, key: tuple[str, str], counts: tuple[str, str], into: tuple[str, str]
+) -> None:
+    """Write two random integers of 32 bits, computed from a key and two counts, to the items `into`."""
     low, high = to.new_name("word_0"), to.new_name("word_1")
     to.add(f"uint32_t {low} = {counts[0]}, {high} = {counts[1]};", one)
     to.add(f"{to.helpers.use('threefry2x32')}({key[0]}, {key[1]}, &{low}, &{high});", one)
@@ -77,7 +79,7 @@ def random_split(to: Body, one: Statement) -> None:
         counts = _counts(flat(index[len(key.shape) :], shape))
         into = (form.item((*index, "0")), form.item((*index, "1")))
         to.touch(form)
-        _call(to, one, _key(to, key, index[: len(key.shape)]), counts, into)
+        _write_words(to, one, _key(to, key, index[: len(key.shape)]), counts, into)
 
 
 @rule("random_fold_in")
@@ -89,7 +91,7 @@ def random_fold_in(to: Body, one: Statement) -> None:
         text = to.item(data, index[len(index) - len(data.shape) :])
         into = (form.item((*index, "0")), form.item((*index, "1")))
         to.touch(form)
-        _call(to, one, _key(to, key, index), ("0", f"(uint32_t){text}"), into)
+        _write_words(to, one, _key(to, key, index), ("0", f"(uint32_t){text}"), into)
 
 
 @rule("random_seed")

@@ -221,7 +221,7 @@ def neutral(name: str, dtype: str) -> str:
 
 
 def combined(to: Body, name: str, dtype: str, left: str, right: str) -> str:
-    """Return the C statement that combines `right` with `left` and assigns the result to `left`."""
+    """Return a C statement that combines two expressions and assigns the result to `left`, such as `a += b;`."""
     if name in ("max", "min") and dtype == "bool":
         name = {"max": "or", "min": "and"}[name]
     if name in ("max", "min"):
@@ -238,7 +238,7 @@ def reduce(to: Body, one: Statement) -> None:
 
 
 def combiner(one: Statement) -> str:
-    """Return the primitive with which a statement combines two items.
+    """Return the primitive with which a statement combines two items, such as `"add"`.
 
     Raises:
         UnsupportedPrimitiveError: The statement combines items with several primitives, or with an unsupported one.
@@ -346,7 +346,7 @@ def dynamic_slice(to: Body, one: Statement) -> None:
 
 
 def start_index(to: Body, one: Statement, start: Any, size: int, length: int) -> str:
-    """Return the start of a slice along an axis, moved so that the slice is inside the array."""
+    """Return the start of a slice along an axis. A slice that is partly outside of the array is moved inside."""
     if size == length:
         return "0"
     if isinstance(start, Number):

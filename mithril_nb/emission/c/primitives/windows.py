@@ -47,7 +47,7 @@ def _pool(to: Body, one: Statement, name: str, start: str) -> None:
 
 @rule("select_and_scatter_add")
 def unpool(to: Body, one: Statement) -> None:
-    """Write the gradient of max or min pooling: each item is added at the largest (or smallest) item of its window."""
+    """Write the gradient of max or min pooling. It adds each item at the first best item of its window."""
     source, (output,) = one.inputs[0], one.outputs
     form = to.reserve(output, one)
     fill(to, form, literal(0, output.dtype), one)
@@ -61,7 +61,7 @@ def unpool(to: Body, one: Statement) -> None:
 
 @rule("select_and_gather_add")
 def pool_of_other(to: Body, one: Statement) -> None:
-    """Write, for each window, the item of the first operand at the position of the second operand's best item."""
+    """Find the first best item of each window of the second operand, and read the first operand at its index."""
     source = one.inputs[0]
     (output,) = one.outputs
     form = to.reserve(output, one)
@@ -73,7 +73,7 @@ def pool_of_other(to: Body, one: Statement) -> None:
 
 
 def _best_place(to: Body, one: Statement, outer: Index) -> list[str]:
-    """Write the search for the first best item of a window, and return the variables with its index.
+    """Write the search for the first best item of a window, and return the names of variables with its index.
 
     The best item is the largest or the smallest. The index is -1 if all items of the window are outside the array.
     """

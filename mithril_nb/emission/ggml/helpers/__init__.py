@@ -1,1 +1,1 @@
-"""Functions and classes that are copied into emitted GGML source."""
+"""Helper functions and classes that emitted GGML source contains."""

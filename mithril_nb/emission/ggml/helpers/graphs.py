@@ -1,4 +1,4 @@
-"""Emitted GGML source: the graph, and tensors of other shapes."""
+"""Helper functions of emitted GGML source: the graph, and operations that change shapes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:  # the package may be missing here; an emitted file imports it
 
 
 class Graph:
-    """A graph of GGML operations: built once, and computed for the arrays of each call.
+    """A graph of GGML operations. It is built once, and each call computes it for other arrays.
 
-    All tensors are float32: the items of a mask are 0 and 1, and integers are exact up to 2**24. GGML lists sizes from
-    the last axis: an array of shape (5, 8) is a tensor with ne[0] = 8 and ne[1] = 5.
+    All tensors are float32. Masks contain 0 and 1. Integers are exact up to 2**24. GGML lists sizes from the last
+    axis: an array of shape (5, 8) is a tensor with ne[0] = 8 and ne[1] = 5.
     """
 
     def __init__(self, nodes):
@@ -49,7 +49,7 @@ class Graph:
         ggml.ggml_build_forward_expand(self.graph, self.outputs[-1][0])
 
     def allocate(self):
-        """Plan and allocate the memory of all tensors, and return the graph."""
+        """Allocate the memory of all tensors, and return the graph."""
         if not ggml.ggml_gallocr_alloc_graph(self.memory, self.graph):
             raise MemoryError("GGML cannot allocate the tensors of the graph")
         for tensor, array in self.constants:
@@ -74,31 +74,31 @@ class Graph:
 
 
 def store(tensor, array):
-    """Copy an array to a tensor; an unused tensor has no memory."""
+    """Copy an array to a tensor, except to an unused tensor, which has no memory."""
     if ggml.ggml_get_data(tensor):
         ggml.ggml_backend_tensor_set(tensor, array.ctypes.data, 0, array.nbytes)
 
 
 def load(tensor, shape, dtype):
-    """Return the items of a tensor as an array."""
+    """Return a NumPy array with the items of a tensor."""
     array = np.empty(shape, np.float32)
     ggml.ggml_backend_tensor_get(tensor, array.ctypes.data, 0, array.nbytes)
     return array if dtype is np.float32 else array.astype(dtype)
 
 
 def ne(*shape):
-    """Return the four sizes of GGML for a shape; axes before the last three are merged."""
+    """Return GGML's four sizes for a shape, the last axis first. Axes before the last three are merged."""
     four = (*(1,) * (4 - len(shape)), *shape)
     return (four[-1], four[-2], four[-3], math.prod(four[:-3]))
 
 
 def sizes(tensor):
-    """Return the four sizes of a tensor."""
+    """Return the four sizes of a tensor, the last axis first."""
     return tuple(tensor.contents.ne[:4])
 
 
 def new(ctx, *shape):
-    """Return a new tensor of a shape, without items."""
+    """Return a new tensor of a shape. Its items are undefined."""
     return ggml.ggml_new_tensor_4d(ctx, ggml.GGML_TYPE_F32, *ne(*shape))
 
 
@@ -118,7 +118,7 @@ def transposed(ctx, x):
 
 
 def permuted(ctx, x, *axes):
-    """Return x with its axes in another order, as NumPy's transpose does. GGML counts axes from the last."""
+    """Return x with its axes in another order, as by NumPy's transpose. The items are copied in memory."""
     places = [0, 1, 2, 3]
     for new, old in enumerate(axes):
         places[len(axes) - 1 - old] = len(axes) - 1 - new
@@ -126,7 +126,7 @@ def permuted(ctx, x, *axes):
 
 
 def joined(ctx, dim, parts):
-    """Return tensors joined along a dimension of GGML: 0 is the last axis."""
+    """Return tensors joined along `dim`. GGML counts dimensions from the last axis: `dim` 0 is the last axis."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -134,12 +134,12 @@ def joined(ctx, dim, parts):
 
 
 def split_at(x, dim):
-    """Return the product of the sizes below a dimension of GGML, its size, and the product of the sizes above."""
+    """Return three sizes of x: of all axes after `dim` together, of `dim`, and of all axes before it together."""
     return math.prod(sizes(x)[:dim]), sizes(x)[dim], math.prod(sizes(x)[dim + 1 :])
 
 
 def sliced(ctx, x, dim, start, count, step=1):
-    """Return every step-th item along a dimension of GGML: x[start : start + count * step : step]."""
+    """Return x[start : start + count * step : step] along `dim`, where 0 is the last axis."""
     inner, size, outer = split_at(x, dim)
     row = inner * ggml.ggml_element_size(x)
     found = ggml.ggml_view_3d(ctx, x, inner, count, outer, step * row, size * row, start * row)
@@ -147,20 +147,20 @@ def sliced(ctx, x, dim, start, count, step=1):
 
 
 def item(ctx, x, step, *shape):
-    """Return x[step], which has this shape."""
+    """Return x[step]. Its shape is `shape`."""
     count = math.prod(shape)
     found = ggml.ggml_view_1d(ctx, x, count, step * count * ggml.ggml_element_size(x))
     return reshape(ctx, found, *shape)
 
 
 def stacked(ctx, items, *shape):
-    """Return tensors of this shape along a new first axis."""
+    """Return tensors of the same shape, stacked along a new first axis."""
     rows = [ggml.ggml_reshape_2d(ctx, one, math.prod(shape), 1) for one in items]
     return reshape(ctx, joined(ctx, 1, rows), len(items), *shape)
 
 
 def flipped(ctx, x, dim):
-    """Return x in the reverse order along a dimension of GGML."""
+    """Return x in reverse order along `dim`, where 0 is the last axis."""
     inner, size, outer = split_at(x, dim)
     places = ggml.ggml_scale_bias(ctx, ggml.ggml_arange(ctx, 0, size, 1), -1, size - 1)
     rows = ggml.ggml_cast(ctx, ggml.ggml_repeat_4d(ctx, places, size, outer, 1, 1), ggml.GGML_TYPE_I32)
@@ -168,9 +168,9 @@ def flipped(ctx, x, dim):
 
 
 def pad(ctx, x, value, config):
-    """Return x with a number around and between its items; a negative width removes items.
+    """Return x with `value` around and between its items; a negative width removes items.
 
-    config: for each axis, from the last one: (before, after, between).
+    config: for each axis, the last axis first: (before, after, between).
     """
     for dim, (before, after, between) in enumerate(config):
         shape = list(sizes(x))

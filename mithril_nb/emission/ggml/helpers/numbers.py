@@ -1,4 +1,4 @@
-"""Emitted GGML source: comparisons, selections, reductions and mathematics."""
+"""Helper functions of emitted GGML source: comparisons, selections, reductions and mathematics."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ if TYPE_CHECKING:  # the package may be missing here; an emitted file imports it
 
 
 def is_number(ctx, x):
-    """Return 1 where x is not NaN: the step of NaN is 0."""
+    """Return 1 where x is not NaN, and 0 elsewhere."""
     return ggml.ggml_step(ctx, ggml.ggml_scale_bias(ctx, ggml.ggml_abs(ctx, x), 1, 1))
 
 
 def is_finite(ctx, x):
-    """Return 1 where x is finite: the difference of two infinities is NaN."""
+    """Return 1 where x is finite, and 0 elsewhere. For infinity and NaN, x - x is NaN."""
     return is_number(ctx, ggml.ggml_sub(ctx, x, x))
 
 
 def negation(ctx, mask):
-    """Return 0 for 1, and 1 for 0."""
+    """Return 1 where the mask is 0, and 0 where it is 1."""
     return ggml.ggml_scale_bias(ctx, mask, -1, 1)
 
 
 def at_least(ctx, x, y):
-    """Return 1 where x >= y."""
+    """Return 1 where x >= y, and 0 elsewhere."""
     found = negation(ctx, ggml.ggml_step(ctx, ggml.ggml_sub(ctx, y, x)))
     return ggml.ggml_mul(ctx, ggml.ggml_mul(ctx, found, is_number(ctx, x)), is_number(ctx, y))
 
 
 def equal(ctx, x, y):
-    """Return 1 where x == y."""
+    """Return 1 where x == y, and 0 elsewhere."""
     return ggml.ggml_mul(ctx, at_least(ctx, x, y), at_least(ctx, y, x))
 
 
 def either(ctx, x, y):
-    """Return 1 where x or y is 1."""
+    """Return 1 where mask x or mask y is 1, and 0 elsewhere."""
     return ggml.ggml_step(ctx, ggml.ggml_add(ctx, x, y))
 
 
 def where(ctx, mask, x, y):
-    """Return the items of x where the mask is 1, and those of y where it is 0.
+    """Return the items of x where the mask is 1, and the items of y where it is 0.
 
-    GGML has no such operation: the items are rows of one number, which are picked by their place. Unlike
-    mask * x + (1 - mask) * y, this is right for items that are infinite or NaN.
+    GGML has no such operation, and mask * x + (1 - mask) * y is NaN if an item is infinite or NaN. So the items are
+    selected by their index, as rows with one item.
     """
     width = sizes(x)[0]
     count = ggml.ggml_nrows(x)
@@ -67,32 +67,32 @@ def minimum(ctx, x, y):
 
 
 def clamp(ctx, x, least, most):
-    """Return x within bounds. `ggml_clamp` overwrites its argument, so it gets a copy."""
+    """Return x limited to least ... most. `ggml_clamp` overwrites its argument, so it receives a copy."""
     return ggml.ggml_clamp(ctx, ggml.ggml_dup(ctx, x), least, most)
 
 
 def column_sums(ctx, x, width):
-    """Return x.reshape(-1, width).sum(axis=0): `ggml_sum_rows` sums along the last axis."""
+    """Return x.reshape(-1, width).sum(axis=0)."""
     columns = transposed(ctx, ggml.ggml_reshape_2d(ctx, x, width, ggml.ggml_nelements(x) // width))
     return ggml.ggml_reshape_1d(ctx, ggml.ggml_sum_rows(ctx, columns), width)
 
 
 def largest(ctx, x):
-    """Return the largest item along the last axis, which stays with size 1."""
+    """Return the largest item along the last axis, and keep the axis with size 1."""
     width = sizes(x)[0]
     found = ggml.ggml_pool_1d(ctx, x, ggml.GGML_OP_POOL_MAX, width, width, 0)
-    # GGML's maximum starts with the lowest finite number. If all items are -inf, is_there is 0, and its log is -inf.
+    # If all items are -inf, GGML returns the lowest finite number. Then is_there is 0, and its logarithm is -inf.
     is_there = ggml.ggml_step(ctx, ggml.ggml_scale_bias(ctx, found, 1, 3.4028234663852886e38))
     return ggml.ggml_add(ctx, found, ggml.ggml_log(ctx, is_there))
 
 
 def smallest(ctx, x):
-    """Return the smallest item along the last axis, which stays with size 1."""
+    """Return the smallest item along the last axis, and keep the axis with size 1."""
     return ggml.ggml_neg(ctx, largest(ctx, ggml.ggml_neg(ctx, x)))
 
 
 def first_largest(ctx, x):
-    """Return the place of the first of the largest items along the last axis, which stays with size 1."""
+    """Return the index of the first largest item along the last axis, and keep the axis with size 1."""
     width = sizes(x)[0]
     places = ggml.ggml_repeat(ctx, ggml.ggml_arange(ctx, 0, width, 1), x)
     is_largest = equal(ctx, x, ggml.ggml_repeat(ctx, largest(ctx, x), x))
@@ -125,7 +125,7 @@ def round_to_even(ctx, x):
 
 
 def raised(ctx, x, exponent):
-    """Return x to the power of an array: exp(exponent * log(|x|)), negative for odd exponents of negative numbers."""
+    """Return x to the power of an array, computed as exp(exponent * log(|x|)) with the right sign."""
     size = ggml.ggml_exp(ctx, ggml.ggml_mul(ctx, exponent, ggml.ggml_log(ctx, ggml.ggml_abs(ctx, x))))
     half = ggml.ggml_floor(ctx, ggml.ggml_scale(ctx, exponent, 0.5))
     is_odd = ggml.ggml_sub(ctx, exponent, ggml.ggml_scale(ctx, half, 2))
@@ -143,9 +143,9 @@ def remainder(ctx, x, divisor):
 
 
 def expm1(ctx, x):
-    """Return exp(x) - 1, accurately also for small x: (u - 1) * x / log(u) with u = exp(x) rounded; x if u = 1.
+    """Return exp(x) - 1. Unlike `ggml_expm1`, it is accurate for small x.
 
-    `ggml_expm1` subtracts 1 from the rounded exp(x).
+    With u = exp(x), it computes (u - 1) * x / log(u), in which rounding errors of u cancel.
     """
     u = ggml.ggml_exp(ctx, x)
     change = ggml.ggml_scale_bias(ctx, u, 1, -1)
@@ -167,7 +167,7 @@ def cosh(ctx, x):
 
 
 def log1p(ctx, x):
-    """Return log(1 + x), accurately also for small x: log(u) * x / (u - 1) with u = 1 + x rounded; x if u = 1."""
+    """Return log(1 + x). It is accurate for small x: with u = 1 + x, log(u) * x / (u - 1) cancels rounding errors."""
     u = ggml.ggml_scale_bias(ctx, x, 1, 1)
     change = ggml.ggml_scale_bias(ctx, u, 1, -1)
     is_small = equal(ctx, u, ggml.ggml_fill(ctx, u, 1))
@@ -177,7 +177,7 @@ def log1p(ctx, x):
 
 
 def erf(ctx, x):
-    """Return the error function: x * P(x * x) / Q(x * x) for |x| below 4, and 1 or -1 beyond."""
+    """Return the error function: x times a ratio of polynomials of x * x for |x| < 4, else 1 or -1."""
     x = clamp(ctx, x, -4, 4)
     square = ggml.ggml_sqr(ctx, x)
     above = (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06, -5.69250639462346e-05,
@@ -189,7 +189,7 @@ def erf(ctx, x):
 
 
 def erfc(ctx, x):
-    """Return 1 - erf(x); beyond 1, as exp(-x * x) / |x| times a polynomial of 1 / (x * x), which keeps small digits."""
+    """Return 1 - erf(x). For |x| > 1, it is exp(-x * x) / |x| times a polynomial of 1 / (x * x), to lose no digits."""
     near = (0.02326819970068386, -0.1387039388740657, 0.3687424674597105, -0.5824733027278666, 0.6210004621745983,
             -0.4944515323274145, 0.3404879937665872, -0.2741127028184656, 0.5638259427386472)  # fmt: skip
     far = (-10.47766399936249, 12.97719955372516, -7.495518717768503, 2.921019019210786, -1.015265279202700,
@@ -207,7 +207,7 @@ def erfc(ctx, x):
 
 
 def polynomial(ctx, x, coefficients):
-    """Return a polynomial, whose first coefficient belongs to the highest power."""
+    """Return a polynomial of x. The first coefficient is that of the highest power."""
     found = ggml.ggml_fill(ctx, x, coefficients[0])
     for each in coefficients[1:]:
         found = ggml.ggml_scale_bias(ctx, ggml.ggml_mul(ctx, found, x), 1, each)

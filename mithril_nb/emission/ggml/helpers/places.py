@@ -1,4 +1,4 @@
-"""Emitted GGML source: convolutions, windows, gathers and scatters."""
+"""Helper functions of emitted GGML source: convolutions, windows, gathers and scatters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def conv(ctx, x, kernel, strides, padding, lhs_dilation=(1, 1), rhs_dilation=(1,
 
 
 def part_of(ctx, x, dim, place, count):
-    """Return one of several equal parts along a dimension of GGML."""
+    """Return part number `place` of `count` equal parts along `dim`, where 0 is the last axis."""
     width = sizes(x)[dim] // count
     return x if count == 1 else sliced(ctx, x, dim, place * width, width)
 
 
 def bounded(ctx, x, count, is_dropped):
-    """Return indices moved to 0 ... count - 1, and with is_dropped 1 where an index is moved, else `None`."""
+    """Return indices limited to 0 ... count - 1, and a mask of the indices outside; None without is_dropped."""
     inside = clamp(ctx, x, 0, count - 1)
     if not is_dropped:
         return inside, None
@@ -41,12 +41,15 @@ def bounded(ctx, x, count, is_dropped):
 
 
 def as_index(ctx, x):
-    """Return positions as the flat tensor of int32 by which GGML reads rows."""
+    """Return indices as a tensor with one axis and dtype int32, which GGML needs to read rows."""
     return ggml.ggml_cast(ctx, ggml.ggml_reshape_1d(ctx, x, ggml.ggml_nelements(x)), ggml.GGML_TYPE_I32)
 
 
 def rows(ctx, table, indices, fill=None):
-    """Return rows of a table (count, width). Outside of the table, a row is filled, or without fill the nearest row."""
+    """Return the rows at `indices` of a table (count, width).
+
+    For an index outside of the table, return a row of `fill`, or the nearest row if `fill` is None.
+    """
     width, count = sizes(table)[:2]
     inside, outside = bounded(ctx, indices, count, fill is not None)
     found = ggml.ggml_get_rows(ctx, table, as_index(ctx, inside))
@@ -57,7 +60,10 @@ def rows(ctx, table, indices, fill=None):
 
 
 def add_rows(ctx, rows, indices, count, is_dropped=False):
-    """Return zeros (count, width) with each row added at its index. With is_dropped, rows outside are left out."""
+    """Return zeros (count, width) with each row added at its index.
+
+    A row whose index is outside is left out if is_dropped is true, else added to the nearest row.
+    """
     width = sizes(rows)[0]
     inside, outside = bounded(ctx, indices, count, is_dropped)
     table = new(ctx, count + is_dropped, width)
@@ -68,18 +74,18 @@ def add_rows(ctx, rows, indices, count, is_dropped=False):
 
 
 def places_of(ctx, indices, shape, starts, bounds, along, is_dropped):
-    """Return the position in a flat array of each item of windows, and 1 for items of windows that are partly outside.
+    """Return the index of each item of windows in a flattened array, and a mask of the windows partly outside.
 
-    Without is_dropped, the second result is `None`.
+    If is_dropped is false, these windows are moved inside, and the second result is None.
 
     Args:
         ctx: The context.
-        indices: The first index of each window along some axes of the array, as the last axis.
-        shape: Shape of the items of all windows.
-        starts: The shape of the first indices: that of the items, with size 1 along axes within a window.
-        bounds: For each index, the distance of neighbours along its axis in the flat array, and the number of windows.
-        along: Axes of `shape` that lie along an axis of the array, each with the distance of neighbours along it.
-        is_dropped: If true, windows outside are left out; else they are moved inside.
+        indices: The start of each window. The last axis of `indices` contains one index for each entry of `bounds`.
+        shape: Shape of the array with the items of all windows.
+        starts: `shape`, but with size 1 along the axes that lie within a window.
+        bounds: For each index, the stride of its axis in the flattened array, and the number of possible starts.
+        along: Pairs (axis of `shape`, stride in the flattened array), for axes along which the items are consecutive.
+        is_dropped: True if windows that are partly outside are left out.
     """
     places, outside = full(ctx, 0, *shape), None
     for number, (distance, count) in enumerate(bounds):
@@ -96,7 +102,10 @@ def places_of(ctx, indices, shape, starts, bounds, along, is_dropped):
 
 
 def gather(ctx, x, indices, shape, starts, bounds, along, fill=None):
-    """Return windows of x that start at indices. Windows outside are filled, or without fill moved inside."""
+    """Return windows of x. A window that is partly outside is filled with `fill`, or moved inside if `fill` is None.
+
+    See places_of for the other arguments.
+    """
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, fill is not None)
     flat = ggml.ggml_reshape_2d(ctx, x, 1, ggml.ggml_nelements(x))
     found = reshape(ctx, ggml.ggml_get_rows(ctx, flat, as_index(ctx, places)), *shape)
@@ -104,7 +113,7 @@ def gather(ctx, x, indices, shape, starts, bounds, along, fill=None):
 
 
 def scatter_add(ctx, x, indices, updates, shape, starts, bounds, along, is_dropped=False):
-    """Return x with updates added to its windows. Windows outside are left out with is_dropped, else moved inside."""
+    """Return x with `updates` added to its windows. See places_of for the arguments."""
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, is_dropped)
     count = ggml.ggml_nelements(x)
     if outside is not None:  # one item more, for the items left out
@@ -116,7 +125,7 @@ def scatter_add(ctx, x, indices, updates, shape, starts, bounds, along, is_dropp
 
 
 def scatter(ctx, x, indices, updates, shape, starts, bounds, along, is_dropped=False):
-    """Return x with its windows replaced. Windows outside are left out with is_dropped, else moved inside."""
+    """Return x with its windows replaced by `updates`. See places_of for the arguments."""
     places, outside = places_of(ctx, indices, shape, starts, bounds, along, is_dropped)
     count = ggml.ggml_nelements(x)
     flat = ggml.ggml_reshape_2d(ctx, x, 1, count)
