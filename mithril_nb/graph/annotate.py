@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.errors import ConnectionError, NameTakenError, listed, short_repr, similar
 from mithril_nb.graph.boundary import infer_boundary, is_array, made_edges
 from mithril_nb.graph.paths import checked_name, component, parameter_name
-from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
+from mithril_nb.graph.records import ADD_BLOCK, BOUNDARY, Edge, Endpoint, LogicalGraph, Note
 
 
 def find(graph: LogicalGraph, text: object) -> Endpoint:
@@ -45,14 +45,14 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
     raise ConnectionError(
         f"the model has no connection {short_repr(text)}.",
         (("names", listed(dict.fromkeys(known))),),
-        repr(near[0]) if near else "use one of the names." if known else "add a block first.",
+        repr(near[0]) if near else f"{known[0]!r}  # or another of these names" if known else ADD_BLOCK,
     )
 
 
 def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph:
     """Add annotations to an endpoint: `shape=`, `dtype=`, `is_trainable=`, `is_exposed=`, see `Note`.
 
-    If the name of an input was generated, the annotation makes it permanent.
+    The generated name of an input, such as `"input"`, becomes permanent.
     """
     labels = dict(graph.labels)
     named: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph
 def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
     """Set whether training changes the parameter `name`, such as `"mlp_0.linear_1.weight"`, of a block at any depth."""
     end = Endpoint(BOUNDARY, name)
-    # An array inside is trainable by default; an input becomes a trainable array only by this note.
+    # A parameter of a block is trainable by default and needs no note; an input of the model needs one.
     trainable = None if is_trainable and is_array(end) else is_trainable
     note = replace(graph.note_at.get(end, Note()), is_trainable=trainable)
     return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
@@ -121,17 +121,17 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
     raise ConnectionError(
         f"cannot expose '{end}': it is {'a parameter' if end.node else 'an input'} of the model, not an output.",
         (("outputs of blocks", listed(f"'{source}'" for source in _outputs(graph))),),
-        f'model |= Buffer()(input="{end}", output="y")' if not end.node else "read it from the params.",
+        f'model |= Buffer()(input="{end}", output="y")' if not end.node else f'pm.randomize_params()["{end}"]',
         block=end.node,
         port=end.port,
     )
 
 
 def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
-    """Merge two connections, so that the readers of both read one endpoint.
+    """Merge two connections: all blocks that read one of them then read the same endpoint.
 
-    The endpoint is the output of a block if one of the two is an output, else an input of the graph if one of them is.
-    Two merged parameters become one named parameter.
+    An input of the graph merged with an output of a block becomes that output. A parameter of a block merged with an
+    input or an output becomes that input or output. Two parameters become one named parameter.
 
     Raises:
         ConnectionError: Both are outputs of blocks, or both are the same.
@@ -152,7 +152,7 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
         raise ConnectionError(
             f"cannot merge '{first}' and '{second}'.",
             (("because", "they are the same" if first == second else "two blocks would feed one connection"),),
-            "merge an input of the model with an output, or with another input.",
+            "merge an input of the model with an output of a block, or with another input.",
         )
     named = tuple(end.port for end in (first, second) if end.node == BOUNDARY)
     edges = [Edge(first, edge.target) if edge.source == second else edge for edge in made_edges(graph, named)]

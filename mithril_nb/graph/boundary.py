@@ -1,6 +1,6 @@
-"""Closing a graph: infer the boundary from the blocks, their connections and the user's names.
+"""Infer the inputs and outputs of a graph, its boundary, from the blocks, their connections and the user's names.
 
-A data input that nothing feeds becomes a graph input. An output that nothing reads becomes a graph output.
+A data input that is not connected becomes a graph input. An output that no block reads becomes a graph output.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from mithril_nb.graph.check import run_order
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Note, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"
-"""Default names of the boundary ports of a chain."""
+"""Default names of the first graph input and the last graph output."""
 
 
 def infer_boundary(
@@ -20,11 +20,11 @@ def infer_boundary(
     labels: Mapping[str, Endpoint],
     notes: Mapping[Endpoint, Note] | None = None,
 ) -> LogicalGraph:
-    """Give every open data input a graph input, and every unread or exposed output a graph output.
+    """Return a graph with an input for every open data input, and an output for every unread or exposed output.
 
-    Nodes are in topological order, and independent nodes keep the order in which they were added. Edges are ordered by
-    the ports they feed, labels and notes by name. Blocks added and connected in the same order therefore give equal
-    graphs, in any number of steps. The same blocks in another order give a different graph.
+    The order is canonical: nodes in topological order (independent nodes as they were added), edges by target, labels
+    and notes by name. So two graphs are equal if their blocks were added in the same order, even if other edits were
+    made and undone between.
 
     Raises:
         CycleError: The blocks form a cycle.
@@ -38,7 +38,7 @@ def infer_boundary(
     edges.sort(key=lambda edge: place[edge.target])
     fed = {edge.target for edge in edges}
     read = {edge.source for edge in edges}
-    # Drop the name of an input without readers first, so that no generated name has to avoid it.
+    # Drop the names of inputs that no block reads first: generated names may then use them.
     kept = {label: end for label, end in sorted(labels.items()) if end.node != BOUNDARY or end in read}
 
     inputs: dict[str, Port] = {}
@@ -92,12 +92,12 @@ def automatic_name(end: Endpoint) -> str:
 
 
 def is_array(end: Endpoint) -> bool:
-    """Return whether an endpoint names a parameter of a block inside, such as `"mlp_0.linear_1.weight"`."""
+    """Return whether an endpoint is a parameter of a block at any depth, such as `"mlp_0.linear_1.weight"`."""
     return end.node == BOUNDARY and "." in end.port
 
 
 def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
-    """Return the role of the graph input that feeds a port of a role; the note can make a data input a parameter."""
+    """Return the role of a graph input, given the role of the port that it feeds and the user's note on the input."""
     if role in ("data", "option"):
         return "param" if note and note.is_trainable else "data"
     return role
@@ -108,7 +108,7 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
 
     Args:
         graph: The graph.
-        named: Graph inputs that are about to be named. Their edges are included.
+        named: Graph inputs with generated names whose edges are kept too, because the caller makes the names permanent.
     """
     kept = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
     return [
@@ -119,7 +119,7 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
 
 
 class FreeNames:
-    """Generates unused names by appending the smallest free number, in constant time.
+    """Generates unused names by appending a number.
 
     Args:
         taken: The names in use.
@@ -135,7 +135,7 @@ class FreeNames:
         self.numbers: dict[str, int] = {}
 
     def take(self, name: str) -> str:
-        """Return the name, or the next free one, which is then in use."""
+        """Return the name, or the name with the smallest free number, and mark the result as used."""
         number, free = self.numbers.get(name, 2), name
         while free in self.taken:
             free, number = f"{name}_{number}", number + 1

@@ -179,7 +179,7 @@ def check_parts(
                 raise ConnectionError(
                     f"the connection '{edge}'{_location(prefix)} {does} at a port that does not exist.",
                     (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
-                    "connect it to a port of one of the blocks.",
+                    f"use an existing port instead of '{end}'.",
                     block=prefix,
                     edge=(str(edge.source), str(edge.target)),
                 )
@@ -188,7 +188,7 @@ def check_parts(
             raise ConnectionError(
                 f"the label {label!r}{_location(prefix)} names a port that does not exist.",
                 (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
-                "name an output of one of the blocks.",
+                f"use an output of one of the blocks instead of '{end}'.",
                 block=prefix,
             )
     for end, count in Counter(edge.target for edge in edges).items():
@@ -197,7 +197,7 @@ def check_parts(
             raise ConnectionError(
                 f"the port '{end}'{_location(prefix)} has {count:,} connections into it.",
                 (("from", listed(f"'{one}'" + (f" {n:,} times" if n > 1 else "") for one, n in sources.items())),),
-                "keep one of them.",
+                "remove all but one of these connections.",
                 block=prefix,
                 port=end.port,
             )
@@ -211,7 +211,7 @@ def _check_names(what: str, names: list[str], prefix: str) -> None:
                 if not name
                 else f"{'two' if count == 2 else f'{count:,}'} {what}s{_location(prefix)} are named {name!r}.",
                 (("names", listed(map(repr, names))),),
-                "give each a unique name.",
+                f"give each {what} a unique name.",
                 block=prefix,
             )
 
@@ -222,7 +222,7 @@ def _check_labelled_once(labels: Sequence[tuple[str, Endpoint]], prefix: str) ->
             raise NameTakenError(
                 f"port '{end}'{_location(prefix)} has {'two' if count == 2 else f'{count:,}'} labels.",
                 (("labels", listed(repr(label) for label, one in labels if one == end)),),
-                "keep one of them.",
+                "remove all but one of these labels.",
                 block=prefix,
             )
 

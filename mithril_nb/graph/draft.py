@@ -1,4 +1,4 @@
-"""A graph under construction: each block is added in constant time, and the boundary is inferred on demand."""
+"""A graph under construction: blocks are added in constant time, and its inputs and outputs are inferred on demand."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGra
 
 
 class Draft:
-    """The nodes, connections and names that the user has created so far, from which `graph` derives a closed graph.
+    """A graph under construction: the blocks, connections and names that the user has created so far.
 
-    A graph is closed if its boundary is inferred (`infer_boundary`). `edit.add` closes the graph after each block, so
-    composing n blocks takes O(n²). A draft closes it on demand, with the same result in O(n).
+    The method `graph` infers the inputs and outputs (`infer_boundary`) and returns the graph. `edit.add` infers
+    them after each block, so composing n blocks takes O(n²). A draft gives the same graph in O(n).
 
     Args:
         graph: The graph to start from.
@@ -50,7 +50,7 @@ class Draft:
             self._automatic |= _automatic_names(node)
 
     def state(self) -> tuple[Any, ...]:
-        """Return a snapshot for `restore`, without closing the graph."""
+        """Return a snapshot for `restore`."""
         parts = (self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic)
         return self._closed, *map(copy, parts)
 
@@ -59,13 +59,13 @@ class Draft:
         self._closed, self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic = state
 
     def graph(self) -> LogicalGraph:
-        """Return the current graph, closed."""
+        """Return the current graph, with its inputs and outputs."""
         if self._closed is None:
             self._closed = infer_boundary(tuple(self._nodes.values()), self._edges, self._labels, self._notes)
         return self._closed
 
     def last_output(self) -> Endpoint | None:
-        """Return the first output of the block that was added last; `None` if there is no block, or it has none."""
+        """Return the first output of the last block; `None` if there is no block, or the block has no output."""
         last = next(reversed(self._nodes.values()), None)
         return Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
 
@@ -78,7 +78,7 @@ class Draft:
         return next_name(kind, self._counts[kind], self._nodes)
 
     def source(self, node: str, port: str) -> Endpoint:
-        """Return the endpoint that feeds an input port in the closed graph; the port itself if nothing feeds it."""
+        """Return the endpoint that feeds an input of a block; the input itself if it is an open parameter."""
         target = Endpoint(node, port)
         for edge in reversed(self._edges):
             if edge.target == target:
@@ -86,7 +86,7 @@ class Draft:
         return self.graph().source_of.get(target, target)
 
     def shared(self, end: Endpoint) -> str:
-        """Return a name by which another block can read the source of an input port. A parameter gets a name first."""
+        """Return the name of the connection at a block's input. If it has no permanent name, name it first."""
         source = self.source(end.node, end.port)
         if source.node != BOUNDARY:
             name = f"{end.node}_{end.port}" if source == end else ""
@@ -97,7 +97,7 @@ class Draft:
         return name or str(source)
 
     def note(self, end: Endpoint, change: Callable[[Note], Note]) -> None:
-        """Change the note of an endpoint. The generated name of an input then becomes permanent."""
+        """Change the note of an endpoint. The generated name of a graph input becomes permanent."""
         if end.node == BOUNDARY and end.port not in self._labels:
             self.restart(annotate(self.graph(), end))
         self._notes[end] = change(self._notes.get(end, Note()))
@@ -138,9 +138,9 @@ class Draft:
         return name
 
     def _is_plain(self, block: Block, name: str, connections: Mapping[str, str]) -> bool:
-        """Return whether the block can be added without closing the graph.
+        """Return whether the block can be added without inferring the inputs and outputs of the graph.
 
-        If a connection may be an error or a name that `infer_boundary` generates, `edit.add` must handle it.
+        If a connection may be an error, or a name that `infer_boundary` generates, `edit.add` must add the block.
         """
         inputs = {port.name for port in block.inputs}
         outputs = {port.name for port in block.outputs}

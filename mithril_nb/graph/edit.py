@@ -40,10 +40,10 @@ def add(
         graph: The graph to add to.
         block: The block to add.
         name: Name of the block in the graph. Default: its kind and a number, as in `linear_0`.
-        connections: Names by port. For an input: the name of an output or of a graph input, or `"block.port"`, or a
-            new name for a graph input. For an output: its new name; if a graph input has that name, the output
-            replaces it. `Endpoint.parse` parses the names.
-        after: The source of the first data input that `connections` leaves open. By default, the input stays open.
+        connections: Name of the connection at each port, as text of an `Endpoint`. At an input, it is the name of an
+            output or of a graph input, or `"block.port"`; an unknown name creates a graph input. At an output, it is
+            the new name of the output. If a graph input has this name, the output replaces the graph input.
+        after: The source of the first data input that `connections` omits. By default, this input stays open.
 
     Returns:
         The new graph, and the name of the block in it.
@@ -125,7 +125,7 @@ def check_new(
         raise NestingError(
             f"cannot add {name!r}: models would be nested {block.graph.depth + 1} levels deep.",
             (("at most", f"{DEEPEST} levels"),),
-            "add its blocks one by one, or repeat them side by side.",
+            f"Repeat(body, count={DEEPEST})  # runs body several times without nesting",
             block=component(name),
         )
     inputs = {port.name: port for port in block.inputs}
@@ -171,9 +171,9 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Connect an output or a graph input to an input, and remove the previous connection of that input.
+    """Connect an output or a graph input to an input of a block, and remove the previous connection of that input.
 
-    A source at the boundary is the graph input or the output with that name. A new name creates a graph input.
+    A source without a node is the graph input or the output with that name; an unknown name creates a graph input.
 
     Raises:
         UnknownBlockError: No block has that name.
@@ -192,11 +192,9 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
             f"cannot connect '{source}' to '{target}', which is not an input of a block.",
             (
                 ("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),
-                ("model outputs", "the outputs that no block uses; they need no connection"),
+                ("model outputs", "every output that no block reads, without a connection"),
             ),
-            f"target='{open_input}'"
-            if open_input
-            else f"add a block that uses '{source}', or leave it a model output.",
+            f"target='{open_input}'" if open_input else f'model |= Buffer()(input="{source}", output="{target.port}")',
             port=target.port,
             edge=(str(source), str(target)),
         )
@@ -269,7 +267,7 @@ def with_names(
         nodes: The blocks, with their new names.
         source: Returns the new endpoint of an output.
         target: Returns the new endpoint of an input.
-        array: The old and the new prefix of the names of parameters inside the renamed block.
+        array: The old and the new prefix of parameter names, such as `("linear_0", "head")`.
     """
 
     def noted(end: Endpoint) -> Endpoint:
@@ -310,10 +308,10 @@ def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[
 
 
 def alone(block: Block) -> LogicalGraph:
-    """Return a graph of one block, whose ports (params included) become ports of the graph.
+    """Return a graph with one block, whose inputs, parameters and outputs are those of the graph.
 
-    The parameters of a model of one Linear are therefore named `weight` and `bias`. For a composite block, return the
-    graph inside it.
+    So the parameters of a model of one Linear are named `weight` and `bias`. For a composite block, return the graph
+    inside it.
     """
     if block.graph is not None and block.is_composite:
         return block.graph
@@ -337,7 +335,7 @@ def written(block: Block) -> str:
 
 
 def _named_source(graph: LogicalGraph, text: str, argument: str) -> Endpoint:
-    """Return the source that a connection name refers to. A new name refers to a new graph input."""
+    """Return the output or graph input that a connection name refers to. An unknown name is a new graph input."""
     end = Endpoint.parse(text)
     if end.node == BOUNDARY:
         end = dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
@@ -355,7 +353,7 @@ def _output_name(text: str) -> str:
 
 
 def _check_port(graph: LogicalGraph, end: Endpoint, side: str, argument: str) -> None:
-    """Raise if a block has no such port. The advice of the error sets `argument` to a port that the block has."""
+    """Raise if the block has no port `end.port`. The advice sets `argument` to a port that the block has."""
     if end.node == BOUNDARY:
         return
     block = node_of(graph, end.node).block
@@ -364,7 +362,7 @@ def _check_port(graph: LogicalGraph, end: Endpoint, side: str, argument: str) ->
         raise ConnectionError(
             f"block {end.node!r} has no port {end.port!r} among its {side}.",
             ((side, ", ".join(port.name for port in ports) or "none"),),
-            f"{argument}='{Endpoint(end.node, ports[0].name)}'" if ports else "another block.",
+            f"{argument}='{Endpoint(end.node, ports[0].name)}'" if ports else f"use a block with {side}.",
             block=component(end.node),
             port=end.port,
         )

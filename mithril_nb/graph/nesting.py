@@ -84,7 +84,7 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
                     ", ".join(repr(one.name) for one in graph.nodes if one.block.is_composite) or "none",
                 ),
             ),
-            "edit it as a whole.",
+            f"edit the block {name!r} itself.",
             block=component(name),
         )
     return block.graph
@@ -92,12 +92,12 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
 
 @contextmanager
 def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
-    """Add the name of a block to the block path of an error that is raised in the `with` block.
+    """Complete the block path of an error that is raised in the `with` block.
 
     Args:
         name: Name of the block that is being edited.
-        is_inside: True if the edit is inside the block, so that `name` is the start of the path. False if the edit is
-            of the block itself, so that `name` is the path of an error without one.
+        is_inside: True if the edit is inside the block: `name` is then put before the path of the error. False if the
+            block itself is edited: `name` is then the path of an error that has no path.
     """
     try:
         yield

@@ -270,7 +270,7 @@ def _quoted(value: str) -> str:
 def _is_part(wanted: str, path: str) -> bool:
     """Return whether consecutive components of a path match the components of a pattern.
 
-    The path may start before them and end after them, so the pattern of a block matches everything inside the block.
+    The path may have more components, so `block:mlp_0` also matches all blocks inside `mlp_0`.
     """
     patterns, parts = [part.split("*") for part in wanted.split("/")], path.split("/")
     return any(
@@ -280,15 +280,15 @@ def _is_part(wanted: str, path: str) -> bool:
 
 
 def _fits(pattern: list[str], text: str) -> bool:
-    """Return whether a text consists of these literal parts, with any text between two of them."""
+    """Return whether a text matches a pattern that was split at `*`, so `["a", "b"]` is the pattern `a*b`."""
     first, *others = pattern
     if not others:
         return text == first
     *inner, last = others
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
-    # The leftmost place of each part leaves the most text for the others, so no other place needs to be tried. A
-    # regular expression tries all of them, which takes minutes.
+    # Taking the first occurrence of each part leaves the most text for the next parts, so no other occurrence needs to
+    # be tried. A regular expression tries all of them, which takes minutes.
     at, end = len(first), len(text) - len(last)
     for part in inner:
         found = text.find(part, at, end)

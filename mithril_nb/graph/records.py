@@ -32,7 +32,9 @@ __all__ = [
 ]
 
 BOUNDARY = ""
-"""Node name in an `Endpoint` that represents the graph itself: its inputs and outputs."""
+"""Node name in an `Endpoint` for an input or an output of the whole graph."""
+ADD_BLOCK = "model |= Linear(64)  # add a block first"
+"""Advice for a model without blocks."""
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,11 @@ class Port:
     """A named input or output of a block.
 
     Attributes:
-        name: Name of the port. No other input has the name of an input, and no other output that of an output.
-        role: A `"data"` port must be connected. Ports of other roles may be left open: a `"param"` is then a trainable
-            array of the model; a `"state"` is an array that one step passes to the next, such as running statistics;
-            an `"option"` takes the value of the block's attribute with that name.
+        name: Name of the port. It is unique among the inputs, or among the outputs, of the block.
+        role: `"data"`, `"param"`, `"state"` or `"option"`. A `"data"` port must be connected, the others need not be.
+            Without a connection, a `"param"` is a trainable array of the model, and a `"state"` is an array that one
+            training step passes to the next, such as running statistics. An `"option"` has the value of the block's
+            attribute with that name.
     """
 
     name: str
@@ -51,10 +54,10 @@ class Port:
 
 
 class Endpoint(NamedTuple):
-    """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`.
+    """One end of an edge: a port of a block, or an input or output of the whole graph if `node` is `""`.
 
-    Its text is `"linear_0.output"`, or only the port's name at the boundary. Names are escaped as in paths, so that
-    the text can be parsed.
+    As text it is `"linear_0.output"`, or only `"x"` for an input or output of the graph. Special characters of names
+    are escaped as in block paths.
 
     Examples:
         >>> str(Endpoint("a.b", "output")), Endpoint.parse("a%2Eb.output").node
@@ -69,7 +72,7 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
-        """Parse an endpoint from text; text without a dot refers to the boundary."""
+        """Parse the text of an endpoint. Text without a dot is an input or output of the whole graph."""
         node, _, port = text.rpartition(".")
         return cls(name_of(node), name_of(port))
 
@@ -138,7 +141,7 @@ class Block(Shown):
 
 @dataclass(frozen=True)
 class Node:
-    """A block at its place in a graph, with a name that is unique there."""
+    """A block in a graph, with a name that is unique in the graph."""
 
     name: str
     block: Block
@@ -152,7 +155,7 @@ class Note:
         shape: The declared shape; `None` if undeclared.
         dtype: The declared dtype; `None` if undeclared.
         is_trainable: True if training changes the array; `None` leaves the choice to the block.
-        is_exposed: True if an output is a graph output even when a block reads it.
+        is_exposed: True makes an output of a block a graph output, even if another block reads it.
         initializer: The text of the parameter's initializer; `None` leaves the choice to the block.
     """
 
@@ -163,7 +166,7 @@ class Note:
     initializer: str | None = None
 
     def over(self, other: Note) -> Note:
-        """Return this note, with missing fields filled from the other note."""
+        """Return this note, with undeclared fields taken from the other note."""
         return Note(
             other.shape if self.shape is None else self.shape,
             self.dtype or other.dtype,
@@ -179,12 +182,13 @@ class LogicalGraph(Shown):
 
     Attributes:
         nodes: The blocks in topological order: the order of addition, except that a block comes after those it reads.
-        edges: The connections. Boundary inputs are sources and boundary outputs are targets with node `""`.
-        inputs: Ports of the graph's own boundary, in order.
-        outputs: Output ports of the graph's own boundary, in order.
-        labels: Pairs of a name given by the user and its endpoint: a graph input or a node's output. The output
-            keeps its label when it stops being a graph output.
-        notes: Pairs of an endpoint and the user's note: a graph input, a node's output or a node's param port.
+        edges: The connections, including those from the graph's inputs and to its outputs.
+        inputs: The inputs of the graph, in order.
+        outputs: The outputs of the graph, in order.
+        labels: Pairs of a name that the user has given and the named endpoint: a graph input or a block's output. An
+            output keeps its label when a block reads it and it is no graph output any more.
+        notes: Pairs of an endpoint and the user's note. The endpoint is a graph input, an output of a block or a
+            parameter of a block.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -290,12 +294,12 @@ class LogicalGraph(Shown):
 
     @cached_property
     def _vertices(self) -> tuple[tuple[str, ...], ...]:
-        """The vertices of `_reach`: `(path,)` of a block that is not composite, `(path, side, port)` of a composite."""
+        """The vertices of `_reach`: `(path,)` for an op, and `(path, side, port)` for each port of a composite."""
         blocks = tuple((path,) for path, node in self.walk() if not node.block.is_composite)
         return (*blocks, *dict.fromkeys(end for flow in self._flows("") for end in flow if len(end) > 1 and end[0]))
 
     def _flows(self, prefix: str) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Yield source and target of each edge, those inside composite blocks included."""
+        """Yield the source and the target of each edge, also inside composite blocks, as vertices of `_reach`."""
         for edge in self.edges:
             yield self._vertex(edge.source, prefix, "out", "in"), self._vertex(edge.target, prefix, "in", "out")
         for node in self.nodes:
@@ -318,7 +322,7 @@ class LogicalGraph(Shown):
         return {vertex for vertex in self._vertices if is_within(vertex[0], path)}
 
     def _named(self, vertices: set[tuple[str, ...]], *ends: str) -> tuple[str, ...]:
-        """Return the blocks among vertices, without those at or inside of the ends."""
+        """Return the paths of the ops among `vertices`, without the blocks `ends` and the blocks inside them."""
         found = (one for one in self._vertices if len(one) == 1 and one in vertices)
         return tuple(path for (path,) in found if not any(is_within(path, end) for end in ends))
 
@@ -335,7 +339,11 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
         raise UnknownBlockError(
             f"the model has no block {name!r}.",
             (("blocks", listed(map(repr, graph.by_name))),),
-            repr(near[0]) if near else "use one of the blocks." if graph.nodes else "add a block first.",
+            repr(near[0])
+            if near
+            else f"{graph.nodes[0].name!r}  # or another of these blocks"
+            if graph.nodes
+            else ADD_BLOCK,
         )
     return node
 

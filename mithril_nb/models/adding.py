@@ -1,4 +1,4 @@
-"""Add a block to a model: convert connections, expressions, `IOKey`s and constants to names, blocks and notes."""
+"""Add a block to a model: resolve the connections, expressions, `IOKey`s and constants that its call contains."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from mithril_nb.models.shape_inference.dims import meet
 
 
 class Adding:
-    """The changes of a model's draft while one block is added.
+    """Adds one block to a model: changes the draft of its graph, and can undo the changes after an error.
 
     Args:
         model: The model.
-        draft: The draft of the model's graph.
-        members: The objects added so far, by `id`: each object, and the name of its block or output.
+        draft: The graph of the model under construction.
+        members: The models and expressions that the user has added, by `id`. The value is the object, and the name of
+            its block (a model) or of its output (an expression).
     """
 
     def __init__(self, model: object, draft: Draft, members: dict[int, tuple[object, str]]):
@@ -32,10 +33,10 @@ class Adding:
         self.before = None
 
     def connections(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """Return the connection name of each port, by port. Adds the blocks of expressions and constants to the draft.
+        """Return the name of the connection at each port. Adds the blocks of expressions and constants to the draft.
 
         Args:
-            given: The values that the user connected, by port.
+            given: The value that the user connected to each port, such as `{"input": a + b}`.
 
         Raises:
             ConnectionError: A connection belongs to a block that is not part of the model, or a constant contradicts an
@@ -46,10 +47,7 @@ class Adding:
         return {port: self.name(value) for port, value in given.items() if not _is_nameless(value)}
 
     def name(self, value: Any) -> str:
-        """Return the connection name of a string, connection, expression, `IOKey` or constant.
-
-        Adds the blocks of an expression or a constant to the draft.
-        """
+        """Return the name of one connection, as `connections` does."""
         if isinstance(value, str):
             return value
         if isinstance(value, Connection):
@@ -88,12 +86,12 @@ class Adding:
         return self.draft.shared(end)
 
     def member(self, value: object) -> str | None:
-        """Return the name that an object got when it was added to this model; `None` if it was not added."""
+        """Return the name of an added model's block or expression's output; `None` if the object was not added."""
         known, name = self.members.get(id(value), (None, ""))
         return name if known is value else None
 
     def expression(self, wanted: Expression) -> str:
-        """Return the name of an expression's output. Adds the blocks of the expression unless the model has them."""
+        """Return the name of an expression's output. Adds the expression if it was not added before."""
         waiting = [wanted]
         while waiting:  # no recursion: a sum of 10,000 terms is 10,000 expressions deep
             expression = waiting[-1]
@@ -124,16 +122,16 @@ class Adding:
         return self.members[id(wanted)][1]
 
     def constant(self, value: Any, name: str = "", dtype: Any = None) -> str:
-        """Add a block that outputs a constant value, and return the name of its output."""
+        """Add a `Constant`, and return the name of its output."""
         made = kind_named("Constant")(value, dtype)
         label = {made.outputs[0].name: component(name)} if name else {}
         return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
 
     def known_constant(self, key: IOKey) -> str | None:
-        """Return the name of the output of an earlier constant with the key's name; `None` without such a constant.
+        """Return the output of the `Constant` that was added under the name of `key`; `None` if there is none.
 
         Raises:
-            ConnectionError: The earlier constant has another value or dtype than the key.
+            ConnectionError: The value or the dtype of `key` differs from that of the `Constant`.
         """
         graph = self.draft.graph()
         end = dict(graph.labels).get(key.name or "", Endpoint(BOUNDARY, ""))
@@ -151,23 +149,14 @@ class Adding:
         return str(end)
 
     def typed(self, block: Block, given: Mapping[str, Any]) -> Block:
-        """Return the block with the dtypes that `IOKey`s declare for its outputs.
-
-        Args:
-            block: The block.
-            given: The values that the user connected, by port.
-        """
+        """Return the block with the dtypes that `IOKey`s in `given` declare for its outputs."""
         for port, key in given.items():
             if isinstance(key, IOKey) and key.type is not None:
                 block = with_dtype(block, port, str(as_dtype(key.type)))
         return block
 
     def annotate(self, name: str, given: Mapping[str, Any]) -> None:
-        """Write the declarations of `IOKey`s to the notes of a block's connections.
-
-        Args:
-            name: Name of the block.
-            given: The values that the user connected, by port.
+        """Annotate the connections of the block `name` with the shapes, dtypes and so on that its `IOKey`s declare.
 
         Raises:
             ConnectionError: A declaration contradicts an earlier one.
@@ -201,7 +190,7 @@ class Adding:
 
 
 def with_dtype(block: Block, port: str, dtype: str) -> Block:
-    """Return the block with a dtype for an output. A block with data inputs or with a dtype is returned unchanged."""
+    """Return a block that creates an array, such as `Constant`, with its dtype set; return other blocks unchanged."""
     is_maker = port in {one.name for one in block.outputs} and all(one.role != "data" for one in block.inputs)
     if is_maker and block.options.get("dtype", "") is None:
         return kind_named(block.kind)(**{**block.options, "dtype": dtype}).block
@@ -209,10 +198,10 @@ def with_dtype(block: Block, port: str, dtype: str) -> Block:
 
 
 def _merge_declared(note: Note, key: IOKey, place: str, declared: dict[str, Any]) -> Note:
-    """Return a note with the declarations of a key added. A number may replace the name of a size.
+    """Return a note with the declarations of an `IOKey` added. In a shape, a number replaces the name of a size.
 
     Raises:
-        ConnectionError: Another declaration differs from that of the note.
+        ConnectionError: A declaration contradicts the note.
     """
     for what, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
         now, before = declared.get(what), getattr(note, what)
@@ -226,11 +215,11 @@ def _merge_declared(note: Note, key: IOKey, place: str, declared: dict[str, Any]
 
 
 def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> ConnectionError:
-    again = f'IOKey("{key.name}_2", {word}={short_repr(now)})  # or "{key.name}", as declared before'
+    again = f'IOKey("{key.name}_2", {word}={short_repr(now)})  # or IOKey("{key.name}") without {word}='
     return ConnectionError(
-        f"IOKey({place!r}) declares a different {word}= than before.",
+        f"IOKey({place!r}) declares another {word}= than an earlier IOKey of this connection.",
         (("before", f"{word}={short_repr(before)}"), ("now", f"{word}={short_repr(now)}")),
-        again if key.name else f"remove {word}= from all but one IOKey of this connection.",
+        again if key.name else f"IOKey()  # without {word}=",
         port=place,
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from mithril_nb.errors import ConnectionError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
 from mithril_nb.graph.edit import Edit, composite, swap
-from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.graph.records import ADD_BLOCK, BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype, as_shape
 from mithril_nb.models.adding import with_dtype
 from mithril_nb.models.initializers import FIXED, Initializer, initializer_text
@@ -122,7 +122,7 @@ class AnnotationMethods:
         given = by_name("set_initializers", initializers, more, '{"linear_0.weight": "he_normal"}')
 
         def edit(graph: LogicalGraph, name: str, initializer: str | Initializer) -> LogicalGraph:
-            text, starts, wanted = initializer_text(initializer), _starts(graph), name.replace("/", ".")
+            text, starts, wanted = initializer_text(initializer), _random_starts(graph), name.replace("/", ".")
             inside = [array for array, draws in starts.items() if draws and array.startswith(f"{wanted}.")]
             names = [wanted] if wanted in starts else inside
             if not names:
@@ -130,7 +130,9 @@ class AnnotationMethods:
                 raise ConnectionError(
                     f"the model has no parameter {name!r} to set an initializer for.",
                     (("parameters", ", ".join(starts) or "none"),),
-                    f"model.set_initializers({{{known[0]!r}: {text!r}}})" if starts else "a block with parameters.",
+                    f"model.set_initializers({{{known[0]!r}: {text!r}}})"
+                    if starts
+                    else "model |= Linear(64)  # add a block with parameters",
                 )
             for array in names:
                 graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
@@ -185,7 +187,6 @@ class AnnotationMethods:
         )
 
     def _edit(self, edit: Edit) -> Self:
-        """Replace the graph by the result of an edit, and return the model."""
         self._block = composite(edit(self.graph))
         return self
 
@@ -223,20 +224,20 @@ def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> 
     return {**(given or {}), **more}
 
 
-def _starts(graph: LogicalGraph) -> dict[str, bool]:
-    """Return a dict from the name of each parameter and state to whether its default initializer is random."""
+def _random_starts(graph: LogicalGraph) -> dict[str, bool]:
+    """Map the name of each parameter and state to True if its default initializer draws random numbers."""
     found: dict[str, bool] = {}
     for op in flat(graph).ops:
         rules = OPS[op.block.op].initializers
         for port, array in op.arrays.items():
             found.setdefault(array, rules.get(port, Initializer("normal")).name not in FIXED)
-        inner = _starts(op.block.graph) if op.inner and op.block.graph is not None else {}
+        inner = _random_starts(op.block.graph) if op.inner and op.block.graph is not None else {}
         found |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}
     return found
 
 
 def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:
-    """Return the graph with a note whether training changes a connection. The caller handles blocks and parameters.
+    """Annotate a connection, such as an input of the model, as trainable or not.
 
     Raises:
         ConnectionError: No connection has this name.
@@ -247,7 +248,8 @@ def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: boo
         parts = [array.split(".") for array in arrays]
         blocks = dict.fromkeys(".".join(part[:count]) for part in parts for count in range(1, len(part)))
         inputs = [port.name for port in graph.inputs]
-        near = similar(str(name), [*blocks, *arrays, *inputs])
+        some = [*blocks, *arrays, *inputs]
+        near = similar(str(name), some)
         raise ConnectionError(
             f"the model has no block, parameter or input {short_repr(name)} to train.",
             (
@@ -255,6 +257,6 @@ def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: boo
                 ("parameters", listed(arrays)),
                 ("inputs", listed(inputs)),
             ),
-            repr(near[0]) if near else "use one of the names." if blocks or inputs else "add a block first.",
+            repr(near[0]) if near else f"{some[0]!r}  # or another of these names" if some else ADD_BLOCK,
         ) from None
     return annotate(graph, end, is_trainable=value)

@@ -12,9 +12,9 @@ from mithril_nb.models.registry import KINDS, refuse_second
 class Composite(Model):
     """A block built from other blocks, which the constructor of a subclass adds.
 
-    If all arguments of the constructor are plain data, it passes all of them to `super().__init__`. A slider of the
-    inspector or a saved file then rebuilds the block from these arguments. A constructor that takes blocks passes no
-    arguments: the file then stores the inner blocks.
+    A constructor whose arguments are all numbers, strings or other plain data passes all of them to
+    `super().__init__`. The inspector and saved files then rebuild the block from these arguments. A constructor that
+    takes blocks passes only `name`, and saved files store the inner blocks.
 
     Attributes:
         category: The section of the palette that shows the block; `""` if its constructor takes blocks.

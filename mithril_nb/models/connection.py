@@ -38,8 +38,8 @@ def _operators(kind: str, first: str = "left", second: str = "right") -> tuple[O
 
     Args:
         kind: The kind of block that computes the operator.
-        first: Its port for the left operand.
-        second: Its port for the right operand.
+        first: The block's input for the left operand.
+        second: The block's input for the right operand.
     """
 
     def operation(self: Tensorlike, other: Any) -> Expression:
@@ -222,13 +222,13 @@ class Expression(Tensorlike):
 
 @dataclass(frozen=True, eq=False)
 class IOKey:
-    """A connection, with its name and declarations about its array.
+    """A connection with a name, a shape, a dtype and other properties that the user declares.
 
     Attributes:
-        name: Name of the connection. `""` and `None` give no name.
-        value: A constant number or array for the connection.
-        shape: Shape of the array; an unknown size is a name.
-        type: Dtype of the array, such as `"float32"` or `ml.float32`.
+        name: Name of the connection. With `""` or `None`, the model generates a name.
+        value: A constant number or array that the connection carries; `None` for no constant.
+        shape: Shape of the array; an unknown size is a name, as in `["batch", 4]`. `None` declares no shape.
+        type: Dtype of the array, such as `"float32"` or `ml.float32`. `None` declares no dtype.
         expose: True makes the connection an output of the model even if a block reads it.
         differentiable: True if training changes the array, false if not; `None` leaves the choice to the block.
 
@@ -264,7 +264,7 @@ def _unary(kind: str, x: Any, **options: Any) -> Expression:
 
 
 def _binary(kind: str, first: str, a: Any, second: str, b: Any) -> Expression:
-    # An int becomes a static value beside a static value: the result is then static too.
+    # In `x.shape()[0] * 2`, the 2 becomes a static value too, so that the product is known before the program runs.
     if isinstance(b, Expression) and isinstance(a, int) and kind in _KEEP_VALUES and b.is_value:
         a = _value_of(a)
     elif isinstance(a, Expression) and isinstance(b, int) and kind in _KEEP_VALUES and a.is_value:
@@ -282,7 +282,7 @@ def _is_connected(item: Any) -> bool:
 
 
 def _value_of(item: Any) -> Tensorlike:
-    """Return an item of a shape or an index as a connection: a number, slice or `...` becomes a block."""
+    """Return a connection unchanged, and convert a number, slice or `...` to a block with that value."""
     if isinstance(item, Tensorlike):
         return item
     if not isinstance(item, slice):

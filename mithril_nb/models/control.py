@@ -1,4 +1,4 @@
-"""Blocks that run other blocks: `Scan` along an axis, `Repeat` several times in a row, `Cond` one of two.
+"""Blocks that run other blocks: `Scan` runs a block along an axis, `Repeat` several times, `Cond` one of two blocks.
 
 Each is one op with inner blocks. JAX traces it to one `lax.scan` or `lax.cond`, so the size of the compiled program
 does not depend on the number of steps.
@@ -41,7 +41,9 @@ class Control(Operator):
                 name=part,
                 connections={port.name: f"{part}_{port.name}" for port in ports if port.role == "data"},
             )
-        self._block = type(self).made(draft.graph(), tuple(attributes.items()))
+        graph = draft.graph()
+        inputs, outputs = self.ports(graph)
+        self._block = Block(type(self).__name__, tuple(attributes.items()), inputs, outputs, op=self.op, graph=graph)
 
     @classmethod
     def _check_body(cls, part: str, model: object) -> None:
@@ -54,14 +56,8 @@ class Control(Operator):
             raise UnknownOptionError(f"{failed}: it has no outputs.", (("needs", "a block with an output"),), advice)
 
     @classmethod
-    def made(cls, graph: LogicalGraph, attributes: tuple[tuple[str, Value], ...]) -> Block:
-        """Return a block of this kind with an inner graph and attributes."""
-        inputs, outputs = cls.ports(graph, dict(attributes))
-        return Block(cls.__name__, attributes, inputs, outputs, op=cls.op, graph=graph)
-
-    @classmethod
-    def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return the inputs and outputs of the block: here those of the body."""
+    def ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return the inputs and outputs of a block with this inner graph. By default they are those of its body."""
         body = graph.by_name["body"].block
         return tuple(map(Port, input_names(body))), body.outputs
 
@@ -77,14 +73,16 @@ class Scan(Control):
         fixed: Inputs of the body that every step receives whole.
 
     Raises:
-        UnknownOptionError: The body does not have these ports.
+        UnknownOptionError: `carry` or `fixed` names a port that the body does not have, or all inputs of the body are
+            carried or fixed.
 
     Examples:
         >>> from mithril_nb.models import Add, Model
         >>> total = Model()
         >>> total |= Add()(left="x", right="before", output="sum")
-        >>> [port.name for port in Scan(total, carry={"sum": "before"}, axis=0).inputs]
-        ['x', 'before']
+        >>> scan = Scan(total, carry={"sum": "before"}, axis=0)  # adds the items of x along axis 0
+        >>> [port.name for port in scan.inputs], [port.name for port in scan.outputs]
+        (['x', 'before'], ['sum'])
     """
 
     op = "scan"
@@ -111,15 +109,16 @@ class Scan(Control):
                 raise UnknownOptionError(
                     f"Scan cannot take {what} of {port!r}: the body has no such port.",
                     (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs))),
-                    advice if what == "carry" else f"fixed={[*inputs[-1:]]!r}  # or leave it out",
+                    advice if what == "carry" else f"fixed={[*inputs[-1:]]!r}  # or fixed=[]",
                     port=port,
                 )
         for port, count in Counter((*pairs.values(), *{*unscanned})).items():
             if count > 1:
+                once = {out: into for into, out in {into: out for out, into in pairs.items()}.items()}
                 raise UnknownOptionError(
                     f"Scan feeds the input {port!r} of its body twice.",
                     (("carry", str(pairs)), ("fixed", ", ".join(unscanned) or "none")),
-                    "name it once, in carry= or in fixed=.",
+                    f"fixed={[one for one in unscanned if one != port]!r}" if port in unscanned else f"carry={once}",
                     port=port,
                 )
         if {*inputs} <= {*pairs.values(), *unscanned}:
@@ -129,22 +128,22 @@ class Scan(Control):
                     ("inputs", ", ".join(inputs) or "none"),
                     ("carried or fixed", ", ".join((*pairs.values(), *unscanned))),
                 ),
-                "a body with one more input; or Repeat(body, count=2), which needs no axis."
+                "Repeat(body, count=2)  # or a body with one more input, which Scan reads along the axis"
                 if inputs
-                else "a body with an input, such as Linear(64).",
+                else "Scan(Linear(64))",
             )
         super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=unscanned)
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return the carry, as a dict from output to input."""
+        """Return the argument `carry`."""
         pairs = block.options["carry"]
         assert isinstance(pairs, tuple)
         return dict(map(_plain_names, pairs))  # pyright: ignore
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Infer the body's specs for one step. Outputs that are not carried get the scan axis back."""
+        """Remove the axis from the inputs, infer one step, and add the axis to the outputs that are not carried."""
         axis, carry = whole(block.options["axis"]), cls.fed_back(block)
         unscanned = {*carry.values(), *_plain_names(block.options["fixed"])}
         length: Dim = "rounds"
@@ -161,7 +160,7 @@ class Scan(Control):
                 raise MismatchError(
                     port,
                     f"size {length} on axis {axis}, like the inputs before it",
-                    "give all inputs the same length, or name this one in fixed=.",
+                    f"fixed={[*_plain_names(block.options['fixed']), port]!r}  # or give all inputs the same length",
                     f"axis {axis}: {spec.shape[axis]} != {length}",
                 )
             length = length if isinstance(length, int) else spec.shape[axis]
@@ -181,7 +180,7 @@ class Scan(Control):
                 raise MismatchError(
                     next(one for one in specs if one not in unscanned),
                     f"a body whose {port.name!r} has {axis} axes or more",
-                    f"axis={len(spec.shape)}  # with that axis first; or a body that keeps its axes",
+                    f"axis={len(spec.shape)}  # or a body that keeps the axes of its input",
                     f"each step returns {spec.shape}: axis {axis} is out of range",
                 )
             else:
@@ -192,8 +191,8 @@ class Scan(Control):
 class Repeat(Control):
     """Runs a block several times in a row. Each repetition has separate parameters, stacked along a new first axis.
 
-    The first input of each repetition is the first output of the one before. Use it to build a deep model with a small
-    program.
+    The first input of each repetition is the first output of the previous repetition. A deep model built with `Repeat`
+    compiles to a small program.
 
     Args:
         body: The block to repeat. Its first output has the shape and dtype of its first input.
@@ -221,19 +220,19 @@ class Repeat(Control):
         super().__init__(name, {"body": body}, count=_checked_number(Repeat, "count", count))
 
     @classmethod
-    def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    def ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return the ports of the body, with only its first output."""
-        inputs, outputs = super().ports(graph, options)
+        inputs, outputs = super().ports(graph)
         return inputs, outputs[:1]
 
     @classmethod
     def fed_back(cls, block: Block) -> Mapping[str, str]:
-        """Return a dict from the output to the first input."""
+        """Map the output to the first input, which reads it in the next repetition."""
         return {block.outputs[0].name: block.inputs[0].name}
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Keep the shape of the first input. Each parameter has `count` copies."""
+        """Infer one repetition, whose output must have the shape and dtype of the first input."""
         found = _infer_inside(block, specs, infer)
         first, out = block.inputs[0].name, block.outputs[0].name
         spec = found.outputs[f"body_{out}"]
@@ -266,8 +265,8 @@ class Cond(Control):
         super().__init__(name, {"then": then, "otherwise": otherwise})
 
     @classmethod
-    def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
-        """Return `condition` and the inputs of both blocks, and the outputs, which are the same for both."""
+    def ports(cls, graph: LogicalGraph) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return the inputs: `condition` and those of both blocks. Return the outputs, which both blocks have."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
         names = dict.fromkeys((*input_names(then), *input_names(otherwise)))
         for part, block in (("then", then), ("otherwise", otherwise)):
@@ -278,22 +277,26 @@ class Cond(Control):
                     f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",
                 )
-        if {port.name for port in then.outputs} != {port.name for port in otherwise.outputs}:
+        first, second = ({port.name for port in block.outputs} for block in (then, otherwise))
+        if first != second:
+            new, old = sorted(first - second), sorted(second - first)
             raise UnknownOptionError(
                 "Cond needs two blocks with the same outputs.",
                 tuple(
                     (part, ", ".join(port.name for port in block.outputs))
                     for part, block in (("then", then), ("otherwise", otherwise))
                 ),
-                "rename the outputs of one: model.rename_keys(output='...').",
+                f"otherwise.rename_keys({old[0]}={new[0]!r})"
+                if new and old
+                else "use two blocks with the same number of outputs.",
             )
         return (Port("condition"), *(Port(name) for name in names)), then.outputs
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Return the specs of the outputs, which must agree between both blocks."""
+        """Infer both blocks, whose outputs must have the same shapes and dtypes."""
         if specs["condition"].shape not in ((), (LEADING,)):
-            advice = "an output of one boolean, such as that of Equal() for two scalars."
+            advice = "connect one boolean, such as the output of Equal() for two scalars."
             raise MismatchError("condition", "one boolean, of shape ()", advice)
         data = {port: spec for port, spec in specs.items() if port != "condition"}
         assert block.graph is not None
@@ -315,7 +318,7 @@ class Cond(Control):
                 raise MismatchError(
                     block.inputs[-1].name,
                     f"two blocks with the same {port.name!r}",
-                    "blocks that return the same shape and dtype.",
+                    "use two blocks that return the same shape and dtype.",
                     f"then returns {one}, otherwise returns {other}",
                 )
             outputs[port.name] = TensorSpec(both, one.dtype)
@@ -323,13 +326,13 @@ class Cond(Control):
 
 
 def _plain_names(value: Value) -> tuple[str, ...]:
-    """Return an attribute that is a tuple of strings, with the static type of one."""
+    """Return an attribute that is a tuple of strings: for the type checker, `Value` becomes `tuple[str, ...]`."""
     assert isinstance(value, tuple)
     return tuple(str(one) for one in value)
 
 
 def _pairs_of(carry: object) -> dict[str, str]:
-    """Return the carry as a dict from output to input, from a dict or from the pairs of a file."""
+    """Return the argument `carry` as a dict. A model file stores it as pairs of output and input."""
     given: Any = () if carry is None else carry
     try:
         pairs = [] if isinstance(given, str) else [*dict(given).items()]
@@ -346,7 +349,7 @@ def _pairs_of(carry: object) -> dict[str, str]:
 
 
 def _names_of(fixed: object) -> tuple[str, ...]:
-    """Return the names of the fixed inputs as a tuple, after checking their types."""
+    """Return the argument `fixed` as a tuple. Raise if it is not a list of strings."""
     if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
         raise UnknownOptionError(
             f"Scan cannot take fixed={short_repr(fixed)}.",
@@ -357,7 +360,7 @@ def _names_of(fixed: object) -> tuple[str, ...]:
 
 
 def _checked_number(kind: type, name: str, value: Any) -> int:
-    """Return a constructor's argument as an `int`, after checking it against the range in the signature."""
+    """Return an argument as an `int`. Raise if it is not in the range that the constructor's signature declares."""
     field = next(one for one in fields_of(kind) if one.name == name)
     if need := unmet_need(field, value):
         raise UnknownOptionError(
@@ -369,12 +372,12 @@ def _checked_number(kind: type, name: str, value: Any) -> int:
 
 
 def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
-    """Return a spec of unknown shape for an output without a spec. Raise if the output is a static value."""
+    """Return the spec of an array of unknown shape, for an output without a spec. Raise if it is a static value."""
     if isinstance(spec, StaticSpec):
         raise MismatchError(
             block.inputs[-1].name,
             "a body that returns arrays",
-            "compute the shape outside this block.",
+            f"compute {output!r} outside of {block.kind}.",
             f"the body's {output!r} is a static value, not an array",
         )
     return TensorSpec((LEADING,))
@@ -391,6 +394,6 @@ def _check_same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -
         raise MismatchError(
             port,
             f"{after.shape} {after.dtype!s}, the result of the body",
-            "a body whose output matches its input, or another initial value.",
+            "use a body whose output has the shape and dtype of its input, or another initial value.",
             "each step receives the output of the step before",
         )

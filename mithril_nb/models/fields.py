@@ -28,8 +28,8 @@ class Range:
         least: The minimum.
         most: The maximum.
         length: The required length of a tuple; `None` for any length.
-        sample: An example for messages that is valid with the defaults of the other arguments; `None` if every value
-            in the range is.
+        sample: A valid value, for the examples in error messages. Needed only if some values in the range are invalid
+            with the defaults of the other arguments.
     """
 
     least: float
@@ -47,7 +47,7 @@ class Range:
 
 @dataclass(frozen=True)
 class RangeByAxes:
-    """The ranges of an argument in a constructor that blocks with one, two and three spatial axes share.
+    """The range of an argument, such as a window size, by the number of spatial axes of the block.
 
     Attributes:
         ranges: The range for one axis, for two and for three. The class attribute `axes` of a block selects one.
@@ -58,10 +58,9 @@ class RangeByAxes:
 
 @dataclass(frozen=True)
 class Start:
-    """The value of an argument for blocks from the palette, if the default is `None`. Used in `Annotated` types.
+    """The value of an argument when the user adds the block from the palette. Used in `Annotated` types.
 
-    Attributes:
-        value: The value.
+    Needed if the default is `None`.
     """
 
     value: Value
@@ -78,10 +77,10 @@ class Field:
         default: Default of the argument; `None` also if there is no default.
         is_required: True if the argument has no default.
         is_optional: True if the type of the argument includes `None`.
-        range: Valid range of the numbers; `None` for any number, and for other types.
+        range: Valid range of an `"int"` or a `"float"`, or of each number of an `"ints"`; `None` if all are valid.
         choices: The valid values of a `"choice"`.
         doc: The description of the argument in the docstring.
-        start: The value for blocks from the palette; `None` for the default.
+        start: The value when the user adds the block from the palette; `None` for the default.
     """
 
     name: str
@@ -97,9 +96,9 @@ class Field:
 
 @cache
 def fields_of(constructor: type) -> tuple[Field, ...]:
-    """Return the fields of a kind of block, in the order of its signature.
+    """Return the arguments of a block's constructor as fields, in the order of the signature.
 
-    Omits `name`, and keyword-only arguments: those of `MLP` are another form of its fields.
+    Omits `name`, and keyword-only arguments, because those of `MLP` take blocks and not plain data.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -159,10 +158,10 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
 
 
 def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
-    """Return the attributes that a constructor passes to `super().__init__`, as pairs of name and converted value.
+    """Return the attributes of a block, given the arguments that its constructor passes to `super().__init__`.
 
     Raises:
-        UnknownOptionError: An argument of the constructor is missing in `given`, or a value is invalid.
+        UnknownOptionError: `given` lacks an argument of the constructor, or a value is invalid.
     """
     kind, fields = constructor.__name__, fields_of(constructor)
     if lost := [field.name for field in fields if field.name not in given]:
@@ -175,7 +174,7 @@ def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, V
 
 
 def unmet_need(field: Field, value: Any) -> str:
-    """Return `""` if a value is valid for a field, and else the requirement of the field as text.
+    """Return the requirement of a field as text if a value does not meet it; `""` if the value is valid.
 
     Examples:
         >>> from mithril_nb.models import Dropout
@@ -202,7 +201,7 @@ def _may_be_none(field: Field) -> bool:
 
 
 def _meaning(field: Field) -> str:
-    """Return the description of a field without "one number for both": `_need` already contains that."""
+    """Return the description of a field without "one number for both", which `_need` adds too."""
     return re.sub(r"; one number for (?:both|all)(?=\.)", "", field.doc)
 
 
@@ -268,7 +267,7 @@ def _converted(field: Field, value: Any) -> Value:
 
 
 def whole(value: Value) -> int:
-    """Return an integer attribute with the static type `int`."""
+    """Return an attribute that is an integer: for the type checker, `Value` becomes `int`."""
     assert isinstance(value, int)
     return value
 

@@ -18,8 +18,9 @@ A parameter is initialised to `scale * draw + shift`, where the draw is one of
 | `zeros` | 0, independent of scale and shift | |
 
 `fan_in` is the number of inputs summed into one output, `fan_out` the number of outputs that one input contributes to:
-the size of `in_axis` or `out_axis`, times the window size of a convolution. After truncation, a normal distribution
-with a fan is rescaled to the variance in the table. The distributions are those of `jax.nn.initializers`.
+the size of `in_axis` or `out_axis`, times the window size of a convolution. Truncation reduces a variance, so the
+normal distributions that depend on `fan_in` or `fan_out` are then rescaled to the variance in the table. The
+distributions are those of `jax.nn.initializers`.
 
 A `Linear` uses `he_uniform` and a convolution `he_normal` by default, which assume an activation that halves the mean
 square. If no activation reads its output, it uses `lecun_uniform` or `lecun_normal`: with He's formula, ten such layers
@@ -53,8 +54,8 @@ class Initializer:
 
     Attributes:
         name: A key of `INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
-        in_axis: The input axis of the array, for initializers that depend on a fan.
-        out_axis: The output axis of the array.
+        in_axis: The input axis of the array, which determines `fan_in`.
+        out_axis: The output axis of the array, which determines `fan_out`.
         scale: Factor of the drawn numbers. For `"normal"` it is the standard deviation.
         shift: Number that is added after scaling.
         parts: For an array that concatenates several arrays along `out_axis`, such as the weights of gates: one factor
@@ -123,7 +124,7 @@ def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
     """
     if isinstance(initializer, Initializer):
         if initializer.parts:
-            raise _invalid(initializer, "one rule for all concatenated arrays, without parts")
+            raise _invalid(initializer, "an Initializer without parts")
         plain = Initializer(initializer.name)
         given = {key: getattr(initializer, key) for key in ("scale", "shift", "in_axis", "out_axis")}
         return _checked(initializer, initializer.name, {k: v for k, v in given.items() if v != getattr(plain, k)})
@@ -151,7 +152,7 @@ def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[s
         raise UnknownOptionError(
             f"unknown initializer {name!r}.",
             (("known", ", ".join(INITIALIZERS)),),
-            repr(near[0]) if near else "use one of the known initializers.",
+            repr(near[0]) if near else "'normal(0.02)'",
         )
     for key, value in given.items():
         if key not in INITIALIZERS[name]:

@@ -1,7 +1,8 @@
 """`Model`: a mutable handle on a frozen block, with operators that compose blocks.
 
-`|=` and `+=` change the model, as they change a Python set or list. `|` and `+` return a new model. Adding a model to
-another copies its current graph, so a model can be added twice, and later changes of it have no effect there.
+`|=` and `+=` change the model, as they change a Python set or list. `|` and `+` return a new model.
+
+Adding model A to model B copies the graph of A. So A can be added twice, and later changes of A do not change B.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
-from mithril_nb.graph.records import Block, LogicalGraph, Port
+from mithril_nb.graph.records import ADD_BLOCK, Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
 from mithril_nb.models.adding import Adding
 from mithril_nb.models.annotations import AnnotationMethods
@@ -59,7 +60,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     @classmethod
     def of(cls, graph: LogicalGraph, name: str | None = None, kind: str = "Model") -> Model:
-        """Return a model with a given graph. `kind` is its kind as a block.
+        """Return a model with the given graph, name and kind.
 
         Examples:
             >>> Model.of(Model().graph) == Model()
@@ -69,7 +70,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
     @classmethod
     def of_block(cls, block: Block, name: str | None = None) -> Model:
-        """Return a model that consists of one block, of any kind.
+        """Return a block as a model.
 
         Examples:
             >>> from mithril_nb.models import Linear
@@ -212,7 +213,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
                     (("ports", ", ".join(sorted(roles)) or "none"), ("attributes", ", ".join(attributes) or "none")),
-                    f"{self._constructor_code()}({near}={text})" if roles else "add blocks to it first.",
+                    f"{self._constructor_code()}({near}={text})" if roles else ADD_BLOCK,
                 )
         model = with_attributes(self, changes) if changes else self
         return Placed(model, MappingProxyType(connections), self)
@@ -252,7 +253,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         raise ConnectionError(
             f"{self.kind} has no connection {short_repr(name)}.",
             (("connections", listed(known)),),
-            f"model[{near[0]!r}]" if near else "use one of the connections." if known else "add a block first.",
+            f"model[{(near or known)[0]!r}]" if known else ADD_BLOCK,
         )
 
     __iter__ = None  # otherwise Python would iterate through __getitem__(0), (1), ...
@@ -282,7 +283,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
         return self._copy().__iadd__(other)
 
     def _seal(self) -> None:
-        """Turn the blocks that a subclass composed into one block of its kind. Called after the constructor."""
+        """Set the kind and attributes of the block that a subclass has composed. Called after the constructor."""
         if type(self) is not Model and self._block.op == "":
             self._block = composite(self.graph, type(self).__name__, self._attributes)
 

@@ -52,12 +52,12 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
 
 
 def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
-    """Return whether a graph input is read, and neither the user nor a block that reads it requires a dtype.
+    """Return whether a graph input accepts every dtype: the user declares none, and all blocks that read it accept any.
 
     Examples:
-        >>> from mithril_nb.models import Linear
-        >>> takes_any_dtype(Linear(10).graph, "input")
-        False
+        >>> from mithril_nb.models import Cast, Linear
+        >>> takes_any_dtype(Cast("int32").graph, "input"), takes_any_dtype(Linear(10).graph, "input")
+        (True, False)
     """
     note = graph.note_at.get(Endpoint(BOUNDARY, port))
     if note and note.dtype:
@@ -102,14 +102,14 @@ def by_port(
     example: str = "...",
     written: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
-    """Return a dict from each port that the user's dict names to the key that names it.
+    """Match the keys of the user's dict to ports: return the key of each port in the dict, by port.
 
     Args:
         given: The user's dict.
         ports: Names of all ports.
-        side: `"input"` or `"output"`: a key that also refers to the only port, whatever its name.
+        side: `"input"` or `"output"`. If there is only one port, this key refers to it, whatever its name.
         what: Name of the user's dict, for messages.
-        example: An example value, for messages.
+        example: An example value of the dict, as source code for messages.
         written: A function that formats a value as source code, or returns `""` for an invalid value. With it, the
             advice of a message contains the user's values.
 
@@ -147,7 +147,7 @@ def by_port(
 
 
 def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -> dict[str, str]:
-    """Return the user's values as source code, by the port that the user probably meant."""
+    """Return the user's values as source code, each by the port with the most similar name."""
     if not isinstance(given, Mapping):
         each = [given] * len(ports) if written(given) else list(given) if isinstance(given, list | tuple) else []
         return {port: text for port, value in zip(ports, each, strict=False) if (text := written(value))}

@@ -24,11 +24,13 @@ __all__ = ["OPS", "UNKNOWN", "Inferred", "Initializer", "Operator", "Options", "
 
 
 class Operator(OpRules, Model):
-    """A block that is one op. A subclass declares ports, a shape rule and initializers: see `OpRules`.
+    """Base of the blocks that are one op. A subclass declares its ports, shape rule and initializers, see `OpRules`.
 
-    A method `compute` is the kernel of the op, written with JAX. It takes a dict of arrays by input port, and returns a
-    dict of arrays by output port. `self.options` contains the attributes. Without a shape rule, `compute` is traced to
-    find the shapes. To register a plain function as an op, use `JaxBackend.register_op`.
+    The subclass can define the op's kernel as a method `compute(self, inputs)`, written with JAX. `inputs` is a dict of
+    arrays by input port, and the result a dict of arrays by output port. `self.options` contains the attributes. If the
+    subclass has no shape rule `infer`, JAX traces `compute` to find the shapes.
+
+    `JaxBackend.register_op` makes an op from a plain function.
 
     Raises:
         UnknownOpError: The class defines neither `compute` nor `op`.
@@ -85,7 +87,7 @@ ShapeRule = Callable[[type[Operator], Options, Specs], Mapping[str, TensorSpec] 
 
 _rules: list[ShapeRule] = []
 _assumed: WeakSet[type[Operator]] = WeakSet()
-"""The classes for which `computed` set `is_activation`."""
+"""The classes for which `computed`, and not the user, set `is_activation`."""
 
 
 class Custom(Operator):
@@ -101,26 +103,23 @@ class Custom(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shapes that a trace of the registered function finds; unknown if the inputs are."""
+        """Trace the registered function to find its output shapes. Unknown input shapes give unknown output shapes."""
         return traced(cls, options, inputs)
 
 
 def set_shape_rule(rule: ShapeRule) -> None:
-    """Set the function that finds the shapes of user-defined ops, by tracing them with abstract inputs."""
+    """Set the function that `traced` calls to trace user-defined ops."""
     _rules[:] = [rule]
 
 
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
-    """Return the shapes that the rule of `set_shape_rule` finds for an op.
-
-    The outputs are unknown if no rule is set or the rule returns `None`.
-    """
+    """Return the output shapes of a user-defined op, found by tracing it; unknown shapes if no trace is possible."""
     found = _rules[0](cls, options, inputs) if _rules else None
     return Inferred({port: (LEADING,) for port in cls.result_ports(options)} if found is None else found)
 
 
 def computed(cls: type[Operator]) -> None:
-    """Add the missing declarations to a subclass of `Operator` that defines `compute(self, inputs)`.
+    """Set the declarations that a subclass of `Operator` with a method `compute` omits, such as `op` and `infer`.
 
     Raises:
         UnknownOptionError: The method `infer` of the class is not a class method.
@@ -129,7 +128,7 @@ def computed(cls: type[Operator]) -> None:
         raise UnknownOptionError(
             f"{cls.__name__}.infer is not a class method.",
             (("needs", "a class method that computes specs from attributes and input specs"),),
-            "@classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced.",
+            "infer = classmethod(infer)  # after def infer; without infer, JAX traces compute",
         )
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # built-in ops are lower case, so no class replaces one
@@ -185,7 +184,7 @@ def op(name: str, /, **attributes: Any) -> Model:
         raise UnknownOpError(
             f"unknown op {name!r}.",
             (("known", f"{len(OPS)} ops; see list(mithril_nb.models.op.OPS)"),),
-            f"ml.op({near[0]!r})" if near else f'register it with @backend.register_op("{name}").',
+            f"ml.op({near[0]!r})" if near else f'@backend.register_op("{name}")',
         )
     given = [one for one in attributes if one != "name"]
     if given and issubclass(kind, Custom):
@@ -201,10 +200,10 @@ def op(name: str, /, **attributes: Any) -> Model:
 def register_primitive(name: str) -> Callable[[Function], Function]:
     """Register a function as an op for all backends. The function takes a backend and arrays, and returns an array.
 
-    The decorator with the name `<name>_grad` registers the gradient of the op: a function of the backend, the same
-    arrays, and the gradient of a loss with respect to the op's output. It returns the gradient of the only array, or a
-    tuple with one gradient per array. Without it, JAX differentiates the function of the op. Registering another
-    function for the op removes the gradient.
+    By default, JAX differentiates the function. To define the gradient yourself, register a second function with the
+    name of the op and `_grad`. It takes the backend, the same arrays, and the gradient of the loss with respect to the
+    op's output. It returns the gradient with respect to the array, or a tuple of gradients if there are several arrays.
+    Registering another function for the op removes this gradient.
 
     Args:
         name: Name of the op (`"sin_times_x"`), or of its gradient (`"sin_times_x_grad"`).
@@ -220,6 +219,9 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
         >>> @register_primitive("double")
         ... def double(backend, x):
         ...     return backend.add(x, x)
+        >>> @register_primitive("double_grad")
+        ... def double_grad(backend, x, grad):
+        ...     return backend.add(grad, grad)
         >>> op("double").inputs
         (Port(name='input', role='data'),)
     """
@@ -240,7 +242,7 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
 
 
 def define(name: str, ports: tuple[str, ...]) -> type[Operator]:
-    """Return the class of the blocks `op(name)` with these inputs. Defines the class unless it exists.
+    """Define the class of the op `name` with the inputs `ports`. Returns the existing class if it has these inputs.
 
     Raises:
         NameTakenError: Another block or op has this name.

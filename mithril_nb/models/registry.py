@@ -64,8 +64,8 @@ def kind_named(kind: str) -> type[Any]:
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
         (
-            ("all kinds", "mithril_nb.models.KINDS"),
-            ("your own kinds", "are added when their classes are defined or imported"),
+            ("known kinds", "list(mithril_nb.models.KINDS)"),
+            ("your own kinds", "first define or import the class"),
         ),
         f'kind="{near}"' if near else "list(ml.models.KINDS)  # one of these names",
     )
@@ -91,8 +91,8 @@ def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, An
 
     Args:
         kind: Name of the kind.
-        graph: For a block that runs others, the inner graph. Each of its blocks is an argument of the constructor.
-            `None` for other blocks.
+        graph: The inner graph of a block that runs others, such as `Scan`: the constructor takes the blocks of this
+            graph as arguments. `None` for other blocks.
         attributes: The other arguments.
 
     Raises:
@@ -105,9 +105,9 @@ def construct(kind: str, graph: LogicalGraph | None, attributes: Mapping[str, An
 
 
 def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
-    """Raise if another class has registered a name. A class of the same module and name may replace itself.
+    """Raise if another class has registered a name.
 
-    A notebook cell that is run again redefines its classes.
+    A class of the same module and name may replace the first one: running a notebook cell again redefines its classes.
 
     Args:
         new: The class to register.
@@ -121,7 +121,7 @@ def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
     if old is None or (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
         return
     raise NameTakenError(
-        f"cannot define {new.__name__}: the {what} {name!r} exists.",
+        f"cannot define {new.__name__}: the {what} {name!r} already exists.",
         (("defined by", f"{old.__module__}.{old.__qualname__}"),),
         f'op = "my_{name}"' if what == "op" else f"class My{name}(Operator)",
     )
@@ -183,7 +183,7 @@ def example_block(kind: type) -> Any:
     """Return a block of a kind, built with example arguments.
 
     Raises:
-        Exception: The constructor rejects the example arguments, as if it requires a block.
+        Exception: The constructor rejects the example arguments, for example because it requires a block.
     """
     return kind(**_needed(kind))
 
@@ -221,7 +221,7 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
         raise UnknownOptionError(
             f"{model.kind} has no attribute {next(iter(changes))!r}.",
             (("attributes", "none"),),
-            "change the blocks inside it." if model.block.graph else f"{model.kind}(), without attributes.",
+            "change the attributes of a block inside the model." if model.block.graph else f"{model.kind}()",
         )
     given = {**dict(model.block.attributes), **changes}
     runs_others = model.block.graph is not None and not model.block.is_composite
@@ -231,7 +231,7 @@ def with_attributes(model: Handle, changes: Mapping[str, Any]) -> Any:
 
 
 def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """Return a constructor call with corrected argument names as source code; `""` if it fails too or is too long."""
+    """Return the user's call with corrected argument names, as source code; `""` if that call is invalid or long."""
     signature = inspect.signature(kind)
     try:
         taken = {*signature.bind_partial(*given).arguments, *named}
@@ -262,7 +262,7 @@ def _short(value: Any) -> str:
 
 
 def _needed(kind: type) -> dict[str, Any]:
-    """Return example values of a kind's required arguments, and of those with a `Start`; `...` without an example."""
+    """Return an example value of each argument that is required or has a `Start`; `...` if there is no example."""
     fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
     return {
         one.name: example(fields[one.name]) if one.name in fields else ...

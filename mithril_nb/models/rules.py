@@ -19,8 +19,8 @@ Shapes = Mapping[str, tuple[Dim, ...]]
 class Inferred:
     """Result of an op's shape rule: shapes of outputs, parameters and states, by port. A dim may be a name.
 
-    An output with a shape instead of a spec has a promoted dtype: that of the inputs, and of the parameters if there
-    are any.
+    An output may be a spec, with shape and dtype. If it is only a shape, its dtype is promoted from the dtypes of the
+    inputs and parameters.
     """
 
     outputs: Mapping[str, tuple[Dim, ...] | Spec]
@@ -39,7 +39,8 @@ class Parameter:
         spec: Shape and dtype. A dim is a name while it is unknown.
         initializer: Its initializer.
         is_trainable: True if training changes the array.
-        stacked: Number of leading axes along which separately initialised arrays of one shape are stacked.
+        stacked: Number of leading axes that stack separately initialised arrays: 1 inside a `Repeat`, 2 inside a
+            `Repeat` in a `Repeat`, 0 elsewhere.
     """
 
     name: str
@@ -112,7 +113,7 @@ Infer = Callable[[LogicalGraph, Mapping[str, TensorSpec]], Inference]
 
 
 class OpRules:
-    """The declarations and rules of one kind of op, without its attributes.
+    """The declarations and rules of one kind of op, as class attributes and class methods.
 
     Attributes:
         op: Name of the op and of its kernel.
@@ -123,13 +124,13 @@ class OpRules:
         category: The section of the palette that shows the block.
         formula: The computation, for display.
         initializers: The initializer of each parameter and state, by port.
-        input_dtypes: Dtype by data input, for inputs that do not have the model's dtype: `"int32"` for any integers,
-            `"bool"`, or `"any"`. The key `"*"` is for all inputs that are not listed.
+        input_dtypes: Required dtype by data input: `"int32"` for any integers, `"bool"`, or `"any"`. The key `"*"` is
+            for all inputs that are not listed. By default, an input has the dtype of the model.
         takes_values: True if an input may be a static value, such as a shape. The shape rule then receives a
             `StaticSpec` for such an input, and also the specs of connected attributes.
         is_activation: True for a nonlinearity. A `Linear` or convolution before it uses He's initializers.
-        keeps_scale: True if the output has about the scale of the input. A `Linear` before it then uses He's
-            initializers if an activation reads this block's output.
+        keeps_scale: True if the output has about the scale of the input, as that of `Dropout`. If an activation reads
+            the output, a `Linear` before the block uses He's initializers.
         init_depends_on_reader: True if the block uses He's initializers only if an activation reads its output, and
             LeCun's otherwise.
         runs_others: True if the block runs the blocks of an inner graph, such as a loop.
@@ -170,7 +171,7 @@ class OpRules:
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return the dtype that a data input requires, or `"any"`. `dtype` is the dtype of the model."""
+        """Return the dtype that the data input `port` requires, or `"any"`, in a model with the dtype `dtype`."""
         return cls.input_dtypes.get(port, cls.input_dtypes.get("*", dtype))
 
     @classmethod
@@ -204,13 +205,14 @@ class OpRules:
         Args:
             options: As in `infer`.
             inputs: The specs of the data inputs, as far as they are known.
-            outputs: The specs of the outputs, as far as they are known. They include what the readers require.
+            outputs: The specs of the outputs, as far as they are known. The blocks that read an output also determine
+                its shape.
 
         Returns:
-            Shapes by input. An input whose shape does not follow is omitted.
+            Shapes by input, without inputs for which the outputs determine no shape.
 
         Raises:
-            MismatchError: No input gives this output.
+            MismatchError: No input shapes give these output shapes.
         """
         return {}
 

@@ -94,7 +94,7 @@ UnknownOpError: unknown op 'gelo'.
 ml.op("zzzz")
 UnknownOpError: unknown op 'zzzz'.
     known  COUNT ops; see list(mithril_nb.models.op.OPS)
-    Try: register it with @backend.register_op("zzzz").
+    Try: @backend.register_op("zzzz")
 
 backend.register_op(abs)
 UnknownOptionError: 'abs' is not a valid op name.
@@ -126,7 +126,7 @@ UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'le
     Try: def add(left, right): ...  # or register another name
 
 ml.register_primitive("Linear")(lambda backend, x: x)
-NameTakenError: cannot define Linear: the kind 'Linear' exists.
+NameTakenError: cannot define Linear: the kind 'Linear' already exists.
     defined by  mithril_nb.models.library.layers.linear.Linear
     Try: class MyLinear(Operator)
 
@@ -222,5 +222,5 @@ def test_infer_error_of_a_custom_op_names_its_class():
     assert str(caught.value) == (
         "Loose.infer is not a class method.\n"
         "    needs  a class method that computes specs from attributes and input specs\n"
-        "    Try: @classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced."
+        "    Try: infer = classmethod(infer)  # after def infer; without infer, JAX traces compute"
     )

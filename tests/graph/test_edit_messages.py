@@ -93,7 +93,7 @@ CASES = {
         """
         UnknownBlockError: the model has no block 'q'.
             blocks  'a/b', 'r'
-            Try: use one of the blocks.
+            Try: 'a/b'  # or another of these blocks
         """,
     ),
     "a model output": (
@@ -101,8 +101,8 @@ CASES = {
         """
         ConnectionError: cannot connect 'r.output' to 'k', which is not an input of a block.
             inputs of blocks  'a%2Fb.input', 'r.input'
-            model outputs     the outputs that no block uses; they need no connection
-            Try: add a block that uses 'r.output', or leave it a model output.
+            model outputs     every output that no block reads, without a connection
+            Try: model |= Buffer()(input="r.output", output="k")
         """,
     ),
     "a model output, with an input that is free": (
@@ -110,7 +110,7 @@ CASES = {
         """
         ConnectionError: cannot connect 'a%2Fb.output' to 'k', which is not an input of a block.
             inputs of blocks  'a%2Fb.input', 'r.input'
-            model outputs     the outputs that no block uses; they need no connection
+            model outputs     every output that no block reads, without a connection
             Try: target='r.input'
         """,
     ),
@@ -151,7 +151,7 @@ CASES = {
         """
         UnknownBlockError: the model has no block 'r'.
             blocks  none
-            Try: add a block first.
+            Try: model |= Linear(64)  # add a block first
         """,
     ),
     "swap a missing block": (
@@ -159,7 +159,7 @@ CASES = {
         """
         UnknownBlockError: the model has no block 'R'.
             blocks  'a/b', 'r'
-            Try: use one of the blocks.
+            Try: 'a/b'  # or another of these blocks
         """,
     ),
     "nothing inside": (
@@ -167,7 +167,7 @@ CASES = {
         """
         UnknownBlockError: block 'r' has nothing inside: Relu is an op.
             composite blocks  none
-            Try: edit it as a whole.
+            Try: edit the block 'r' itself.
         """,
     ),
     "inside a composite": (
@@ -176,7 +176,7 @@ CASES = {
         UnknownBlockError: the model has no block 'q'.
             inside  m%2Fn/inner
             blocks  'a/b', 'r'
-            Try: use one of the blocks.
+            Try: 'a/b'  # or another of these blocks
         """,
     ),
     "add under a name that is taken": (
@@ -216,7 +216,7 @@ CASES = {
         """
         UnknownBlockError: the model has no block 'relu'.
             blocks  'a/b', 'r'
-            Try: use one of the blocks.
+            Try: 'a/b'  # or another of these blocks
         """,
     ),
     "a port that is not there": (
@@ -233,7 +233,7 @@ CASES = {
         """
         NestingError: cannot add 'model_0': models would be nested 51 levels deep.
             at most  50 levels
-            Try: add its blocks one by one, or repeat them side by side.
+            Try: Repeat(body, count=50)  # runs body several times without nesting
         """,
     ),
     "check two of one name": (
@@ -241,7 +241,7 @@ CASES = {
         """
         NameTakenError: two blocks are named 'r'.
             names  'r', 'r'
-            Try: give each a unique name.
+            Try: give each block a unique name.
         """,
     ),
     "check two labels for one output": (
@@ -249,7 +249,7 @@ CASES = {
         """
         NameTakenError: port 'r.output' has two labels.
             labels  'y', 'z'
-            Try: keep one of them.
+            Try: remove all but one of these labels.
         """,
     ),
     "check an edge from nowhere": (
@@ -258,7 +258,7 @@ CASES = {
         ConnectionError: the connection 'q.output -> r.input' starts at a port that does not exist.
             missing  'q.output'
             blocks   'r'
-            Try: connect it to a port of one of the blocks.
+            Try: use an existing port instead of 'q.output'.
         """,
     ),
     "check an edge to nowhere": (
@@ -267,7 +267,7 @@ CASES = {
         ConnectionError: the connection 'x -> r.in' ends at a port that does not exist.
             missing  'r.in'
             blocks   'r'
-            Try: connect it to a port of one of the blocks.
+            Try: use an existing port instead of 'r.in'.
         """,
     ),
     "check a label of nothing": (
@@ -276,7 +276,7 @@ CASES = {
         ConnectionError: the label 'z' names a port that does not exist.
             missing  'r.out'
             blocks   'r'
-            Try: name an output of one of the blocks.
+            Try: use an output of one of the blocks instead of 'r.out'.
         """,
     ),
     "check fed twice": (
@@ -284,7 +284,7 @@ CASES = {
         """
         ConnectionError: the port 'r.input' has 2 connections into it.
             from  'x', 's.output'
-            Try: keep one of them.
+            Try: remove all but one of these connections.
         """,
     ),
     "check not fed": (

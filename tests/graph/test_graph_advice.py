@@ -14,11 +14,11 @@ CASES = {
     "graph/annotate.py:find | like no other": """
         model = Model() | Linear(3)(input="x", output="y")
         model.rename_keys(zzz="y_2")
-        # Try: model.rename_keys(y="y_2")
+        # Try: model.rename_keys(**{{}: "y_2"})
         """,
     "graph/annotate.py:find | no blocks": """
-        Model().rename_keys(z="y")
-        # Try: (Model() | Linear(3)(input="x", output="z")).rename_keys(z="y")
+        Model().rename_keys(output="y")
+        # Try: model = Model()\\n{}\\nmodel.rename_keys(output="y")
         """,
     "graph/annotate.py:label": """
         model = Model() | Linear(3)(input="x", output="y")
@@ -32,7 +32,7 @@ CASES = {
     "graph/annotate.py:expose | a parameter": """
         model = Model() | Linear(3, name="up")(input="x")
         model.expose_keys("up.weight")
-        # Try: ml.compile(model, shapes={"x": [2, 3]}).randomize_params()["up.weight"]
+        # Try: pm = ml.compile(model, shapes={"x": [2, 3]})\\n{}
         """,
     "graph/annotate.py:merge": """
         model = Model() | Linear(3)(input="x", output="a") | Linear(3)(input="y", output="b")
@@ -81,7 +81,7 @@ CASES = {
         deep, body = Model() | Relu(), Relu()
         for _ in range(49): deep = Model() | deep
         model = Model() | deep
-        # Try: Repeat(body, count=50)
+        # Try: {}
         """,
     "graph/edit.py:check_new#3": """
         add_to_graph(LogicalGraph(), Relu().block, connections={"in": "x"})
@@ -90,7 +90,7 @@ CASES = {
     "graph/edit.py:connect": """
         model = Model() | Relu(name="r")(input="x")
         connect(model.graph, Endpoint("r", "output"), Endpoint("", "y"))
-        # Try: Model() | Relu(name="r")(input="x", output="y")
+        # Try: {}
         """,
     "graph/edit.py:connect | with an input that is free": """
         graph = (Model() | Relu(name="r")(input="x") | Relu(name="s")(input="x")).graph
@@ -119,11 +119,11 @@ CASES = {
     "graph/records.py:node_of | like no other": """
         graph = (Model() | Relu(name="r")).graph
         rename(graph, "q", "s")
-        # Try: rename(graph, "r", "s")
+        # Try: rename(graph, {}, "s")
         """,
     "graph/records.py:node_of | no blocks": """
-        rename(LogicalGraph(), "q", "s")
-        # Try: rename((Model() | Relu(name="q")).graph, "q", "s")
+        rename(LogicalGraph(), "linear_0", "s")
+        # Try: model = Model()\\n{}\\nrename(model.graph, "linear_0", "s")
         """,
     "graph/paths.py:checked_name": """
         model = Model() | Relu()(input="x")

@@ -62,7 +62,7 @@ CASES = {
     "an op that exists": (
         lambda: second_class("Swish", "relu"),
         """
-        NameTakenError: cannot define Swish: the op 'relu' exists.
+        NameTakenError: cannot define Swish: the op 'relu' already exists.
             defined by  mithril_nb.models.library.operations.activations.Relu
             Try: op = "my_relu"
         """,
@@ -70,7 +70,7 @@ CASES = {
     "a kind that exists": (
         lambda: second_class("Relu", "swish"),
         """
-        NameTakenError: cannot define Relu: the kind 'Relu' exists.
+        NameTakenError: cannot define Relu: the kind 'Relu' already exists.
             defined by  mithril_nb.models.library.operations.activations.Relu
             Try: class MyRelu(Operator)
         """,
@@ -304,7 +304,7 @@ CASES = {
         UnknownOptionError: Model has no port and no attribute 'input'.
             ports       none
             attributes  none
-            Try: add blocks to it first.
+            Try: model |= Linear(64)  # add a block first
         """,
     ),
     "a number for a name": (
@@ -386,7 +386,7 @@ CASES = {
         """
         UnknownOptionError: Model has no attribute 'width'.
             attributes  none
-            Try: change the blocks inside it.
+            Try: change the attributes of a block inside the model.
         """,
     ),
     "an attribute of a Relu": (
@@ -394,15 +394,15 @@ CASES = {
         """
         UnknownOptionError: Relu has no attribute 'slope'.
             attributes  none
-            Try: Relu(), without attributes.
+            Try: Relu()
         """,
     ),
     "an unknown kind": (
         lambda: kind_named("Linaer"),
         """
         UnknownBlockError: unknown kind of block 'Linaer'.
-            all kinds       mithril_nb.models.KINDS
-            your own kinds  are added when their classes are defined or imported
+            known kinds     list(mithril_nb.models.KINDS)
+            your own kinds  first define or import the class
             Try: kind="Linear"
         """,
     ),
@@ -410,8 +410,8 @@ CASES = {
         lambda: kind_named("ReLU"),
         """
         UnknownBlockError: unknown kind of block 'ReLU'.
-            all kinds       mithril_nb.models.KINDS
-            your own kinds  are added when their classes are defined or imported
+            known kinds     list(mithril_nb.models.KINDS)
+            your own kinds  first define or import the class
             Try: kind="Relu"
         """,
     ),
@@ -419,8 +419,8 @@ CASES = {
         lambda: kind_named("Dense"),
         """
         UnknownBlockError: unknown kind of block 'Dense'.
-            all kinds       mithril_nb.models.KINDS
-            your own kinds  are added when their classes are defined or imported
+            known kinds     list(mithril_nb.models.KINDS)
+            your own kinds  first define or import the class
             Try: kind="Linear"
         """,
     ),
@@ -428,8 +428,8 @@ CASES = {
         lambda: kind_named("Qxyzzy"),
         """
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
-            all kinds       mithril_nb.models.KINDS
-            your own kinds  are added when their classes are defined or imported
+            known kinds     list(mithril_nb.models.KINDS)
+            your own kinds  first define or import the class
             Try: list(ml.models.KINDS)  # one of these names
         """,
     ),

@@ -50,7 +50,7 @@ CASES = {
         """
         ConnectionError: cannot merge 'linear_0.output' and 'linear_1.output'.
             because  two blocks would feed one connection
-            Try: merge an input of the model with an output, or with another input.
+            Try: merge an input of the model with an output of a block, or with another input.
         """,
     ),
     "a name that is taken": (
@@ -158,46 +158,46 @@ CASES = {
     "another shape": (
         lambda: twice(IOKey("x", shape=["b", 3]), IOKey("x", shape=["b", 4])),
         """
-        ConnectionError: IOKey('x') declares a different shape= than before.
+        ConnectionError: IOKey('x') declares another shape= than an earlier IOKey of this connection.
             before  shape=('b', 3)
             now     shape=('b', 4)
-            Try: IOKey("x_2", shape=('b', 4))  # or "x", as declared before
+            Try: IOKey("x_2", shape=('b', 4))  # or IOKey("x") without shape=
         """,
     ),
     "another type": (
         lambda: twice(IOKey("x", type="float32"), IOKey("x", type="int32")),
         """
-        ConnectionError: IOKey('x') declares a different type= than before.
+        ConnectionError: IOKey('x') declares another type= than an earlier IOKey of this connection.
             before  type='float32'
             now     type='int32'
-            Try: IOKey("x_2", type='int32')  # or "x", as declared before
+            Try: IOKey("x_2", type='int32')  # or IOKey("x") without type=
         """,
     ),
     "another value": (
         lambda: twice(IOKey("x", value=1.0), IOKey("x", value=2.0)),
         """
-        ConnectionError: IOKey('x') declares a different value= than before.
+        ConnectionError: IOKey('x') declares another value= than an earlier IOKey of this connection.
             before  value=1.0
             now     value=2.0
-            Try: IOKey("x_2", value=2.0)  # or "x", as declared before
+            Try: IOKey("x_2", value=2.0)  # or IOKey("x") without value=
         """,
     ),
     "another dtype of a value": (
         lambda: twice(IOKey("x", value=1.0, type="float16"), IOKey("x", value=1.0, type="float32")),
         """
-        ConnectionError: IOKey('x') declares a different type= than before.
+        ConnectionError: IOKey('x') declares another type= than an earlier IOKey of this connection.
             before  type='float16'
             now     type='float32'
-            Try: IOKey("x_2", type='float32')  # or "x", as declared before
+            Try: IOKey("x_2", type='float32')  # or IOKey("x") without type=
         """,
     ),
     "trained and not": (
         lambda: twice(IOKey("x", differentiable=True), IOKey("x", differentiable=False)),
         """
-        ConnectionError: IOKey('x') declares a different differentiable= than before.
+        ConnectionError: IOKey('x') declares another differentiable= than an earlier IOKey of this connection.
             before  differentiable=True
             now     differentiable=False
-            Try: IOKey("x_2", differentiable=False)  # or "x", as declared before
+            Try: IOKey("x_2", differentiable=False)  # or IOKey("x") without differentiable=
         """,
     ),
     "a block to train that is not there": (
@@ -217,7 +217,7 @@ CASES = {
             blocks      none with parameters
             parameters  none
             inputs      x
-            Try: use one of the names.
+            Try: 'x'  # or another of these names
         """,
     ),
     "a number exposed": (
@@ -225,7 +225,7 @@ CASES = {
         """
         ConnectionError: the model has no connection 3.
             names  input, output, linear_0.output, linear_0.input, linear_0.weight, linear_0.bias
-            Try: use one of the names.
+            Try: 'input'  # or another of these names
         """,
     ),
     "an input exposed": (
@@ -249,7 +249,7 @@ CASES = {
         """
         ConnectionError: cannot expose 'linear_0.weight': it is a parameter of the model, not an output.
             outputs of blocks  'linear_0.output'
-            Try: read it from the params.
+            Try: pm.randomize_params()["linear_0.weight"]
         """,
     ),
     "an output exposed under a name with a dot": (

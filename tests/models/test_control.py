@@ -169,7 +169,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'repeat.input'.
             given  (2, 4) float32
             input  needs (2, 3) float32, the result of the body      each step receives the output of the step before
-            Try: a body whose output matches its input, or another initial value.
+            Try: use a body whose output has the shape and dtype of its input, or another initial value.
         """,
     ),
     "a carry that the body does not have": (
@@ -243,7 +243,7 @@ CASES = {
         UnknownOptionError: Scan cannot run Relu(): no input is scanned along the axis.
             inputs            input
             carried or fixed  input
-            Try: a body with one more input; or Repeat(body, count=2), which needs no axis.
+            Try: Repeat(body, count=2)  # or a body with one more input, which Scan reads along the axis
         """,
     ),
     "a scan of a model without inputs": (
@@ -252,7 +252,7 @@ CASES = {
         UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input is scanned along the axis.
             inputs            none
             carried or fixed
-            Try: a body with an input, such as Linear(64).
+            Try: Scan(Linear(64))
         """,
     ),
     "an input twice": (
@@ -261,7 +261,7 @@ CASES = {
         UnknownOptionError: Scan feeds the input 'before' of its body twice.
             carry  {'sum': 'before'}
             fixed  before
-            Try: name it once, in carry= or in fixed=.
+            Try: fixed=[]
         """,
     ),
     "fixed as text": (
@@ -278,7 +278,7 @@ CASES = {
         UnknownOptionError: Scan cannot take fixed of 'mask': the body has no such port.
             inputs   x, before
             outputs  sum
-            Try: fixed=['before']  # or leave it out
+            Try: fixed=['before']  # or fixed=[]
         """,
     ),
     "a cond in a cond": (
@@ -295,7 +295,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
             input  needs a body whose 'output' has 1 axes or more      each step returns (): axis 1 is out of range
-            Try: axis=0  # with that axis first; or a body that keeps its axes
+            Try: axis=0  # or a body that keeps the axes of its input
         """,
     ),
     "a scan of a value that is not an array": (
@@ -304,7 +304,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
             input  needs a body that returns arrays      the body's 'output' is a static value, not an array
-            Try: compute the shape outside this block.
+            Try: compute 'output' outside of Scan.
         """,
     ),
     "a branch that is not an array": (
@@ -313,7 +313,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'cond.input'.
             given  (5, 6, 3) float32
             input  needs a body that returns arrays      the body's 'output' is a static value, not an array
-            Try: compute the shape outside this block.
+            Try: compute 'output' outside of Cond.
         """,
     ),
 }

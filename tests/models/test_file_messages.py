@@ -164,30 +164,26 @@ BROKEN = {
         "this model is inconsistent.",
         "a block has no name.",
         "names  '', 'inner'",
-        "Try: give each a unique name.",
     ),
     "two nodes of one name": (
         lambda: from_dict(data(graph__nodes__0__name="inner")),
         "this model is inconsistent.",
         "two blocks are named 'inner'.",
         "names  'inner', 'inner'",
-        "Try: give each a unique name.",
     ),
     "an unknown kind": (
         lambda: from_dict(data(graph__nodes__0__kind="Linaer")),
         "block 'linear_0' of this model cannot be built.",
         "unknown kind of block 'Linaer'.",
-        "all kinds       mithril_nb.models.KINDS",
-        "your own kinds  are added when their classes are defined or imported",
-        'Try: kind="Linear"',
+        "known kinds     list(mithril_nb.models.KINDS)",
+        "your own kinds  first define or import the class",
     ),
     "a kind that is code": (
         lambda: from_dict(data(graph__nodes__0__kind="__import__('os').system")),
         "block 'linear_0' of this model cannot be built.",
         "unknown kind of block \"__import__('os').system\".",
-        "all kinds       mithril_nb.models.KINDS",
-        "your own kinds  are added when their classes are defined or imported",
-        "Try: list(ml.models.KINDS)  # one of these names",
+        "known kinds     list(mithril_nb.models.KINDS)",
+        "your own kinds  first define or import the class",
     ),
     "a model with nothing inside": (
         lambda: from_dict(data(graph__nodes__1__graph=None)),
@@ -251,7 +247,6 @@ BROKEN = {
         "the connection 'x -> linear_0.in' ends at a port that does not exist.",
         "missing  'linear_0.in'",
         "blocks   'linear_0', 'inner'",
-        "Try: connect it to a port of one of the blocks.",
     ),
     "an edge from nowhere": (
         lambda: from_dict(data(graph__edges__0=["linear_9", "output", "linear_0", "input"])),
@@ -259,14 +254,12 @@ BROKEN = {
         "the connection 'linear_9.output -> linear_0.input' starts at a port that does not exist.",
         "missing  'linear_9.output'",
         "blocks   'linear_0', 'inner'",
-        "Try: connect it to a port of one of the blocks.",
     ),
     "two edges into one port": (
         lambda: from_dict(data(graph__edges=[["", "x", "linear_0", "input"], ["", "y", "linear_0", "input"]])),
         "this model is inconsistent.",
         "the port 'linear_0.input' has 2 connections into it.",
         "from  'x', 'y'",
-        "Try: keep one of them.",
     ),
     "a cycle": (
         lambda: from_dict(data(graph__edges=CYCLE)),
@@ -274,7 +267,6 @@ BROKEN = {
         "the blocks 'linear_0', 'inner' feed each other in a cycle.",
         "cycle        linear_0 -> inner -> linear_0",
         "connections  'linear_0.output -> inner.input', 'inner.output -> linear_0.input'",
-        "Try: disconnect(graph, Endpoint.parse('inner.output'), Endpoint.parse('linear_0.input'))",
     ),
     "a label of nothing": (
         lambda: from_dict(data(graph__labels=[["h", "linear_0", "out"]])),
@@ -282,7 +274,6 @@ BROKEN = {
         "the label 'h' names a port that does not exist.",
         "missing  'linear_0.out'",
         "blocks   'linear_0', 'inner'",
-        "Try: name an output of one of the blocks.",
     ),
     "an input of another name": (
         lambda: from_dict(data(graph__labels=[["x", "", "y"]])),
@@ -290,7 +281,6 @@ BROKEN = {
         "the label 'x' names a port that does not exist.",
         "missing  'y'",
         "blocks   'linear_0', 'inner'",
-        "Try: name an output of one of the blocks.",
     ),
     "a broken part inside": (
         lambda: from_dict(data(graph__nodes__1__graph__edges=7)),
@@ -303,7 +293,6 @@ BROKEN = {
         "the block 'relu_0' feeds itself.",
         "cycle        relu_0 -> relu_0",
         "connections  'relu_0.output -> relu_0.input'",
-        "Try: disconnect(graph, Endpoint.parse('relu_0.output'), Endpoint.parse('relu_0.input'))",
     ),
     "a name that is not a string": (
         lambda: from_dict(data(name=[1])),

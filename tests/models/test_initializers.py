@@ -102,7 +102,7 @@ CASES = [
         """
         UnknownOptionError: unknown initializer 'qqqqq'.
             known  glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, orthogonal, truncated_normal, normal, uniform, constant, zeros, ones
-            Try: use one of the known initializers.""",  # noqa: E501
+            Try: 'normal(0.02)'""",  # noqa: E501
     ),
     (
         lambda: net().set_initializers({"linear_0.wieght": "zeros"}),
@@ -116,7 +116,7 @@ CASES = [
         """
         ConnectionError: the model has no parameter 'weight' to set an initializer for.
             parameters  none
-            Try: a block with parameters.""",
+            Try: model |= Linear(64)  # add a block with parameters""",
     ),
 ]
 

@@ -218,7 +218,6 @@ def test_a_connection_given_many_times_is_named_once():
         this model is inconsistent.
             because  the port 'r1.input' has 2,001 connections into it.
                          from  'r0.output' 2,000 times, 'r2.output'
-                         Try: keep one of them.
             Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of the file
         """).strip()
     )

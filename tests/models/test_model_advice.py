@@ -33,14 +33,20 @@ COMPOSING = {
         Relu()(input=deep)
         """,
     "models/model.py:Model.__call__#3": 'Relu()(inputs="x")',
-    "models/model.py:Model.__call__#3 | no blocks": 'Model()(inputs="x")\n# Try: (Model() | Relu())(input="x")',
+    "models/model.py:Model.__call__#3 | no blocks": """
+        Model()(input="x")
+        # Try: model = Model()\\n{}\\nmodel(input="x")
+        """,
     "models/model.py:Model.__getitem__": """
         model = Linear(3)
         model["outputt"]
         """,
-    "models/model.py:Model.__getitem__ | no blocks": 'Model()["x"]\n# Try: (Model() | Relu()(input="x"))["x"]',
+    "models/model.py:Model.__getitem__ | no blocks": """
+        Model()["output"]
+        # Try: model = Model()\\n{}\\nmodel["output"]
+        """,
     "models/registry.py:with_attributes": """
-        models.model.with_attributes(Model() | Linear(3), {"width": 4})
+        models.model.with_attributes(Model() | Linear(3), {"dimension": 4})
         # Try: models.model.with_attributes(Linear(3), {"dimension": 4})
         """,
     "models/model.py:Model._extend": """
@@ -59,7 +65,7 @@ COMPOSING = {
         """,
     "models/annotations.py:AnnotationMethods.set_initializers.edit | no parameters": """
         (Model() | Relu()).set_initializers({"relu_0": "zeros"})
-        # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
+        # Try: model = Model() | Relu()\\n{}\\nmodel.set_initializers({"linear_0": "zeros"})
         """,
     "models/registry.py:kind_named": 'models.registry.kind_named(kind="Linaer")',
     "models/registry.py:kind_named | like no other": """
@@ -79,8 +85,8 @@ COMPOSING = {
         ml.compile(model, frozen=["linear_9"], shapes={"input": [2, 3]})
         """,
     "models/annotations.py:_trained | no blocks": """
-        Model().set_differentiability(x=False)
-        # Try: (Model() | Relu()(input="x")).set_differentiability(x=False)
+        Model().set_differentiability(input=False)
+        # Try: model = Model()\\n{}\\nmodel.set_differentiability(input=False)
         """,
     "models/summary.py:_checked": "Relu().summary(depth=-1)",
     "models/initializers.py:_checked": """
@@ -123,12 +129,12 @@ COMPOSING = {
 CUSTOM = {
     "models/op.py:computed": """
         type("Doubling1", (Operator,), {"compute": lambda self, inputs: inputs, "infer": lambda self: None})
-        # Try: type("Doubling1", (Operator,), {"compute": lambda self, inputs: {"output": inputs["input"]}})()
+        # Try: infer = lambda cls, options, inputs: op.Inferred(inputs)\\n{}\\ntype("Doubling1", (Operator,), {"compute": lambda self, inputs: inputs, "infer": infer})()
         """,
     "models/op.py:op": 'ml.op("linaer", dimension=3)\n# Try: {}',
     "models/op.py:op | unknown": """
         ml.op("qxyzzy")
-        # Try: ml.JaxBackend().register_op("qxyzzy")(lambda x: x); ml.op("qxyzzy")
+        # Try: backend = ml.JaxBackend()\\n{}\\ndef qxyzzy(x): return x\\nml.op("qxyzzy")
         """,
     "models/op.py:op#2": """
         ml.JaxBackend().register_op("halved")(lambda x: x / 2)
@@ -189,17 +195,25 @@ CONTROL = {
     "models/control.py:Scan.__init__#2": """
         body = Model() | Add()(left="x", right="before", output="sum")
         Scan(body, carry={"sum": "before"}, fixed=["before"])
-        # Try: Scan(body, carry={"sum": "before"})
+        """,
+    "models/control.py:Scan.__init__#2 | carried": """
+        body = Model() | Add()(left="x", right="before", output="sum") | Relu()(input="sum", output="y")
+        body.expose_keys("sum")
+        Scan(body, carry={"sum": "before", "y": "before"})
         """,
     "models/control.py:Scan.__init__#3": """
-        Scan(Relu(), carry={"output": "input"})
-        # Try: Repeat(Relu(), count=2)
+        body = Relu()
+        Scan(body, carry={"output": "input"})
+        # Try: {}
+        """,
+    "models/control.py:Scan.__init__#3 | no inputs": """
+        Scan(Constant(1.0))
         """,
     "models/control.py:Scan.infer_body": "shapes(Scan(Relu(), axis=2), input=[2, 3])",
     "models/control.py:Scan.infer_body#2": """
         body = Model() | Add()(left="x", right="y")
         shapes(Scan(body, axis=1), x=[4, 2], y=[4, 3])
-        # Try: shapes(Scan(body, axis=1), x=[4, 2], y=[4, 2])
+        # Try: shapes(Scan(body, axis=1, fixed=dict({})["fixed"]), x=[4, 2], y=[4])
         """,
     "models/control.py:Scan.infer_body#3": "shapes(Scan(Sum(), axis=1), input=[5, 6, 3])",
     "models/control.py:Repeat.__init__": "Repeat(Constant(1.0))",
@@ -209,9 +223,13 @@ CONTROL = {
         # Try: Cond(otherwise=Tanh(), {})
         """,
     "models/control.py:Cond.ports#2": """
-        other = Model() | Tanh()(output="y")
-        Cond(Relu(), other)
-        # Try: Cond(Relu(), other.rename_keys(y="output"))
+        otherwise = Model() | Tanh()(output="y")
+        Cond(Relu(), otherwise)
+        # Try: Cond(Relu(), {})
+        """,
+    "models/control.py:Cond.ports#2 | more outputs": """
+        Cond(Relu(), Split(2) | Relu()(input="x", output="y"))
+        # Try: Cond(Relu(), Tanh())
         """,
     "models/control.py:Cond.infer_body": """
         shapes(Cond(Relu(), Tanh()), condition=[3], input=[3])
@@ -342,7 +360,7 @@ FILES = {
         Model.from_dict(data)
         # Try: {}
         """,
-    "models/saving/reading.py:unfit": """
+    "models/saving/reading.py:inconsistent": """
         path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["name"] = ""
         Model.from_dict(data)

@@ -111,7 +111,7 @@ def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[
 
 
 def _imports(kinds: Iterable[str]) -> str:
-    """Return the lines that import the classes of these kinds, and a comment that names those without a module."""
+    """Return the lines that import the classes of these kinds, and a comment that lists kinds without a module."""
     homes: dict[str, list[str]] = {}
     for kind in sorted(kinds):
         made = KINDS.get(kind, Model)
@@ -171,7 +171,7 @@ class _Writer:
         return self.graph(node.block.graph, node.name, node.name, node.block.kind, join_path(path, node.name))
 
     def call(self, node: Node, name: str, path: str) -> str:
-        """Return the constructor call of a block. For a block that runs others, these are arguments of the call."""
+        """Return the constructor call of a block. Before it, write the lines that build the call's arguments."""
         self.kinds.add(node.block.kind)
         if node.block.graph is None or node.block.is_composite:
             return _call(node.block, name, {})
@@ -179,7 +179,7 @@ class _Writer:
         return _call(node.block, name, bodies)
 
     def body(self, node: Node, path: str) -> str:
-        """Return the argument for a block inside a block that runs it: a variable, or a constructor call."""
+        """Return the source code of an argument such as `body` of a `Scan`: a variable, or a constructor call."""
         if _is_written_out(node.block):
             own = join_path(path, node.name)
             return self.graph(node.block.graph or LogicalGraph(), node.name, "", node.block.kind, own)
@@ -191,7 +191,7 @@ class _Writer:
         exposed: list[str] = []
         labels = {end: label for label, end in graph.labels}
         for end, note in graph.notes:
-            # The setters name a parameter. They cannot write a note at the port of a block that has the parameter.
+            # No setter can write a note at the port of a parameter: setters refer to parameters by name.
             self.misread = self.misread or (bool(end.node) and end not in graph.targets_of)
             name = end.port if is_array(end) else component(labels[end]) if end in labels else str(end)
             arrays = {"differentiability": note.is_trainable, "initializers": note.initializer}
@@ -267,7 +267,7 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
     Args:
         block: The block.
         name: Name of the block; `""` for a call without a name.
-        bodies: The arguments for the blocks that it runs, as source code.
+        bodies: The arguments that are blocks, such as `body` of a `Scan`, as source code.
     """
     given: list[str] = []
     in_order = True

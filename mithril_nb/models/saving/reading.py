@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Annotated, Any, NamedTuple
 
-from mithril_nb.errors import MithrilError, ModelFileError, UnknownOptionError, listed, short_repr
+from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
 from mithril_nb.graph.boundary import infer_boundary
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.edit import DEEPEST, composite
@@ -33,8 +33,8 @@ class LoadLimits:
         file_bytes: Maximum size of the file, in bytes.
         nodes: Maximum number of blocks at all levels, including the inner blocks of a block such as `MLP`.
         edges: Maximum number of connections, labels and notes at all levels.
-        ports: Maximum number of inputs and outputs of all composite blocks. A long name counts as several. An input of
-            an inner block that is not connected is an input at each level around it, so a small file can have many.
+        ports: Maximum number of inputs and outputs of all composite blocks together. A long name counts as several. An
+            open input of an inner block is also an input of each block around it, so even a small file can have many.
         depth: Maximum number of levels of models in models; at most 50.
         name_length: Maximum number of characters in the name of a block, a kind, a port or a dimension.
         text_length: Maximum number of characters in a string of an attribute.
@@ -94,7 +94,7 @@ class LoadLimits:
             (("limit", f"{limit:,} {what} (LoadLimits.{name})"),),
             f"ml.load(path, limits=ml.LoadLimits({', '.join(f'{key}={value:_}' for key, value in wider.items())}))"
             if not unmet_need(known[name], found)  # depth and rank cannot rise: code that walks models relies on them
-            else f"a model with at most {limit:,} {what}.",
+            else f"use a model with at most {limit:,} {what}.",
             block=block,
         )
 
@@ -149,12 +149,12 @@ def broken(what: str, path: str) -> ModelFileError:
 
 
 class _Level(NamedTuple):
-    """The data of a graph inside the data of a model.
+    """One graph of a model, as data.
 
     Attributes:
         data: The data of the graph.
-        around: The level of the graph that contains it; `None` for the outermost graph.
-        name: Name of the block that contains it.
+        around: The graph that contains this graph; `None` for the outermost graph.
+        name: Name of the block that contains this graph.
         depth: 1 for the outermost graph, 2 for a graph inside it, and so on.
     """
 
@@ -179,11 +179,7 @@ def _count(levels: list[_Level], key: str) -> int:
 
 
 class _Reader:
-    """Builds one model.
-
-    Args:
-        limits: The maximum sizes.
-    """
+    """Builds one model, of at most the sizes in `limits`."""
 
     def __init__(self, limits: LoadLimits):
         self.limits = limits
@@ -204,7 +200,7 @@ class _Reader:
         return self.graphs[id(data)]
 
     def levels(self, data: Any) -> list[_Level]:
-        """Return the levels of a graph and of all graphs inside it, outer before inner. Skips malformed data."""
+        """Return a graph and all graphs inside it, outer before inner. Skips malformed data."""
         found = [_Level(data, None, "", 1)]
         for level in found:  # the loop appends to it
             self.limits.check("depth", level.depth, "levels of models in models", level.path)
@@ -235,13 +231,13 @@ class _Reader:
             check_parts(nodes, edges, labels, path)
             graph = infer_boundary(nodes, edges, inputs | dict(labels), notes)
         except MithrilError as error:
-            raise unfit(str(error), path) from error
+            raise inconsistent(_because(error), path) from error
         _check_names(inputs, labels, path)
         if len(notes) < len(noted):
-            raise unfit("two notes describe one port.", path)
+            raise inconsistent("two notes describe one port.", path)
         for end, note in noted:
             if end not in graph.note_at and note != Note():
-                raise unfit(f"a note describes '{end}', which does not exist.", path)
+                raise inconsistent(f"a note describes '{end}', which does not exist.", path)
         return graph
 
     def note(self, data: Any, path: str) -> tuple[Endpoint, Note]:
@@ -265,7 +261,10 @@ class _Reader:
             )
         except MithrilError as error:
             raise ModelFileError(
-                f"the note of '{end}' cannot be read{_place(path)}.", (("because", str(error)),), ADVICE, block=path
+                f"the note of '{end}' cannot be read{_place(path)}.",
+                (("because", _because(error)),),
+                ADVICE,
+                block=path,
             ) from error
 
     def node(self, data: Any, path: str) -> Node:
@@ -289,7 +288,7 @@ class _Reader:
             block = self.block(kind, graph, attributes, where)
             lost = attributes.keys() - block.options.keys()
         if lost:
-            raise broken(f"{kind} does not keep the attributes {listed(map(short_repr, lost))}", where)
+            raise broken(f"{kind} has no attributes {listed(map(short_repr, lost))}", where)
         if data.get("op", block.op) != block.op:
             raise broken(f"expected 'op' of {kind} to be {block.op!r}, found {short_repr(data['op'])}", where)
         if block.graph is not None:
@@ -319,12 +318,8 @@ class _Reader:
         except RecursionError:
             raise
         except Exception as error:  # a user-defined kind may raise anything
-            if isinstance(error, UnknownOptionError):  # without its advice, a call that does not repair a file
-                because = "\n".join(str(replace(one, advice="")) for one in error.diagnostics)
-            else:
-                because = str(error) if isinstance(error, MithrilError | TypeError | ValueError) else repr(error)
             raise ModelFileError(
-                f"block {path!r} of this model cannot be built.", (("because", because),), ADVICE, block=path
+                f"block {path!r} of this model cannot be built.", (("because", _because(error)),), ADVICE, block=path
             ) from error
         if key[1]:
             self.blocks[key] = block
@@ -377,15 +372,22 @@ def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], pa
     """
     for name in (*inputs, *(label for label, _ in labels)):
         if "." in name:
-            raise unfit(f"the name {name!r} has a dot, which separates a block from its port.", path)
+            raise inconsistent(f"the name {name!r} has a dot, which separates a block from its port.", path)
     for label, end in labels:
         if end.node == BOUNDARY and label not in inputs:
-            raise unfit(f"the label {label!r} names an input that no block reads.", path)
+            raise inconsistent(f"the label {label!r} names an input that no block reads.", path)
         if end.node != BOUNDARY and label in inputs:
-            raise unfit(f"{label!r} is the name of an input and of the output '{end}'.", path)
+            raise inconsistent(f"{label!r} is the name of an input and of the output '{end}'.", path)
 
 
-def unfit(because: str, path: str) -> ModelFileError:
+def _because(error: Exception) -> str:
+    """Return the text of an error without its advice, which does not repair a file."""
+    if isinstance(error, MithrilError):
+        return "\n".join(str(replace(one, advice="")) for one in error.diagnostics)
+    return str(error) if isinstance(error, TypeError | ValueError) else repr(error)
+
+
+def inconsistent(because: str, path: str) -> ModelFileError:
     """Return the error for parts of a model that contradict each other."""
     return ModelFileError(f"this model is inconsistent{_place(path)}.", (("because", because),), ADVICE, block=path)
 

@@ -206,6 +206,6 @@ def _node_data(node: Node) -> dict[str, Any]:
     if block.attributes:
         data["attributes"] = dict(block.attributes)
     if block.graph is not None and not (block.is_composite and block.attributes):
-        # A user-defined composite may have the name of a kind that runs others, so the op is stored too.
+        # The op is stored too, because a user-defined composite may have the same kind as a built-in op.
         data |= {"op": block.op, "graph": _graph_data(block.graph)}
     return data
