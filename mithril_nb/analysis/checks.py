@@ -44,13 +44,13 @@ class _Measured:
 
     Attributes:
         value: The sum of the known costs; `None` if it cannot be computed.
-        source: Source of the cost.
+        source: `"analytic"`, `"lowered"` or `"compiled"`.
         unknown: The costs that `value` leaves out, with the reasons.
         blocks: The cost of each block.
-        advice: Code or a hint that makes an unknown cost known; `""` if there is none.
-        numbers: Example numbers of the symbolic sizes that the cost depends on.
-        formula: The cost as a formula of these sizes; `""` if unknown.
-        is_known_at: True if the cost is fully known once these sizes have numbers.
+        option: An option of `ml.inspect` that makes an unknown cost known; `""` if there is none.
+        numbers: A number for each symbolic size in the cost, for examples.
+        formula: The cost as a formula of the symbolic sizes; `""` if unknown.
+        is_known_at: True if the cost is fully known once the symbolic sizes have numbers.
         is_of_rows: True if the cost is a sum over equations or instructions, which may leave out unknown ones.
     """
 
@@ -58,7 +58,7 @@ class _Measured:
     source: str
     unknown: tuple[str, ...]
     blocks: Mapping[str, int]
-    advice: str = ""
+    option: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     formula: str = ""
     is_known_at: bool = False
@@ -93,23 +93,24 @@ def assert_cost(
     Nothing runs. A bound is the largest allowed value, or a pair of the smallest and the largest value. One value of
     the pair may be `None`.
 
-    If the cost of some equations is unknown, the sum of the others is compared: the check fails if this sum is above
-    the bound, else a warning lists the unknown equations. The check always fails if a cost is unknown for another
-    reason: a symbolic size, parameters in an unknown argument, or a program that does not compile for `peak_bytes`.
+    If the cost of some equations is unknown, the known cost is compared: the check fails if the known cost is above the
+    bound, else a warning lists the unknown equations. The check always fails in three other cases: a size is symbolic,
+    `params` is checked but the argument with the parameters is unknown, or `peak_bytes` is checked but the program does
+    not compile.
 
     Args:
         target: A program: the result of `ml.inspect`, or any target of `ml.inspect`.
         *args: Arguments of the program, as for `ml.inspect`.
         flops: Bound of the FLOPs.
         bytes_accessed: Bound of the bytes that the program reads and writes.
-        peak_bytes: Bound of the peak memory, `inspection.memory.peak_bytes`; compiles the program.
+        peak_bytes: Bound of the peak memory in bytes. This check compiles the program.
         params: Bound of the number of parameters. For a function, name the argument with the parameters:
             `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
         source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. The default is `"analytic"`, which
             only traces the program, and gives the same result on every machine. A program without a jaxpr, such as a
             file of StableHLO or HLO, has `"lowered"` or `"compiled"` instead.
-        unknown: Action if unknown costs leave a bound undecided: `"warn"` with a `MithrilWarning`, so that the check
-            works on any program; `"fail"`; or `"ignore"`. `ml.register_cost` adds missing costs.
+        unknown: Action if the known cost is within its bound, but the cost of some equations is unknown. `"warn"` warns
+            with a `MithrilWarning`, `"fail"` fails, `"ignore"` does nothing. `ml.register_cost` adds missing costs.
         **options: Other arguments of `ml.inspect`.
 
     Raises:
@@ -132,8 +133,8 @@ def assert_cost(
             flops    1,000 (analytic)
             bound    at most 500
             over by  500 (100.0 %)
-            most in  relu  1,000  100.0 %
-            all in   print(ml.inspect(jax.nn.relu, x).cost("analytic"))
+            blocks   relu  1,000  100.0 %
+            details  print(ml.inspect(jax.nn.relu, x).cost("analytic"))
             Try: ml.assert_cost(jax.nn.relu, x, flops=1_000)  # if that is intended
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
@@ -182,11 +183,7 @@ def assert_cost(
 
 
 def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
-    """Return the lower and the upper bound of a cost. Each may be `None`.
-
-    Raises:
-        UnknownOptionError: `bound` is neither a number of at least 0 nor a pair of such numbers in order.
-    """
+    """Return the lower and the upper bound of a cost, each `None` if there is none. Raise if `bound` is not valid."""
     pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
     ends = [end for end in pair if end is not None]
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
@@ -210,9 +207,8 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     cost: Cost = inspection.cost(source=source)
     unknown_argument = unknown_params(inspection.inputs) if name == "params" else None
     if unknown_argument is not None:
-        why, example = unknown_argument
-        advice = f"inspect it with {example}, or with params=() if it has none."
-        return _Measured(None, source, (why,), {}, advice)
+        why, option = unknown_argument
+        return _Measured(None, source, (why,), {}, option)
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
     known = {path: value for path, value in each.items() if value}
@@ -256,9 +252,9 @@ def _problem(
     unknown: str,
     call: _Call,
 ) -> Diagnostic | None:
-    """Return the error for a cost outside its bounds or unknown, or `None`.
+    """Return the error for a cost that is unknown or outside its bounds; `None` if the cost is within them.
 
-    Warns if unknown costs leave the bound undecided and `unknown` is `"warn"`.
+    Warns if only the known part of the cost is within the bounds, and `unknown` is `"warn"`.
     """
     value, (verb, noun) = found.value, _WORDS[name]
     end = found.violated(low, high)
@@ -271,33 +267,35 @@ def _problem(
     facts = [(name, f"{shown_value} ({found.source})"), ("bound", _bound_text(low, high))]
     if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
         if unknown == "warn":
-            notice(_in_part(f"program {inspection.name!r}: the bound of {noun}", facts, found.unknown))
+            notice(
+                _only_known(f"program {inspection.name!r}: only the known {noun} are checked.", facts, found.unknown)
+            )
         return None
+    shown = f"print({call.cost(name, found.source)})"
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than {'allowed' if is_over else 'it should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
         advice = f"{call.passing}  # if that is intended"
+    elif found.is_of_rows:
+        summary = f"cannot be checked against its bound of {noun}: some {noun} are unknown."
+        advice = f"{call.passing}  # checks the known {noun}"
     else:
-        summary = f"cannot be checked against its bound of {noun}: not all are known."
-        advice = 'unknown="warn"  # compares the known cost'
-        advice = advice if found.is_of_rows else f"leave out {name}=."
+        summary = f"cannot be checked against its bound of {noun}: their number is unknown."
+        advice = f"{shown}  # and leave out {name}="
+    if found.option:
+        advice = f"{call.inspected_with(found.option)}  # or params=() if it has none"
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:
-        facts.append(("most in", _most_expensive(found.blocks)))
-    facts.append(("all in", f"print({call.cost(name, found.source)})"))
-    return Diagnostic(
-        f"program {inspection.name!r} {summary}",
-        tuple(facts),
-        found.advice or advice,
-        code=CostBoundError.__name__,
-    )
+        facts.append(("blocks", _most_expensive(found.blocks)))
+        facts.append(("details", shown))
+    return Diagnostic(f"program {inspection.name!r} {summary}", tuple(facts), advice, code=CostBoundError.__name__)
 
 
-def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
+def _only_known(summary: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
     """Return the warning that a bound was compared only with the known part of a cost."""
     more = ("unknown", "\n".join(unknown)), ("no warning", 'unknown="fail" or unknown="ignore"')
-    return str(Diagnostic(f"{what} is checked in part.", (*facts, *more)))
+    return str(Diagnostic(summary, (*facts, *more)))
 
 
 def _without_numbers(
@@ -307,10 +305,9 @@ def _without_numbers(
     names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
     number = f"a number for {' and '.join(found.numbers)}"
-    advice = f"{number}."
+    advice = f"{call.inspected}  # with {number}"
     if found.formula and not found.is_known_at:  # even with numbers, part of the cost stays unknown
-        advice = f"leave out {name}=."
-        facts.append(("all in", f"print({call.cost(name, found.source)})"))
+        advice = f"print({call.cost(name, found.source)})  # and leave out {name}="
     elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
         advice = f"assert {least}{call.inspected}.cost().at({sizes}).total.{name}{most}  # or {number}"
@@ -354,12 +351,7 @@ def _literal(bound: float) -> str:
 
 @dataclass(frozen=True)
 class _Call:
-    """Source code to suggest in an error.
-
-    Attributes:
-        inspected: Code that returns the inspection of the program.
-        passing: A call of `ml.assert_cost` that passes.
-    """
+    """Source code for advice: `inspected` returns the inspection, `passing` calls `ml.assert_cost` and passes."""
 
     inspected: str
     passing: str
@@ -370,6 +362,11 @@ class _Call:
             return cls("inspection", f"ml.assert_cost({', '.join(('inspection', *passing))})")
         arguments = (variable_of(target), *(arguments_written(target, args) if args else ()), *options_written(options))
         return cls(f"ml.inspect({', '.join(arguments)})", f"ml.assert_cost({', '.join((*arguments, *passing))})")
+
+    def inspected_with(self, option: str) -> str:
+        """Return code that inspects the program with a further option."""
+        call = "ml.inspect(program, *args)" if self.inspected == "inspection" else self.inspected
+        return f"{call.removesuffix(')')}, {option})"
 
     def cost(self, name: str, source: str) -> str:
         """Return code that returns the costs of all blocks."""

@@ -23,10 +23,10 @@ class BlockInfo:
     """A block of one side of a comparison.
 
     Attributes:
-        path: Path of the block.
+        path: Path of the block, such as `"mlp/linear_0"`.
         kind: Kind of the block, such as `"Linear"`; `""` if unknown, as for a scope of a function.
         options: Options of the block, and the user's notes on its ports.
-        structure: The content of the block as a value that is equal for blocks with the same content.
+        structure: A value that is equal for two blocks if they have the same content.
         is_named: True if the user named the block; false for a default name such as `linear_0`.
     """
 
@@ -46,12 +46,13 @@ class BlockChange:
     """A block that differs between two sides.
 
     Attributes:
-        mark: `"added"`, `"removed"`, `"changed"`, `"renamed"`, or `"moved"` into another block.
+        mark: `"added"`, `"removed"`, `"changed"`, `"renamed"`, or `"moved"` (the block is now inside another block).
         before: Path of the block on the left; `None` if it is added.
         after: Path of the block on the right; `None` if it is removed.
-        kind: Kind of the block on the right, or of a removed block on the left; `""` if unknown.
-        details: A triple of name, text before and text after for each option that differs. If instructions differ, the
-            last triple counts them.
+        kind: Kind of the block, such as `"Linear"`; `""` if unknown.
+        details: For each option that differs, its name, the text before and the text after: `("dimension", "3", "4")`.
+            If equations or instructions differ, the last triple has their numbers:
+            `("equations", "", "1 added, 2 changed")`.
         inside: For an added or removed block, the number of blocks inside it, which are not listed separately.
     """
 
@@ -64,7 +65,7 @@ class BlockChange:
 
     @property
     def path(self) -> str:
-        """Path of the block on the right; of a removed block on the left."""
+        """Path of the block on the right. A removed block has only a path on the left, which is returned instead."""
         return (self.before if self.after is None else self.after) or ""
 
     def to_dict(self) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def _levels(blocks: Blocks) -> dict[str, list[str]]:
 
 
 def _match_level(before: Sequence[BlockInfo], after: Sequence[BlockInfo]) -> list[tuple[str, str]]:
-    """Return pairs of paths that match, of the blocks directly inside two matched blocks."""
+    """Match the blocks directly inside two matched blocks, and return the pairs of their paths."""
     found: list[tuple[str, str]] = []
     left, right = {_name(one): one for one in before}, {_name(one): one for one in after}
 
@@ -226,7 +227,7 @@ def _match_moved(
     others: Mapping[str, Sequence[str]],
     found: dict[str, str],
 ) -> None:
-    """Add to `found` the blocks without a counterpart that have the same structure elsewhere, outer blocks first."""
+    """Match blocks with the same structure inside different blocks, outer blocks first, and add them to `found`."""
     taken = set(found.values())
     free: dict[Hashable, list[str]] = {}
     for path in reversed([*after]):
@@ -253,7 +254,9 @@ def _match_moved(
 def changes_of_blocks(
     before: Blocks, after: Blocks, matches: Mapping[str, str], details: Mapping[str, tuple[str, str, str]]
 ) -> tuple[BlockChange, ...]:
-    """Return the blocks that differ, in the order of the right side. A removed block follows its predecessor.
+    """Return the blocks that differ, in the order of the right side.
+
+    A removed block comes after the block that preceded it on the left.
 
     Args:
         before: The blocks on the left.
@@ -292,12 +295,12 @@ def changes_of_blocks(
 
 
 def _inside(blocks: Blocks, matched: Container[str]) -> Counter[str]:
-    """Return the number of blocks inside each block that are not in `matched`."""
+    """Return, for each block, the number of blocks inside it that are not in `matched`."""
     return Counter(outer for path in blocks if path not in matched for outer in _around(path)[:-1])
 
 
 def _differences(left: BlockInfo, right: BlockInfo) -> tuple[tuple[str, str, str], ...]:
-    """Return name, text before and text after of each option that differs."""
+    """Return the options that differ, as in `BlockChange.details`."""
     found = [("kind", left.kind, right.kind)] if left.kind != right.kind else []
     for name in dict.fromkeys((*left.options, *right.options)):
         one, other = left.options.get(name), right.options.get(name)
@@ -316,10 +319,12 @@ def _text(block: BlockInfo, name: str) -> str:
 def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, None]:
     """Return the connections of a model in order, as keys of a dict: `"linear_0.output -> relu_0.input"`.
 
+    Connections inside a block are left out if the other model does not have the block.
+
     Args:
         graph: The model.
-        paths: The path to write for each block that both compared models contain, so that connections of a renamed
-            block are equal on both sides. Connections inside blocks that only this model contains are left out.
+        paths: For each block that both models have, the path to write. This is the path on the right, so that the
+            connections of a renamed block are equal on both sides.
     """
     found: dict[str, None] = {}
 

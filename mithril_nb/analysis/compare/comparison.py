@@ -23,14 +23,14 @@ from mithril_nb.analysis.compare.sides import Side, side_of
 from mithril_nb.analysis.compare.stages import StageComparison, compare_stages
 from mithril_nb.cost.comparison import CostComparison, compared
 from mithril_nb.display import Shown, draw, finite
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, listed, nearest
 from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.stage_kinds import has_machine_code
 from mithril_nb.targets.calls import variable_of
 from mithril_nb.targets.entry_point import called_as
 
 _FIRST = ("jaxpr", "stablehlo", "hlo_before", "hlo")
-"""Stages from whose instructions the blocks of a program can be read, the best first."""
+"""Stages whose instructions name their blocks, the best first."""
 _KINDS = "graph"
 """The stage that lists the kind of each block."""
 
@@ -39,7 +39,7 @@ _KINDS = "graph"
 class Connections:
     """The connections that only one of two models has, such as `"linear_0.output -> relu_0.input"`.
 
-    A block that both models have is written with its path on the right.
+    A renamed block has its new name in both lists.
 
     Attributes:
         added: Connections only on the right.
@@ -72,9 +72,9 @@ class Comparison(Shown):
 
     @cached_property
     def quick_stages(self) -> tuple[str, ...]:
-        """The stages of both sides, except machine code, that need only a trace or are computed already.
+        """Names of the stages that both sides have without compiling: they need only a trace, or are computed already.
 
-        The list does not change after its first use.
+        Machine code is never among them. The names do not change after the first access.
         """
         sides = self.before, self.after
         quick = [name for name in self.stages if all(side.is_quick(name) for side in sides)]
@@ -87,7 +87,7 @@ class Comparison(Shown):
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """A dict from the path of each block on the left to that of its counterpart on the right.
+        """The path of each block on the left, with the path of its counterpart on the right.
 
         `""` is the model itself. Blocks without a counterpart are left out.
         """
@@ -100,7 +100,7 @@ class Comparison(Shown):
 
     @cached_property
     def connections(self) -> Connections:
-        """The connections that differ; empty unless both sides are models."""
+        """The connections that only one of the two models has; no connections if a side is not a model."""
         if self.before.graph is None or self.after.graph is None:
             return Connections()
         left = connections_of(self.before.graph, self.paths)
@@ -151,10 +151,13 @@ class Comparison(Shown):
         if not (self.before.names and self.after.names):
             return None, "costs need the shapes of the inputs, as in ml.compare(a, b, shapes={...})"
         if not (self.before.sources and self.after.sources):
-            return None, "costs need the equations of both sides, as in files that inspection.save writes"
+            return None, "costs need equations on both sides; a single stage and some saved files have none"
         source = next((name for name in self.before.sources if name in self.after.sources), None)
         if source is None:
-            return None, "the costs of the two sides are not counted in the same way"
+            sides = (
+                f"{word}: {listed(side.sources)}" for word, side in (("before", self.before), ("after", self.after))
+            )
+            return None, f"the two sides have costs of different sources ({'; '.join(sides)})"
         try:
             return compared(self.before.cost(source), self.after.cost(source), self.paths), ""
         except StageUnavailableError as error:
@@ -162,7 +165,10 @@ class Comparison(Shown):
 
     @cached_property
     def is_same(self) -> bool:
-        """True if blocks, connections and `quick_stages` are equal, except the stages `"python"` and `"graph"`."""
+        """True if blocks, connections and the lines of `quick_stages` are equal.
+
+        The stages `"python"` and `"graph"` are not compared.
+        """
         is_equal = not self.blocks and self.connections == Connections()
         return is_equal and all(
             self.stage(name).is_same for name in self.quick_stages if name not in ("python", "graph")
@@ -170,9 +176,9 @@ class Comparison(Shown):
 
     @cached_property
     def first_stage(self) -> str | None:
-        """The stage from whose instructions the blocks of both sides are read.
+        """Name of the stage whose instructions are compared block by block: the best one that both sides have.
 
-        It is the first one available on both sides; `None` if there is none, as for models without shapes.
+        `None` if the sides have no stage in common, as for models without shapes.
         """
         known = [name for name in (*_FIRST, *self.stages) if name in self.stages]
         sides = self.before, self.after
@@ -192,7 +198,10 @@ class Comparison(Shown):
         return blocks_of_stage(side.stage(self.first_stage), kinds, known)
 
     def _instructions_by_block(self) -> dict[str, tuple[str, str, str]]:
-        """Return the number of differing instructions, as in `BlockChange.details`, by path on the right."""
+        """Return the triple with the numbers of differing instructions of each block, as in `BlockChange.details`.
+
+        The keys are paths on the right.
+        """
         if self.first_stage is None:
             return {}
         found = self.stage(self.first_stage)
@@ -265,7 +274,7 @@ class Comparison(Shown):
 
     @property
     def summary(self) -> str:
-        """All differences in a few words.
+        """The number of blocks and connections that differ, as a short text.
 
         Examples:
             >>> import mithril_nb as ml

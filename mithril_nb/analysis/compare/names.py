@@ -17,7 +17,7 @@ _PERCENT = re.compile(
 )
 _SYMBOLS = re.compile(rf"(?P<name>%[\w$.-]+)(?P<defines>{_DEFINES})?|(?P<symbol>@[A-Za-z$.-][\w$.-]*?)_[0-9]+\b")
 _NESTED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
-# In a jaxpr, names have no sign: leave out types, params, comments, keywords and the primitive after "= ".
+# In a jaxpr, no `%` marks a name: skip types, params, comments, keywords and the primitive after "= ".
 _JAXPR = re.compile(
     rf"{_NESTED}|= [\w.]+|#.*|\bin (?=\()|\blet$|\blambda\b|'[^']*'|[0-9.][\w.+-]*|"
     rf"(?<![\w.])(?P<name>[a-z]+)(?P<defines>(?=:[a-z]))?(?![\w.=(])"
@@ -30,9 +30,9 @@ class Line(NamedTuple):
     """One line of a stage.
 
     Attributes:
-        text: The line with `HOLE` in place of each name of a variable.
-        names: These names in order.
-        defines: True for each name that the line defines.
+        text: The line with `HOLE` instead of the names of variables.
+        names: The names of the variables, in order.
+        defines: For each of `names`, true if the line defines it, and false if the line uses it.
     """
 
     text: str
@@ -87,7 +87,7 @@ def _line(line: str, pattern: re.Pattern[str], known: set[str] | None) -> Line:
 class Renaming:
     """A one-to-one mapping from the names of variables on the left to those on the right, built line by line.
 
-    A text may define a name again, as each function of StableHLO does. Then the last definition counts.
+    The last definition of a name counts, because each function of a StableHLO module defines the same names again.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Renaming:
             self._bind(name, other)
 
     def agrees(self, left: Line, right: Line) -> bool:
-        """Return whether two lines with equal text use corresponding names, and map names that they define."""
+        """Map the names that two lines with equal text define, and return whether the names that they use agree."""
         is_same = True
         for name, other, is_defined in zip(left.names, right.names, left.defines, strict=True):
             if is_defined or (name not in self._right and other not in self._left):

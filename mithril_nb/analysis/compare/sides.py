@@ -49,7 +49,7 @@ class Side:
 
     @property
     def described(self) -> str:
-        """Name and stages of the side, for errors."""
+        """Name of the side and names of its stages, for errors."""
         return f"{self.name!r}: {f'stages {listed(self.names)}' if self.names else 'a model without shapes'}"
 
     def is_quick(self, name: str) -> bool:
@@ -94,7 +94,7 @@ def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Si
         if has_call:
             given = ", ".join([f"{len(args)} arguments"] * bool(args) + [f"{name}=" for name in options])
             raise UnknownOptionError(
-                f"{type(value).__name__} {value.name!r} takes no arguments: its shapes are known.",
+                f"{type(value).__name__} {value.name!r} takes no arguments or options: its shapes are known.",
                 (("given", given),),
                 "ml.compare(a, b)",
             )

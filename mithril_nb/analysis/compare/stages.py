@@ -17,7 +17,7 @@ from mithril_nb.stages.records import Instruction, Stage
 RowMark = Literal["same", "added", "removed", "changed"]
 SIGNS: Mapping[str, str] = {"same": " ", "added": "+", "removed": "-", "changed": "~"}
 _AROUND = 2
-"""Unchanged lines around a change in the text form."""
+"""Number of unchanged lines that the text form shows before and after a change."""
 
 
 class Row(NamedTuple):
@@ -35,11 +35,11 @@ class Row(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Provenance of a line.
+    """Blocks and role of the instruction that starts on a line; the default if no instruction starts there.
 
     Attributes:
-        blocks: The blocks of the instruction that starts on the line, as paths on the left; empty if none starts.
-        role: The role of this instruction.
+        blocks: The blocks of the instruction. A block that both sides have is its path on the left.
+        role: The role of the instruction, such as `"forward"`.
         is_matched: False if one of the blocks has no counterpart on the other side.
     """
 
@@ -56,8 +56,9 @@ class StageComparison(Shown):
         before: The stage on the left.
         after: The stage on the right.
         rows: The aligned lines.
-        moved: A dict from the number of each removed line to that of the added line that is equal to it.
-        rewired: Numbers of lines on the right that differ from those on the left only in their operands.
+        moved: For each moved line, its number on the left and its number on the right. In `rows`, it is a removed line
+            and an added line.
+        rewired: Numbers of the lines on the right that differ from their counterparts on the left only in the operands.
     """
 
     before: Stage
@@ -110,7 +111,7 @@ class StageComparison(Shown):
 
     @cached_property
     def matches(self) -> Mapping[str, str]:
-        """A dict from the id of each instruction on the left to the id of its counterpart on the right."""
+        """The id of each instruction on the left, with the id of its counterpart on the right."""
         pairs = [(row.before, row.after) for row in self.rows if row.before and row.after] + [*self.moved.items()]
         return {self._left[at].id: self._right[to].id for at, to in pairs if at in self._left and to in self._right}
 
@@ -129,7 +130,7 @@ class StageComparison(Shown):
         return tuple(starts[line] for line in lines if line is not None and line in starts)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as plain data: ids of the differing instructions, and the rows that differ."""
+        """Return the comparison as plain data: the ids of the instructions that differ, and the rows that differ."""
         return {
             "name": self.name,
             "unavailable": self.unavailable,
@@ -142,7 +143,7 @@ class StageComparison(Shown):
         }
 
     def diff_lines(self, around: int | None = _AROUND) -> Iterator[str]:
-        """Yield the diff as lines of text that begin with `-`, with `+`, or with a space if unchanged.
+        """Yield the lines of a diff. They begin with `-` if removed, `+` if added, and a space if unchanged.
 
         A changed line is shown twice, with `-` and with `+`.
 
@@ -170,7 +171,7 @@ class StageComparison(Shown):
 
     @property
     def summary(self) -> str:
-        """The number of differing lines in a few words."""
+        """The numbers of added, removed, changed and moved lines as text, such as `"2 added, 1 changed"`."""
         if self.unavailable is not None:
             return "not available"
         parts = [f"{count:,} {mark}" for mark, count in self.counts.items() if count]
@@ -187,7 +188,7 @@ def starts_of(stage: Stage) -> dict[int, Instruction]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text, without an empty line after the last line end."""
+    """Return the lines of a text. A newline at the end of the text adds no empty line."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -203,17 +204,17 @@ def runs(rows: Sequence[Row]) -> Iterator[tuple[int, int]]:
 def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> StageComparison:
     """Return the differences of one stage of two programs.
 
-    Lines correspond by block, role, opcode and position. A line is not changed if only the names of variables differ,
-    as long as they name corresponding values.
+    Lines correspond by block, role, opcode and position. Names of variables may differ: two lines are the same if their
+    variables are defined by corresponding lines.
 
     Args:
         before: The stage on the left.
         after: The stage on the right.
-        paths: A dict from the path of each block on the left to that of its counterpart on the right.
+        paths: The path of each block on the left, with the path of its counterpart on the right.
     """
     if before.unavailable is not None or after.unavailable is not None:
         return StageComparison(before, after, ())
-    # Compared in a fixed order of the texts, so that the comparison of b and a mirrors that of a and b.
+    # The smaller text is always compared as the left one, so that (a, b) and (b, a) give mirrored differences.
     left, right = (lines_without_names(side.text, side.name) for side in (before, after))
     if after.text < before.text:
         rows, moved = _compared((after, before), (right, left), {to: at for at, to in paths.items()})
@@ -230,7 +231,7 @@ _FLIPPED: Mapping[str, RowMark] = {"added": "removed", "removed": "added"}
 
 
 def _removed_first(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Return rows in which, between two matched rows, removed rows come before added ones."""
+    """Sort each run of removed and added rows: removed rows first."""
     found: list[Row] = []
     for _, some in groupby(rows, lambda row: row.before is not None and row.after is not None):
         found += sorted(some, key=lambda row: row.mark == "added")
@@ -249,13 +250,14 @@ def _compared(
 
 
 def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[Key]:
-    """Return the provenance of each line.
+    """Return blocks and role of each line.
 
     Args:
         stage: The stage.
         count: The number of lines.
         paths: The path on the left of each block that has a counterpart.
-        side: `"left"` or `"right"`, which keeps blocks without a counterpart different from those on the other side.
+        side: `"left"` or `"right"`. It is part of the key of a block without a counterpart, so that the block differs
+            from all blocks on the other side.
     """
     found = [Key()] * count
     known = {"": "", **paths}
@@ -270,7 +272,7 @@ def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list
 def _pairs(
     before: Stage, after: Stage, lines: tuple[list[Line], list[Line]], keys: tuple[list[Key], list[Key]]
 ) -> dict[int, int]:
-    """Return a dict from the index of each line on the left to that of its counterpart on the right, in order."""
+    """Return the index of each matched line on the left, with the index of its counterpart on the right, in order."""
     (left, right), (ours, theirs) = lines, keys
     found = dict(
         align(
@@ -279,8 +281,7 @@ def _pairs(
         )
     )
     starts, others = starts_of(before), starts_of(after)
-    # Weaker keys align the lines that are left: the same text with another provenance, then the same provenance and
-    # opcode.
+    # Weaker keys align the remaining lines: first the same text in other blocks, then the same blocks, role and opcode.
     opcodes = [starts[at + 1].opcode if at + 1 in starts else None for at in range(len(left))]
     their_opcodes = [others[at + 1].opcode if at + 1 in others else None for at in range(len(right))]
     found = _fill(found, [_text_key(*one) for one in zip(ours, left, strict=True)],
@@ -294,18 +295,17 @@ def _pairs(
 
 
 def _text_key(key: Key, line: Line) -> Hashable:
-    """Return a key that ignores the blocks of a line, except whether they have counterparts."""
     return line.text, key.is_matched
 
 
 def _head(line: Line) -> Hashable:
-    """Return a key for lines such as `module ...` or `func.func ...`: the first word and the indentation, or `None`."""
+    """Return the first word and the indentation of a line such as `module ...`; `None` for other lines."""
     words = line.text.split(None, 1)
     return (words[0], len(line.text) - len(line.text.lstrip())) if len(words) > 1 and words[0][0].isalpha() else None
 
 
 def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hashable]) -> dict[int, int]:
-    """Return `found` with the lines between those already aligned, aligned by keys; the key `None` matches nothing."""
+    """Match lines between the pairs in `found` by keys, and return all pairs. The key `None` matches no key."""
     filled = dict(found)
     start = low = 0
     for at, to in (*found.items(), (len(left), len(right))):
@@ -320,9 +320,9 @@ def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hasha
 def _moved(
     left: Sequence[Line], right: Sequence[Line], ours: Sequence[Key], theirs: Sequence[Key], pairs: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return the moved lines: a dict from an unmatched line on the left to an unmatched equal line on the right.
+    """Return pairs of unmatched lines with the same text, blocks and role, as a dict from left to right.
 
-    Only lines with the provenance of an instruction can move.
+    Only lines on which an instruction starts can move.
     """
     taken = set(pairs.values())
     free: dict[Hashable, list[int]] = {}

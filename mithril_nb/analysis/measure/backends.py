@@ -53,8 +53,8 @@ class BackendTimes:
     """FLOPs and times of the blocks of a program on several backends; print it to see a table.
 
     Attributes:
-        flops: Analytic FLOPs by block, including the blocks inside it; `None` if unknown.
-        seconds: Seconds by backend and block, including the blocks inside it.
+        flops: Analytic FLOPs by path of the block; `None` if unknown. A block includes the blocks inside it.
+        seconds: Seconds by backend, then by path of the block. A block includes the blocks inside it.
         totals: Seconds of the whole program by backend.
     """
 
@@ -210,7 +210,7 @@ def _c(inspection: Inspection, values: Any, runs: int) -> list[_Sample]:
 
 
 def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
-    """Return C source that reads a clock before each statement, and the lines of each statement by its first line."""
+    """Return C source that reads a clock before each statement, and the range of lines by first line of a statement."""
     lines, groups = list[str](), dict[int, range]()
     is_body, is_emitted, start = False, False, 0
     for number, line in enumerate(source.lines, 1):
@@ -230,7 +230,7 @@ def _ticking_c(source: Source) -> tuple[str, dict[int, range]]:
 
 
 def _shares_by_line(source: Source, program: traced.Program) -> dict[int, tuple[str, ...]]:
-    """Return a dict from the number of a line to the blocks of the equations that it computes, one for each."""
+    """Return, for each line number, the block of every equation that the line computes."""
     _, rows = instructions_of(source, program.by_id, program.inputs)
     return {row.line: tuple([path for path, _ in row.shares]) for row in rows if row.line is not None}
 

@@ -15,19 +15,19 @@ from mithril_nb.stages.jax_jit import hold_types_of_stats
 from mithril_nb.stages.records import Stage
 
 MARKER = "mithril_nb run"
-"""Name of the annotation around each run. Its stat `RUN` is the number of the run."""
+"""Name of the profiler's annotation around each run. Its attribute `RUN` is the number of the run."""
 RUN = "run"
 NAMED = "hlo_op"
-"""The stat that marks an instruction's event on every platform; its value is the name of the instruction."""
+"""Attribute of the events of instructions on every platform; its value is the name of the instruction."""
 MODULE = "hlo_module"
 PROGRAM = "program_id"
 DEVICE_PLANE = "/device:"
-"""Prefix of the planes with events of accelerators; on a CPU, the host's threads do the work."""
+"""Prefix of the planes of accelerators. A plane is the profiler's group of events of one device or of the host."""
 TRIED_PLANES = ("/host:CPU", "/device:GPU")
 """Prefixes of the planes whose event format was verified, on a CPU and on an H100 (JAX 0.11.2). Events of other planes
 are read in the same way, with a note."""
-# XLA's CPU runtime writes a second event when an instruction completes, maybe on another thread. The stat `_p` of the
-# first event equals the stat `_c` of the second. Without a second event, an instruction completes when its event ends.
+# XLA's CPU runtime writes a second event when an instruction completes, maybe on another thread. Attribute `_p` of the
+# first event equals attribute `_c` of the second. If there is no second event, the end of the first one counts.
 _THROUGH, _GIVES, _TAKES = "end: ", "_p", "_c"
 
 
@@ -53,7 +53,7 @@ class RunEvents:
     Attributes:
         start_ns: Time of the call in nanoseconds.
         end_ns: Time when the results were ready, in nanoseconds.
-        events: Executions of instructions that started in between.
+        events: Executions of instructions that started between these two times.
     """
 
     start_ns: float
@@ -67,7 +67,7 @@ class Recording:
 
     Attributes:
         runs: The runs of the program in order, by number.
-        planes: Names of the profiler's planes that contain these events.
+        planes: Names of the planes with these events, such as `"/device:GPU:0"`.
         unavailable: The reason if there are no events, else `None`.
     """
 

@@ -22,14 +22,14 @@ from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import UnknownOptionError, short_repr
 
 MATMUL = "float32"
-"""Dtype of the measured matmul rate for programs without a matmul."""
+"""Dtype of the matmul that is measured for programs without a matmul."""
 _ON_BUSY = " on a busy machine"
 _MEMORY = "memory"
 """Key of the bytes/s peak in `Machine.dates`."""
 _ROUND_S = 0.05
 """Length of one measurement round, without compiling and finding a size."""
 _ROUNDS = 8, 24
-"""Least and most rounds for each peak; more than the least are measured while the best three differ."""
+"""Least and most rounds for each peak. Measuring ends after the least if the best three rounds agree."""
 _ALIKE = 0.03
 """The best rounds agree if they differ by at most this fraction, as on an idle machine."""
 _LONG_ENOUGH_S = 4e-3
@@ -54,10 +54,12 @@ class Machine:
         bytes_per_s: Bytes/s read and written while updating a large array in place.
         measured_at: Time of the latest measurement, in UTC.
         source: How the peaks were obtained, as text.
-        dates: Time of each peak's measurement, by dtype or `"memory"`; default: `measured_at`.
-        busy: Keys, as in `dates`, of the peaks that were measured on a busy machine, so the true peaks may be higher.
-        processor: The operating system's name of a CPU, which JAX only calls `"cpu"`; `""` for other devices.
-        jax_versions: JAX version of each peak's measurement, by the keys of `dates`; default: `jax_version`.
+        dates: Time of each peak's measurement. The keys are dtypes for FLOP/s, and `"memory"` for bytes/s. A missing
+            key means `measured_at`.
+        busy: The keys, as in `dates`, of peaks that were measured on a busy machine. The true peaks may be higher.
+        processor: Model name of the CPU; `""` for other devices.
+        jax_versions: JAX version of each peak's measurement, with the keys of `dates`. A missing key means
+            `jax_version`.
 
     Examples:
         >>> peaks = Machine("cpu", "cpu", 2, "0.10.2", "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
@@ -82,12 +84,12 @@ class Machine:
     jax_versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def peak_of(self, dtype: str | None = None) -> float:
-        """Return the peak FLOP/s of a dtype; the highest peak of all dtypes if this one was not measured."""
+        """Return the peak FLOP/s of a dtype; the highest peak of all dtypes if it was not measured or is `None`."""
         rates = self.flops_per_s
         return rates[dtype] if dtype is not None and dtype in rates else max(rates.values())
 
     def peaks(self, dtype: str | None = None) -> dict[str, float]:
-        """Return the peaks that a roofline plot needs: `flops_per_s` of a dtype, and `bytes_per_s`."""
+        """Return the peaks of a roofline plot: `flops_per_s` as in `peak_of`, and `bytes_per_s`."""
         return {"flops_per_s": self.peak_of(dtype), "bytes_per_s": self.bytes_per_s}
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,8 +219,9 @@ class _Peak:
     def after(self, before: _Peak | None) -> _Peak:
         """Return the higher of this rate and the rate of an earlier measurement.
 
-        `is_busy` of the result is true if the rate should be measured again. A rate whose rounds differ is final once
-        another measurement does not raise it by more than `_ALIKE`, because some machines are never idle.
+        In the result, `is_busy` is true if the next call should measure the rate again: the machine was busy, or the
+        rounds differ and this measurement raised the rate. The second condition ends the measurements on machines that
+        are never idle.
         """
         is_new = before is None or self.rate > (1 + _ALIKE) * before.rate
         may_grow = self.is_busy or (is_new and not self.is_quiet)
@@ -239,7 +242,7 @@ def _peaks(one: Machine) -> dict[str, _Peak]:
 
 
 def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
-    """Return the peaks as a `Machine`, and write it to the file. Higher peaks that another process wrote are kept."""
+    """Return the peaks as a `Machine`, and write them to the file. Higher peaks in the file are kept."""
     known = _read(file)
     other = known.get(_key(here))
     every = dict(peaks)
@@ -262,10 +265,12 @@ def _kept(file: Path, here: Machine, peaks: Mapping[str, _Peak]) -> Machine:
 
 
 def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
-    """Return the best rate of several rounds, because disturbances only lower a rate; and whether the best three agree.
+    """Measure several rounds. Return the best rate, and whether the best three rates agree.
+
+    The best rate counts, because other work on the machine only lowers a rate.
 
     Args:
-        rounds: Measures one round, and returns its rate.
+        rounds: Function that measures one round, and returns its rate.
     """
     least, most = _ROUNDS
     rates: list[float] = []
@@ -277,7 +282,7 @@ def _best(rounds: Callable[[], float]) -> tuple[float, bool]:
 
 
 def matmul_rounds(dtype: str) -> Callable[[], float]:
-    """Return a function that measures one round, and returns the best FLOP/s of a matmul of large square matrices."""
+    """Return a function that measures one round: the best FLOP/s of a matmul of large square matrices."""
     size, run = _SIZES[0], _matmul(_SIZES[0], dtype)
     for larger in _SIZES[1:]:
         if _quickest(run, 0.0) > _LONG_ENOUGH_S:

@@ -77,20 +77,24 @@ class Rate:
 class Profile(Cost):
     """The measured cost of a program, returned by `ml.profile`.
 
-    All times are seconds of one run. `total.time_s` is the wall time of runs without the profiler, `wall_s`. The time
-    of an instruction is the mean over the half of the profiled runs whose wall time is closest to this. The rest of the
-    wall time is between and around instructions, so all rows sum to the total. `source` is `"measured"`. FLOPs and
-    bytes are those of `cost("compiled")`; if optimized HLO is not available, they are the analytic ones.
+    All times are seconds of one run. The total time is `wall_s`, measured without the profiler. The times of
+    instructions are measured with the profiler: each is a mean over the half of the profiled runs whose wall time is
+    closest to `wall_s`. Two further rows have the remaining time: `"(between instructions)"`, and `"(dispatch)"` for
+    the time before the first and after the last instruction. All rows sum to the total.
+
+    FLOPs and bytes are those of `cost("compiled")`, or analytic ones if there is no optimized HLO.
 
     Attributes:
-        runs: Number of measured runs without the profiler, and also of those with it.
-        warm_up: Number of runs before the measured ones.
+        runs: Number of measured runs without the profiler, and number of measured runs with it.
+        warm_up: Number of runs before the measured runs.
         times_run: Number of all runs of the program.
-        walls_s: Seconds of each run without the profiler.
-        profiled_s: Seconds of each profiled run whose events are known; if there is none, of each profiled run.
-        samples: Seconds of each row in each of the runs in `profiled_s`, by id. If the times of instructions are
-            unknown, seconds of each run in `walls_s`.
-        contractions: Dtype of the operands of each matmul and convolution, by id, because each dtype has its own peak.
+        walls_s: Seconds of each measured run without the profiler.
+        profiled_s: Seconds of each measured run with the profiler. A run whose events are unknown is left out, unless
+            the events of all runs are unknown.
+        samples: Seconds of each row in each run of `profiled_s`, by the row's id. If the events of all runs are
+            unknown, the only row is `"(whole runs)"`, with the seconds in `walls_s`.
+        contractions: Dtype of the operands of each matmul and convolution, by id of the instruction. Each dtype has its
+            own peak.
         machine: The machine's peaks; `None` if they could not be measured.
     """
 
@@ -129,12 +133,15 @@ class Profile(Cost):
 
     @cached_property
     def spreads(self) -> Mapping[str, Spread]:
-        """Distribution of the time of each block without the blocks inside it; `""` is the time outside all blocks."""
+        """Distribution of the time of each block, by path; `""` is the time outside all blocks.
+
+        The time of a block excludes the blocks inside it.
+        """
         every = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
         return {path: spread for path, spread in every.items() if spread is not None}
 
     def spread_of(self, paths: Iterable[str]) -> Spread | None:
-        """Return the distribution of the summed time of several blocks; `None` if the times of all are unknown.
+        """Return the distribution of the time of several blocks together; `None` if none of their times is known.
 
         Args:
             paths: Paths of the blocks. The blocks inside a block count only if they are listed too.
@@ -144,7 +151,7 @@ class Profile(Cost):
 
     @cached_property
     def rates(self) -> Mapping[str, Rate]:
-        """Rates of each block without the blocks inside it; `""` is the work outside all blocks."""
+        """Rates of each block, by path, excluding the blocks inside it; `""` is the work outside all blocks."""
         return {path: self.rate_of([path]) for path in self._figures}
 
     def rate_of(self, paths: Sequence[str]) -> Rate:
@@ -163,7 +170,10 @@ class Profile(Cost):
         return self._rate(self.total, self._compute_s(None))
 
     def roofline_points(self) -> list[dict[str, Any]]:
-        """Return a roofline point for each block that took time, as plain data."""
+        """Return a point of a roofline plot for each block that took time, as a dict.
+
+        The keys are `block` (its path), `flops`, `bytes_accessed`, `time_s` and `roofline` (as in `Rate`).
+        """
         return [
             {
                 "block": path,
@@ -208,7 +218,7 @@ class Profile(Cost):
 
     @cached_property
     def _seconds(self) -> Mapping[str, list[float]]:
-        """Seconds of each block in each run, without the blocks inside it."""
+        """Seconds of each block in each run, excluding the blocks inside it."""
         sums: dict[str, list[float]] = {}
         for row in self.rows:
             seconds = self.samples.get(row.id, ())
@@ -221,7 +231,7 @@ class Profile(Cost):
 
     @cached_property
     def _figures(self) -> Mapping[str, Figures]:
-        """Cost of each block without the blocks inside it; `""` is the cost outside all blocks, without overhead."""
+        """Cost of each block, excluding the blocks inside it; `""` is the cost of instructions outside all blocks."""
         instructions = self._only(row for row in self.rows if row.id not in (*OVERHEAD, WHOLE))
         return {**self.by_block, UNATTRIBUTED: instructions.unattributed}
 
@@ -230,7 +240,7 @@ class Profile(Cost):
 
     @cached_property
     def _by_dtype(self) -> list[tuple[float, Cost]]:
-        """Pairs of a peak in FLOP/s and the cost of the rows that it applies to."""
+        """For each dtype, its peak in FLOP/s and the cost of the rows that compute in this dtype."""
         assert self.machine is not None
         groups: dict[str | None, list[CostRow]] = {}
         for row in self.rows:

@@ -39,16 +39,18 @@ def profile(
 ) -> Profile:
     """Run a program under JAX's profiler, and return the time of each instruction, block and role.
 
-    The program is compiled if necessary and run `warm_up` times, then `runs` times without and `runs` times with the
-    profiler, in turns. A few more runs, the first ones of each turn, are not measured. The program really runs,
-    including prints and callbacks. Your arrays are unchanged afterwards: each run gets a copy of the donated ones.
+    The program is compiled if necessary and run `warm_up` times. Then it is run `runs` times without the profiler and
+    `runs` times with it. These runs alternate in up to four turns; each turn begins with two runs that are not
+    measured. The program really runs, including prints and callbacks. Your arrays do not change, because each run gets
+    a copy of the donated arrays.
 
     Args:
         target: An `Inspection`, or any target of `ml.inspect`.
-        *args: Arguments of the program. For an `Inspection` all of its arrays, only the last ones, or none. Missing
-            arguments and `jax.ShapeDtypeStruct`s get placeholder values; the notes list them.
-        runs: Number of measured runs.
-        warm_up: Number of runs before the measured ones.
+        *args: Arguments of the program. For an `Inspection`, you can pass all arrays, only the last ones (such as the
+            data after the parameters), or none. Missing arguments and `jax.ShapeDtypeStruct`s get placeholder values;
+            the notes list them.
+        runs: Number of measured runs without the profiler, and number of measured runs with it.
+        warm_up: Number of runs before the measured runs.
         peaks: The machine's peaks, as `ml.machine()` returns them; by default measured once and then cached.
         **options: The other arguments of `ml.inspect`.
 
@@ -84,7 +86,7 @@ def profile(
         if isinstance(error, OtherProgramError):  # it compiled, but to another program
             why, advice = (
                 " with this inspection",
-                "inspect the program again, and pass it to ml.profile before anything else.",
+                "ml.profile(ml.inspect(program, *args))  # with a new inspection",
             )
         raise StageUnavailableError(
             f"program {inspection.name!r} cannot be profiled{why}.", ((failure.kind, failure.message),), advice
@@ -143,7 +145,7 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 
 
 def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
-    """Return the inspection of a target, and the arguments to run it, in order and without static ones.
+    """Return the inspection of a target, and the arguments to run it, in order and without static arguments.
 
     Raises:
         UnknownOptionError: `target` is an inspection, and there are options.
@@ -166,7 +168,7 @@ def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) ->
         raise UnknownOptionError(
             f"program {target.name!r} is already inspected, and takes no options.",
             (("given", ", ".join(f"{name}=" for name in options)),),
-            "pass the options to ml.inspect, and only its result to ml.profile.",
+            f"ml.profile(ml.inspect(program, *args, {', '.join(f'{name}=...' for name in options)}))",
         )
     return target, args
 
@@ -206,7 +208,7 @@ def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[
 
 
 def _recorded(inspection: Inspection, compiled: Any) -> Any:
-    """Return the program to run with the profiler: on a GPU compiled again without CUDA graphs.
+    """Return the program to run with the profiler. For a GPU, it is compiled again without CUDA graphs.
 
     In a CUDA graph, events name the graph and the kernel, and equal instructions share one kernel. Without CUDA graphs,
     each event names its instruction.
@@ -234,13 +236,17 @@ def _note_on_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
     if here == there:
         return ()
     ran, given = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
-    return (f"roofline: peaks= are of {given}, but the program ran on {ran}, so roofline shares are not meaningful",)
+    return (f"roofline: peaks= describes {given}, but the program ran on {ran}, so roofline shares are not meaningful",)
 
 
 def _timed(
     cost: Cost, found: Runs, times: Sequence[RunTimes]
 ) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
-    """Return the rows with times and new rows for the time outside instructions; and the times of each run, by row."""
+    """Add the mean times to the rows of a cost, and rows for the time outside instructions.
+
+    Returns:
+        The rows, and the seconds of each row in each run, by the row's id.
+    """
     if not times:
         whole = _row(WHOLE, "whole runs; the times of instructions are unknown", middle_mean(found.walls_s))
         return (*cost.rows, whole), {WHOLE: found.walls_s}
@@ -253,8 +259,8 @@ def _timed(
     nearest = sorted(range(len(times)), key=lambda place: abs(times[place].wall_ns / _NS_PER_S - wall_s))
     counted = nearest[: (len(times) + 1) // 2]
     means = {id: sum(seconds[place] for place in counted) / len(counted) for id, seconds in samples.items()}
-    # The profiler writes its events around and between instructions. The runs without it determine how much of that
-    # time belongs to the program.
+    # The profiler writes its events around and between instructions, which takes time. The wall time of runs without
+    # the profiler determines how much of the time around and between instructions belongs to the program.
     around_s = means[BETWEEN] + means[DISPATCH]
     own_s = max(0.0, wall_s - (sum(means.values()) - around_s))
     if around_s:
@@ -263,9 +269,11 @@ def _timed(
     rows = [replace(row, time_s=_on_ticks(means[row.id])) if row.id in means else row for row in cost.rows]
     for id, mean in means.items():
         if id == BETWEEN:
-            rows.append(_row(id, "time between instructions, without the profiler's", mean))
+            rows.append(_row(id, "time between instructions, without the profiler's overhead", mean))
         elif id == DISPATCH:
-            rows.append(_row(id, "time before the first instruction and after the last, without the profiler's", mean))
+            rows.append(
+                _row(id, "time before the first instruction and after the last, without the profiler's overhead", mean)
+            )
         elif id not in known:
             rows.append(
                 _row(id, "not in the program's text; its cost is counted at the instruction that contains it", mean)
@@ -288,7 +296,7 @@ def _notes(
     if reason is not None:
         notes.append(f"times of instructions, blocks and roles: {reason}")
     elif found.left_out:
-        notes.append(f"times: {len(found.left_out)} of the traces are not used: {found.left_out[0]}")
+        notes.append(f"times: {len(found.left_out)} of the profiler's recordings are not used: {found.left_out[0]}")
     if not all(plane.startswith(TRIED_PLANES) for plane in found.planes):
         notes.append(f"times: events of {', '.join(found.planes)} are read like CPU events, which is not verified")
     effects = {one.primitive for one in inspection.equations if _is_effect(one.primitive)}
@@ -303,7 +311,9 @@ def _notes(
         between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
         if added_s - between_s > _NOTABLE * wall_s:
             share = (added_s - between_s) / wall_s
-            notes.append(f"times: runs with the profiler took {share:.0%} longer than without, not counting gaps")
+            notes.append(
+                f"times: with the profiler, runs took {share:.0%} longer, even without the time between instructions"
+            )
     return tuple(notes)
 
 

@@ -37,7 +37,7 @@ class Values:
     Attributes:
         leaves: The arrays in the order of the program's inputs, on the devices that the program needs.
         structure: The tree structure of the arguments, `(args, kwargs)`.
-        donated: True for each array that the program donates, so that a run invalidates it.
+        donated: For each of `leaves`, true if the program donates the array, so that a run invalidates it.
         placeholders: Names of the inputs with placeholder values.
     """
 
@@ -57,7 +57,7 @@ class Values:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """A note that lists the inputs with placeholder values, if there are any."""
+        """A note that lists the inputs with placeholder values; empty if there are none."""
         if not self.placeholders:
             return ()
         names = ", ".join(self.placeholders[:_MOST_NAMES])
@@ -91,7 +91,7 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
         if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct):
             leaf = _placeholder(aval, bool(one.is_param), place)
             placeholders.append(one.name)
-        # A Python number stays one: it has a weak type, which a NumPy array would not have.
+        # Keep a Python number: it has a weak type, which an array made from it would not have.
         leaves.append(leaf if _is_number(leaf) else _put(leaf, aval, shardings[place]))
     return Values(tuple(leaves), compiled.in_tree, donated, tuple(placeholders))
 
@@ -99,7 +99,7 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
 def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any], inputs: Sequence[Input]) -> list[Any]:
     """Return the leaves of `args` that are inputs of the program.
 
-    Numbers are inputs only if all leaves fit with them: often they are static arguments instead.
+    Python numbers are often static arguments. They count as inputs only if the leaves fit the inputs with them.
 
     Raises:
         UnexpectedInputError: The shapes, dtypes or number of the leaves do not fit.
@@ -143,7 +143,7 @@ def _describe(leaf: Any) -> str:
 def _put(leaf: Any, aval: Any, sharding: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
         leaf = jnp.asarray(np.asarray(leaf, aval.dtype))
-    # `device_put` keeps the layout, and JAX rejects 4-bit integers in another layout than it compiled for.
+    # `device_put` keeps the layout: JAX rejects 4-bit integers in a layout other than the one it compiled for.
     return leaf if leaf.sharding == sharding else jax.device_put(leaf, sharding)
 
 
@@ -157,7 +157,8 @@ def _placeholder(aval: Any, is_param: bool, place: int) -> Any:
 
 
 _TURNS = 4
-"""Number of turns, each without and then with the profiler, so that a change of the machine's speed affects both."""
+"""Number of turns. Each turn has runs without the profiler, then runs with it, so that a change of the machine's speed
+affects both."""
 _WAITING = threading.Lock()
 """Held while the profiler is in use: JAX has one per process, so a second thread waits."""
 
@@ -171,7 +172,7 @@ class Runs:
         profiled_walls_s: Seconds of each profiled run.
         profiled: The profiled runs whose events are known.
         planes: Names of the profiler's planes that contain these events.
-        left_out: For each turn without known events, the reason.
+        left_out: The reasons why the events of some turns are unknown, one reason for each of these turns.
         times_run: Number of runs of the program, warm-up included.
     """
 
@@ -208,7 +209,7 @@ class Runner:
         """Run the program once, and return the seconds until its results are ready.
 
         Args:
-            number: Number of a run that the profiler records, which the annotation contains; `None` for other runs.
+            number: Number to write in the profiler's annotation of the run; `None` to run without annotation.
 
         Raises:
             ProfilingError: The program raised an error.
@@ -238,8 +239,8 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
 
     Args:
         runner: The program.
-        runs: Number of measured runs.
-        warm_up: Number of runs before them.
+        runs: Number of measured runs without the profiler, and of measured runs with it.
+        warm_up: Number of runs before the measured runs.
         module: Name of the program's HLO module.
         ids: Names of the instructions of the module.
 
@@ -313,7 +314,7 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
 
 
 def _stop(is_failing: bool) -> str | None:
-    """Stop the profiler; return the reason if this fails, else `None`. If the program failed, its error is raised."""
+    """Stop the profiler. Return the reason if this fails; `None` if it succeeds or the program has failed."""
     try:
         jax.profiler.stop_trace()
     except Exception as error:

@@ -20,9 +20,9 @@ from mithril_nb.stages.jax_jit import Transform
 _AROUND = 40
 """Number of characters shown before the first difference of two long texts."""
 _STRUCTURE = 1000
-"""Number of parts for which a changed structure counts, so that a call with the same structure is more similar."""
+"""Number of parts that a changed structure counts as: calls with the same structure are always more similar."""
 _MOST = 3
-"""Most differences that a sentence lists; the others are only counted."""
+"""Most differences that a sentence lists; further differences are only counted."""
 _MESH = "the mesh of the context"
 _CONTEXT = {
     "mesh_context_manager": _MESH,
@@ -32,7 +32,12 @@ _CONTEXT = {
 
 
 class Difference(NamedTuple):
-    """A difference between two calls: a clause, and the number of differing parts, such as axes of a shape."""
+    """A difference between two calls.
+
+    Attributes:
+        clause: The difference as part of a sentence: `"argument 1 changed from f32[2] to f32[3]"`.
+        parts: Number of parts that differ, such as axes of a shape. The most similar calls differ in the fewest parts.
+    """
 
     clause: str
     parts: int = 1
@@ -44,8 +49,8 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
     Args:
         old: The earlier call.
         new: The later call.
-        is_compiled: True to compare like the cache of compiled programs, for which placement, transformations and
-            options of `jax.jit` count too.
+        is_compiled: True to compare as the cache of compiled programs does, where sharding, transformations and options
+            of `jax.jit` count too. False to compare as the cache of traces does.
     """
     before = {one.name: one for one in old.arguments}
     found: list[Difference] = []
@@ -76,7 +81,7 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
 
 
 def sentence(clauses: Sequence[str]) -> str:
-    """Join clauses to one sentence, which lists the first three and counts the others; `""` if there are none.
+    """Join clauses to one sentence. It contains the first three clauses and the number of further ones.
 
     Examples:
         >>> sentence(["a changed", "b changed"]), sentence("abcde")
@@ -157,9 +162,9 @@ def _of_static(old: Static, new: Static) -> str:
     if new.function and old.text == new.text:
         return f"is a new function object: {new.function}"
     if old.text == new.text:
-        beginning = f" in its first {LONGEST_TEXT:,} characters" if len(new.text) == LONGEST_TEXT else ""
+        beginning = f" in the first {LONGEST_TEXT:,} characters" if len(new.text) == LONGEST_TEXT else ""
         text = shortened(new.text)
-        return f"is another object that prints the same{beginning}, {text}, but is not equal to the earlier one"
+        return f"is a new object, not equal to the earlier one, although both print the same{beginning}: {text}"
     before, after = old.function or old.text, new.function or new.text
     if len(before) <= SHOWN_TEXT and len(after) <= SHOWN_TEXT:
         return f"changed from {before} to {after}"

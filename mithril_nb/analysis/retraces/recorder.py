@@ -66,13 +66,13 @@ class FunctionReport(Shown):
         traces: Number of traces of the Python function.
         lowerings: Number of conversions to StableHLO.
         compilations: Number of compilations by XLA, reads from disk included.
-        disk_hits: Number of these that were read from JAX's persistent compilation cache.
+        disk_hits: Number of compilations that were read from JAX's persistent compilation cache.
         trace_s: Seconds of all traces with a known time.
         untimed_traces: Number of traces without a known time.
         lower_s: Seconds of all lowerings.
         compile_s: Seconds of all compilations.
         retraces: The first 100 retraces, and compilations without a new trace, in order.
-        left_out: Number of later ones, which are only counted.
+        left_out: Number of further retraces, which are not in `retraces`.
         unjitted: Number of calls under `jax.disable_jit()`, in which the Python function itself runs.
     """
 
@@ -105,7 +105,8 @@ class WatchReport(Shown):
 
     Attributes:
         functions: A report for each function, sorted by time, the longest first.
-        left_out: Number of traces, lowerings and compilations of further functions, which were not watched.
+        left_out: Number of traces, lowerings and compilations that belong to no report, because the block ran more
+            functions than `ml.watch` distinguishes (1,000).
     """
 
     functions: tuple[FunctionReport, ...]
@@ -149,7 +150,7 @@ class WatchReport(Shown):
 
 
 MOST_RETRACES = 100
-"""Most retraces that are stored for a function; later ones are only counted."""
+"""Most retraces that are stored for a function; further retraces are only counted."""
 _MOST_SIGNATURES = 64
 _MOST_FUNCTIONS = 256
 _UNSEEN = "the earlier calls were not watched, so there is nothing to compare with"
@@ -158,7 +159,7 @@ _OR_STATIC = ", or a static argument is not equal to the earlier one"
 
 
 class _Entry:
-    """A trace, or a compilation without a trace. Unless it is the function's first, it becomes a `Retrace`."""
+    """A trace, or a compilation without a trace. All except the first of a function become a `Retrace`."""
 
     def __init__(self, reason: str | None, call: JitCall | None, number: int | None, is_traced: bool):
         self.reason, self.number, self.is_traced = reason, number, is_traced
@@ -204,7 +205,7 @@ class Recorder:
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
         self._signatures: dict[bool, deque[Signature]] = {one: deque(maxlen=_MOST_SIGNATURES) for one in (True, False)}
-        """Signatures of the calls that traced (`True`), or that lowered (`False`)."""
+        """Signatures of earlier calls: under `True` calls that traced, under `False` calls that lowered."""
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
         self._left_out = 0
@@ -260,7 +261,7 @@ class Recorder:
         return timed
 
     def lower(self, seconds: float, call: JitCall | None, number: int | None = None) -> None:
-        """Count a lowering. It belongs to the last trace on this thread, or is an entry without a trace."""
+        """Count a lowering. It belongs to the last trace on this thread. A second lowering is a new entry."""
         entry: _Entry | None = getattr(self._thread, "entry", None)
         with self._lock:
             self._lowerings += 1
@@ -363,7 +364,7 @@ class Recorder:
         return [one.clause for one in min(found, key=lambda each: sum(one.parts for one in each))]
 
     def _is_known(self, function: Any) -> bool:
-        """Return whether a function object was traced before, or is the first that is traced."""
+        """Return false if this function object is new: it was not traced before, but another object was."""
         is_first = not self._functions
         reference = self._functions.get(id(function))
         is_known = id(function) in self._functions and (reference is None or reference() is function)

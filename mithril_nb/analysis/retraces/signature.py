@@ -28,14 +28,14 @@ _EXACT = frozenset({"bool", "int", "float", "complex", "str", "bytes", "NoneType
 
 
 class Leaf(NamedTuple):
-    """An array in an argument, by type and placement; or a static value in an argument of `eqx.filter_jit`."""
+    """An array in an argument, as its type and sharding; or a static value in an argument of `eqx.filter_jit`."""
 
     type: str
     is_weak: bool
     placement: str
     """The sharding of a committed array; `""` if JAX may place it."""
     mesh: str = ""
-    """The mesh and the part of the sharding that belong to the type, so that JAX's trace cache compares them."""
+    """The mesh and the sharding in the array's type, which JAX's cache of traces compares; `""` if there is none."""
     transforms: tuple[str, ...] = ()
     """The JAX transformations of the value, such as `vmap`, the outermost first."""
     static: Static | None = None
@@ -91,10 +91,11 @@ class Argument(NamedTuple):
     paths: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     nodes: tuple[tuple[str, str, weakref.ref[type] | None], ...] = ()
-    """Path, name of the class, and class of each container of arrays, outer ones first; a `None` value has no class."""
+    """For each container of arrays, outer containers first: its path, the name of its class, and its class. A `None` in
+    the argument is a container without a class."""
 
     def at(self, path: str) -> str:
-        """Return the label of a part of the argument."""
+        """Return the label of the argument, extended by the path of an array or container in it."""
         if not self.label.endswith("`"):
             return f"{self.label} {path}".rstrip()
         return f"{self.label[:-1]}{path}`"
@@ -127,7 +128,8 @@ def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
 
     Args:
         call: The call.
-        earlier: An earlier signature. The result shares its equal parts, which saves memory for large parameter trees.
+        earlier: An earlier signature. Arguments that are equal in both signatures are stored once, which saves memory
+            for large parameter trees.
     """
     shared = {} if earlier is None else {one.name: one for one in earlier.arguments}
     arguments = [_argument(call, position, value) for position, value in enumerate(call.args)]
@@ -197,7 +199,12 @@ def _read(
 
 
 def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
-    """Yield the nodes of `Argument` from the leaves and the tree structure of its value."""
+    """Yield the entries of `Argument.nodes`.
+
+    Args:
+        leaves: Pairs of path and leaf.
+        tree: The tree structure of the argument, in which a `None` is a leaf.
+    """
     left = [(tree, 0, 0)]
     while left:
         node, depth, first = left.pop()

@@ -262,8 +262,8 @@ class Watch(Following):
     def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
         """Return the counter of a function; `None` if there are too many functions.
 
-        Without a call, the wrapper of the function is unknown: it is that of the last one with the same name and source
-        on this thread.
+        Without a call, JAX does not report which function wraps this one. Then the wrapper of the last call of this
+        function on this thread is used.
         """
         latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
         wrapper = latest.get((name, source), "") if call is None else call.wrapper

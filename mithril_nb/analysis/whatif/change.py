@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 def quiet_queue() -> JobQueue:
-    """Return a queue that prints no errors: its jobs store their errors, and a thread would print into any cell."""
+    """Return a queue that prints no errors, because a notebook shows them in any cell. The jobs store their errors."""
     return JobQueue("mithril_nb what-if", failed=lambda error: None)
 
 
@@ -94,7 +94,7 @@ class Future(Generic[Value]):
         return "Future(done; .result() returns it)" if self.is_done else "Future(not done yet; .result() waits for it)"
 
 
-NOT_ASKED = "peak_bytes: not computed yet; the attribute peak_bytes of this answer computes it"
+NOT_ASKED = "peak_bytes: not computed yet; change.peak_bytes computes it"
 _NO_PEAK = "not computed for this change"
 
 
@@ -104,7 +104,7 @@ class Peak:
 
     Attributes:
         bytes: The bytes; `None` if unknown.
-        reason: Why they are unknown; else `""`.
+        reason: Why the bytes are unknown; `""` if they are known.
         source: `"compiled"` for XLA's plan, `"analytic"` for an estimate from the equations; `""` if unknown.
     """
 
@@ -122,9 +122,9 @@ class Change(Shown):
         settings: The values before and after of each setting that changed.
         before: The cost before.
         after: The cost after.
-        way: Origin of `after`. `"formula"`, `"learned and verified"` and `"traced"` give the same costs; `WhatIf.ways`
-            describes them. `"estimate"` uses the equations of the old dtype with the new dtype. `"compiled"` is the
-            cost of the compiled program.
+        way: Origin of the cost after. `"formula"`, `"learned and verified"` and `"traced"` are exact; `WhatIf.ways`
+            describes them. `"estimate"` takes the equations of the old dtype, and counts their arrays in the new dtype.
+            `"compiled"` is the cost of the compiled program.
         notes: Notes on the costs.
     """
 
@@ -145,12 +145,12 @@ class Change(Shown):
 
     @property
     def delta(self) -> Figures:
-        """Total after minus total before; a cost is `None` if it is partly unknown on either side."""
+        """Total after minus total before. A cost is `None` if a part of it is unknown before or after."""
         return self.comparison.total.delta
 
     @property
     def by_block(self) -> Mapping[str, Pair]:
-        """The cost of each block without the blocks inside it, with `.before`, `.after` and `.delta`."""
+        """The cost of each block, excluding the blocks inside it, with `.before`, `.after` and `.delta`."""
         return self.comparison.by_block
 
     @cached_property
@@ -165,9 +165,9 @@ class Change(Shown):
     def peaks(self) -> tuple[Peak, Peak]:
         """The peak memory before and after.
 
-        The first access traces both programs, and compiles them as far as XLA's memory plan needs. If one of them has
-        more than 1,500 equations, or has no such plan, both are estimates from the equations: `source` is `"analytic"`.
-        Then `change.compiled.result().peaks` has XLA's own values.
+        The first access traces both programs, and compiles them until XLA's memory plan is known. If a program has more
+        than 1,500 equations or no memory plan, both peaks are estimates from the equations, with the `source`
+        `"analytic"`. In this case `change.compiled.result().peaks` has the peaks of XLA's plan.
         """
         return self.memory.result()
 
@@ -184,17 +184,17 @@ class Change(Shown):
 
     @property
     def compiled(self) -> Future[Change]:
-        """The change of the compiled programs; any access starts the compiler in the background.
+        """The change of the costs of the compiled programs, on one device.
 
-        `change.compiled.is_done` is true when the result is ready, and `change.compiled.result(timeout=60)` waits for
-        it. Its costs are those of one device.
+        Any access starts the compiler in the background. `change.compiled.is_done` is true when the result is ready,
+        and `change.compiled.result(timeout=60)` waits for it.
         """
         assert self._compiled is not None, "this is already a change of compiled programs"
         return self._compiled.start()
 
     @cached_property
     def exact(self) -> Future[Change]:
-        """The change with exact costs: this one, unless it is an estimate; then it is computed in the background."""
+        """The change with exact costs. If this change is an estimate, they are computed in the background."""
         if self._exact is None:
             return Future.of(self)
         return self._exact()

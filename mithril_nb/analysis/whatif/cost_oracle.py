@@ -23,7 +23,7 @@ from mithril_nb.jobs import JobQueue
 from mithril_nb.stages.jax_jit import context_now
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
-"""Values of `Answer.way`: formulas in the settings, rules learned from a few traces, a trace, or an estimate."""
+"""Values of `Answer.way`, which `WhatIf.ways` and `Change.way` describe."""
 MOST_KEPT = 16
 """Most traced programs that are cached; a program with thousands of equations takes megabytes."""
 WORTH_LEARNING_S = 0.1
@@ -178,7 +178,7 @@ class CostOracle:
         return Answer(found, way) if found is not None and self._exists(settings, way) else None
 
     def _exists(self, settings: Settings, way: str) -> bool:
-        """Return false if the program at some settings has other argument shapes than predicted, without tracing it.
+        """Return true if the arguments of the program have the predicted shapes at some settings. Traces nothing.
 
         Raises:
             Exception: The error that the function that makes the program raised.
@@ -212,7 +212,7 @@ class CostOracle:
         if program is None or not self._exists(settings, ESTIMATE):
             return None
         cost = in_other_dtype(program, format_value(before), after)
-        note = f"bytes estimated with every {format_value(before)} as {after}; change.exact includes conversions"
+        note = f"bytes estimated: every {format_value(before)} array counted as {after}; change.exact adds conversions"
         return Answer(cost, ESTIMATE, (note,))
 
     def _dtype(self, given: Any) -> str:
@@ -313,10 +313,10 @@ class CostOracle:
             formula = _renumbered(self._costed({**base, **dict(zip(symbols, dims, strict=True))}), cost)
             found = _with_numbers(formula, {one: base[one] for one in symbols})
         except Exception as error:
-            self.ways[name] = f"{TRACED}: tracing with a symbol fails: {first_line(error)}"
+            self.ways[name] = f"{TRACED}: tracing with a symbolic size fails: {first_line(error)}"
             return
         if not agree(found, cost):
-            self.ways[name] = f"{TRACED}: its equations differ with a symbol"
+            self.ways[name] = f"{TRACED}: the equations with a symbolic size differ"
             return
 
         def predict(settings: Settings) -> Cost:
@@ -327,15 +327,15 @@ class CostOracle:
         if where is None:
             self._formula, self.ways[name] = (symbols, formula), FORMULA
         else:
-            self.ways[name] = f"{TRACED}: its equations at {where} differ from those with a symbol"
+            self.ways[name] = f"{TRACED}: the equations at {where} differ from those with a symbolic size"
 
 
 class _Cancelled(BaseException):
-    """Raised when the preparation is cancelled. It is no `Exception`, so it is never cached as a program's failure."""
+    """Raised when the preparation is cancelled. It is not an `Exception`, so it is not cached as a program's error."""
 
 
 def _usual(name: str, value: Any) -> tuple[Any, ...]:
-    """Return values that the user may try next: the other truth value, or bfloat16 for float32; else none."""
+    """Return values that the user may try next: the other one of `True` and `False`, or bfloat16 instead of float32."""
     if isinstance(value, bool):
         return (not value,)
     return ("bfloat16",) if name == "dtype" and value is not None and format_value(value) == "float32" else ()
@@ -346,10 +346,7 @@ def _with_numbers(formula: Cost, values: Settings) -> Cost:
 
 
 def _renumbered(formula: Cost, like: Cost) -> Cost:
-    """Return a formula whose rows have the ids of the program without symbols.
-
-    The ids differ, because symbolic sizes add equations.
-    """
+    """Return a formula with the row ids of `like`. The ids differ, because symbolic sizes add equations."""
     program, other = formula.symbolic, like.symbolic
     if program is None or other is None or len(program.kinds.members) != len(other.kinds.members):
         return formula

@@ -80,7 +80,7 @@ class Inferred:
     """The costs of a program for any sizes between the traced ones.
 
     Args:
-        points: The settings of each trace; the first is the base of the others.
+        points: The settings of each trace. All are changes of the first.
         costs: The analytic cost of each trace.
 
     Attributes:
@@ -102,7 +102,7 @@ class Inferred:
         for point, cost in zip(points, costs, strict=True):
             if not agree(self.at(point), cost):
                 where = ", ".join(f"{name}={point[name]}" for name in self.names)
-                raise NotInferredError(f"differs from tracing at {where}")
+                raise NotInferredError(f"the predicted cost differs from a trace at {where}")
 
     def covers(self, point: Point) -> bool:
         """Return whether costs at a point can be predicted.
@@ -247,9 +247,7 @@ def _kind(one: Equation) -> Any:
 
 
 def _constant(same: tuple[Any, ...], where: str) -> Any:
-    """Return the constant at all points; `"?"` if it differs between points, but is nowhere 0 or 1.
-
-    Costs depend on a constant only if it is 0 or 1.
+    """Return the constant at all points, or `"?"` if it differs. Costs depend on a constant only if it is 0 or 1.
 
     Raises:
         NotInferredError: The constants are neither equal nor all above 1, between 0 and 1, or negative.

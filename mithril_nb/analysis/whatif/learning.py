@@ -86,7 +86,7 @@ class Repeated:
 
     @cached_property
     def _numbered(self) -> dict[str, tuple[str | None, int]]:
-        """A dict from the path of each block to its template and number; `(None, 0)` if the block is not repeated."""
+        """The template and the number of each block, by path; `(None, 0)` if the block is not repeated."""
         first, templates = self._found
         places = range(first, first + self._depth)
         instances = {one.format(place): (one, place) for one in templates for place in places}
@@ -94,7 +94,10 @@ class Repeated:
 
     @cached_property
     def _found(self) -> tuple[int, tuple[str, ...]]:
-        """The number of the first repeated block, 0 or 1, and the templates: paths with `{}` instead of the number."""
+        """The number of the first repeated block, 0 or 1, and the templates of all repeated blocks.
+
+        A template is a path with `{}` instead of the number, such as `"block_{}/mlp"`.
+        """
         here, there = _paths(self._cost), _paths(self._deeper)
         new = [path for path in there if path not in set(here)]
         for first in (0, 1):
@@ -145,7 +148,15 @@ def _templates_of(path: str, number: int) -> Iterable[str]:
 
 
 def _line(start: int, other: int, at_start: int | None, at_other: int | None, at: int) -> int | None:
-    """Return the count at `at` on the line through two counts; `None` if it is not an integer of at least 0."""
+    """Return a count at `at`, which grows linearly; `None` if it is not an integer of at least 0.
+
+    Args:
+        start: A place where the count is known.
+        other: Another place where the count is known.
+        at_start: The count at `start`.
+        at_other: The count at `other`.
+        at: The place of the result.
+    """
     if at_start is None or at_other is None:
         return None
     grown, rest = divmod((at_other - at_start) * (at - start), other - start)
@@ -161,7 +172,7 @@ def whole(cost: Cost) -> list[Any]:
 Trace = Callable[[Settings], Cost]
 """Returns the cost of the program at some settings; raises if the program does not exist there."""
 MOST_TRIES = 8
-"""Most small steps of a size to try: often only multiples of the number of heads or of a stride are possible."""
+"""Most small changes of a size to try. Often only multiples of a number are possible, such as the number of heads."""
 _DEPTH_NAME = re.compile("depth|layer|block|num_l|n_l")
 
 
@@ -172,8 +183,8 @@ class Learned:
     Attributes:
         base: The settings of the first trace.
         depth: The setting that repeats blocks; `None` if there is none.
-        inferred: The costs as a function of the other settings, at each of two values of `depth`; with the key 0 if
-            there is no `depth`.
+        inferred: The costs as a function of the other settings. The keys are the two values of `depth` at which these
+            costs were learned, or 0 if there is no `depth`.
         reasons: For each setting that could not be learned, the reason.
         most_deep: Largest value of `depth` at which costs are predicted.
     """
@@ -208,7 +219,7 @@ class Learned:
         return Repeated(*costs.items()).at(int(numbers[self.depth])) if is_covered else None
 
     def input_shapes(self, settings: Settings) -> list[tuple[int, ...]] | None:
-        """Return the shapes of the program's inputs; `None` at a depth that was not traced, with other inputs."""
+        """Return the shapes of the program's inputs; `None` for a depth that was not traced."""
         if self.depth is not None and settings[self.depth] not in self.inferred:
             return None
         place = 0 if self.depth is None else settings[self.depth]
@@ -228,17 +239,17 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
     for name in sorted(names, key=lambda name: _DEPTH_NAME.search(name) is None):
         found = _first(trace, starts[0], name, _near(base[name]))
         if found is None:
-            learned.reasons[name] = "it cannot be traced at any other value"
+            learned.reasons[name] = "tracing fails at all other values"
         elif _shape(found[1]) == _shape(trace(starts[0])):
             kept[name] = [found[0]]
         elif learned.depth is None and _learn_depth(trace, learned, name):
             starts = [{**base, name: depth} for depth in learned.inferred]  # shallow programs trace fast
         else:
-            learned.reasons.setdefault(name, f"its equations at {found[0]} differ from those at {base[name]}")
+            learned.reasons.setdefault(name, f"the equations at {found[0]} differ from those at {base[name]}")
     for name in tuple(kept):
         problem = _widen(trace, starts[0], name, kept[name])
         if len(kept[name]) < 2:
-            learned.reasons[name] = problem or "it can be traced at too few values"
+            learned.reasons[name] = problem or "tracing succeeds at too few values"
             del kept[name]
     _infer(trace, learned, starts, kept)
     return learned
@@ -265,7 +276,7 @@ def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> i
 def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
     """Add to `values` a large and a small value at which the program follows the same rules.
 
-    Costs are predicted only between these values: beyond them, a size may reach a limit or become 1.
+    Costs are predicted only between these values. Beyond them the equations may differ, for example if a size is 1.
 
     Returns:
         The last error; `""` if there was none.
@@ -290,7 +301,7 @@ def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
     try:
         costs = {value: trace({**learned.base, name: value}) for value in (first, second, last)}
     except Exception as error:
-        learned.reasons[name] = f"it cannot be traced at {first}, {second}, {last}: {first_line(error)}"
+        learned.reasons[name] = f"tracing at {first}, {second} and {last} fails: {first_line(error)}"
         return False
     repeated = Repeated((first, costs[first]), (second, costs[second]))
     if not repeated.matches(last, costs[last]):
@@ -308,7 +319,7 @@ def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dic
         joint = _joint(trace, starts[0], kept)
         points = [{name: value} for name, values in kept.items() for value in values] + joint
         found: dict[int, Inferred] = {}
-        problem = "" if joint or len(kept) == 1 else "it cannot be traced together with the others"
+        problem = "" if joint or len(kept) == 1 else "tracing fails if other settings change too"
         try:
             for start in starts:
                 there: list[Settings] = [start, *({**start, **point} for point in points)]
@@ -334,7 +345,7 @@ def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], po
         settings = {**settings, learned.depth: deep}
         first, second = ((depth, one.at(settings)) for depth, one in found.items())
         if not Repeated(first, second).matches(deep, trace(settings)):
-            return f"at {learned.depth}={deep} its blocks do not repeat"
+            return f"at {learned.depth}={deep} the blocks do not repeat"
     return ""
 
 

@@ -258,7 +258,7 @@ class OwnModel:
             model = self._made(attributes, shapes, backend)
         if settings.get("remat"):
             model = rematerialized(model)
-        # `dtype` is not passed on: the loss and the optimizer keep their dtypes, as with such a backend.
+        # `dtype` is not passed: the loss and the optimizer keep their dtypes, as for a model compiled in this dtype.
         return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
 
     def _made(self, attributes: Settings, shapes: Mapping[str, Any], backend: Any) -> PhysicalModel:
@@ -275,10 +275,11 @@ class OwnModel:
     def _add_attribute(self, name: str, value: Any, swept: Settings) -> None:
         """Add an attribute of a block to `base`.
 
-        A name without a path that is no attribute's name is ignored: it may be another setting, misspelled.
+        A name is ignored if it has no path and no block has an attribute with this name, because it may be another
+        setting, misspelled.
 
         Raises:
-            UnknownOptionError: There is no such block, or it has no such attribute; the advice is a similar change.
+            UnknownOptionError: There is no such block, or it has no such attribute. The advice is a similar change.
         """
         known = attributes_of(self._graph)
         if name in known:
@@ -326,7 +327,7 @@ class OwnModel:
 
 
 def rematerialized(model: PhysicalModel) -> PhysicalModel:
-    """Return a copy of a model whose backward pass recomputes intermediate values: only its arguments are saved."""
+    """Return a copy of a model that saves only its arguments: the backward pass recomputes intermediate values."""
     other = copy.copy(model)
 
     def recomputed(method: Callable[..., Any]) -> Callable[..., Any]:

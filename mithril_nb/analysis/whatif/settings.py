@@ -117,7 +117,7 @@ def checked(
         changes: The new values.
         program: Name of the program, for errors.
         takes_any: True if the program accepts settings that are not in `base`.
-        is_made: True if a user's function makes the program: it could declare further settings.
+        is_made: True if a user's function makes the program. The advice is then to add a parameter to this function.
         swept: The values of swept settings, for errors.
 
     Raises:
@@ -131,7 +131,7 @@ def checked(
                 (("settings", ", ".join(base) or "none"),),
                 format_setting(near[0], swept.get(name, (value,)), name in swept)
                 if near
-                else f"def make({format_setting(name, (value,))}): ...  # and use it there"
+                else f"def make({format_setting(name, (value,))}): ...  # use {name} in the function"
                 if is_made and name.isidentifier()
                 else make_call(name, swept.get(name, (value,)), name in swept, f"{_function_in(program)}, (x,)"),
             )
@@ -188,11 +188,10 @@ def by_name(changes: Any, is_swept: bool = False) -> Settings:
 
 
 def check_size(name: str, before: Any, value: Any, program: str, is_swept: bool = False) -> None:
-    """Raise if the new value of a size is not a size; other settings are not checked.
+    """Check the new value of a setting that is an integer; do nothing for other settings.
 
     Raises:
-        UnknownOptionError: The previous value is an integer. The new value is not, or is negative although the previous
-            one is not.
+        UnknownOptionError: The new value is not an integer, or is negative and the previous value is not.
     """
     if is_size(before) and (not is_size(value) or (value < 0 <= before)):
         what = f"each value of {name!r}" if is_swept else f"setting {name!r}"

@@ -18,10 +18,10 @@ from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.mithril_models import is_mithril_model
 
 OUTSIDE = ("dtype", "precision")
-"""Settings that every program has, because they do not need a function or a model that makes the program again."""
+"""Settings that every program has: they change its arguments and the context of the trace, not its function."""
 OF_ANY = ("batch", *OUTSIDE)
 """Settings of a program that is not made by a function."""
-_CASTS = "only its inputs have the new dtype, its own casts are unchanged; "
+_CASTS = "only its inputs have the new dtype, and the casts inside it are unchanged; "
 
 
 class Subject(Protocol):
@@ -31,7 +31,7 @@ class Subject(Protocol):
         name: Display name of the program.
         base: The initial settings.
         makes: True if the settings are passed to a user's function.
-        casts: Why the program may contain more casts in another dtype, for a note.
+        casts: Text of a note for a change of `dtype` that adds casts to the program: the reason for these casts.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Made:
         starts: Initial values of swept settings that have no default.
 
     Raises:
-        UnknownOptionError: `make` has no setting with a name in `given`, or a setting has no value.
+        UnknownOptionError: `given` contains a setting that `make` does not have, or a setting has no value.
     """
 
     makes = True
@@ -90,8 +90,8 @@ class Made:
             raise UnknownOptionError(
                 f"{self.name}() needs a value for {', '.join(map(repr, missing))}.",
                 (("settings", ", ".join(defaults)),),
-                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})  # or, if it is the program, "
-                f"ml.what_if({self.name}, {', '.join(missing)})(batch=64)",
+                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})  # or, if {self.name}() is "
+                f"the program itself, ml.what_if({self.name}, {', '.join(missing)})(batch=64)",
             )
         self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
 
@@ -236,7 +236,7 @@ def _is_float(dtype: Any) -> bool:
 
 
 def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
-    """Return a program in another precision, and with its floating-point arrays in another dtype.
+    """Make a program with another precision, and with its floating-point arguments in another dtype.
 
     Args:
         make: Makes the program.
@@ -256,7 +256,7 @@ class Batch:
 
     Attributes:
         size: Number of samples.
-        leaves: Indices of these arrays among the leaves of the arguments.
+        leaves: Indices of the arrays among the leaves of the arguments.
     """
 
     size: int
@@ -288,13 +288,14 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
 
 
 def batch_of(inspection: Inspection) -> Batch:
-    """Return the batch of a program: arguments whose arrays all have the same size on their first axis.
+    """Return the arrays of a program that contain the batch, and its size.
 
-    Arguments with different sizes are different candidates. If there are several, the batch is the candidate whose size
-    can change alone. The size of a weight cannot, because the other arrays would no longer fit.
+    A candidate is a size that is the first dim of all arrays of an argument. If there are several candidates, the
+    batch is the only one that the program can be traced without the others changing. This excludes the first dim of a
+    weight: if it changed alone, the other arrays would no longer fit.
 
     Raises:
-        ShapeError: There is no candidate; or of several, none or more than one can change its size alone.
+        ShapeError: There is no candidate; or there are several, and not exactly one of them can change alone.
     """
     found = _candidates(inspection.arguments)
     fitting = [one for one in found if _is_free(inspection, one)] if len(found) > 1 else found

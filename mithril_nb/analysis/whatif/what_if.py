@@ -252,7 +252,7 @@ def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> N
             ),
         )
     raise UnknownOptionError(
-        f"settings of {title_of(target)!r} are arguments of the result of ml.what_if, not of ml.what_if itself.",
+        f"ml.what_if does not take new settings of {title_of(target)!r}: pass them to its result.",
         facts,
         f"{entry_point().call(*call)}({_given(changed)})",
     )

@@ -217,7 +217,7 @@ def test_errors_of_values_that_cannot_be_compared(tmp_path: Path):
         "    Try: ml.compare(ml.inspect(before, x), ml.inspect(after, x))"
     )
     assert message_of(lambda: ml.compare(ml.inspect(jnp.sin, x), jnp.sin, x)) == (
-        "UnknownOptionError: Inspection 'sin' takes no arguments: its shapes are known.\n"
+        "UnknownOptionError: Inspection 'sin' takes no arguments or options: its shapes are known.\n"
         "    given  1 arguments\n"
         "    Try: ml.compare(a, b)"
     )

@@ -178,7 +178,7 @@ def test_arguments_that_do_not_fit_are_rejected() -> None:
     assert str(refused.value) == (
         "program 'product' is already inspected, and takes no options.\n"
         "    given  optimizer=\n"
-        "    Try: pass the options to ml.inspect, and only its result to ml.profile."
+        "    Try: ml.profile(ml.inspect(program, *args, optimizer=...))"
     )
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, runs=0)
@@ -224,7 +224,7 @@ def test_advice_if_xla_compiles_another_program(
         "program 'tanh' cannot be profiled with this inspection.\n"
         "    OtherProgramError  XLA compiled a different program the second time; "
         "request this first in a new inspection\n"
-        "    Try: inspect the program again, and pass it to ml.profile before anything else."
+        "    Try: ml.profile(ml.inspect(program, *args))  # with a new inspection"
     )
     inspection = ml.inspect(jnp.tanh, jnp.ones(3))
     assert ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS).times_run
@@ -251,7 +251,9 @@ def test_invalid_peaks_are_rejected_before_a_run() -> None:
 def test_note_on_peaks_of_another_device() -> None:
     other = replace(PEAKS, platform="gpu", device_kind="NVIDIA H100")
     found = ml.profile(jnp.tanh, jnp.ones(3), runs=1, warm_up=0, peaks=other)
-    note = "roofline: peaks= are of gpu NVIDIA H100, but the program ran on cpu, so roofline shares are not meaningful"
+    note = (
+        "roofline: peaks= describes gpu NVIDIA H100, but the program ran on cpu, so roofline shares are not meaningful"
+    )
     assert note in found.notes
     assert not any("peaks=" in note for note in ml.profile(jnp.tanh, jnp.ones(3), runs=1, peaks=PEAKS).notes)
 

@@ -143,7 +143,7 @@ def test_unreadable_trace_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runs, "read_recording", unreadable_first)
     found = profile_quickly(jnp.sin, jnp.ones(3))
-    assert "times: 1 of the traces are not used: it is empty" in found.notes
+    assert "times: 1 of the profiler's recordings are not used: it is empty" in found.notes
     assert (len(found.profiled_s), {len(samples) for samples in found.samples.values()}) == (1, {1})
     assert all(figures.time_s > 0 for figures in found.by_block.values())
 

@@ -178,8 +178,8 @@ class Config:
 def test_static_object_compared_by_identity():
     reasons = watched(lambda x, config: x, call(X, Config()), call(X, Config()), static_argnums=1)
     assert reasons == [
-        f"static argument `config` is another object that prints the same, <{__name__}.Config object>, "
-        "but is not equal to the earlier one"
+        "static argument `config` is a new object, not equal to the earlier one, "
+        f"although both print the same: <{__name__}.Config object>"
     ]
 
 
@@ -252,7 +252,7 @@ def test_static_objects_that_only_their_class_distinguishes():
             return self is other
 
     assert watched(lambda x, odd: x, call(X, Odd()), call(X, Odd()), static_argnums=1) == [
-        "static argument `odd` is another object that prints the same, Odd(), but is not equal to the earlier one"
+        "static argument `odd` is a new object, not equal to the earlier one, although both print the same: Odd()"
     ]
 
     class Closed(int, Odd):
@@ -287,8 +287,8 @@ def test_long_static_values():
     ]
     endless = "y" * 30_000
     assert watched(lambda x, name: x, call(X, endless + "a"), call(X, endless + "b"), static_argnums=1) == [
-        "static argument `name` is another object that prints the same in its first 20,000 characters, "
-        f"'{'y' * 116}..., but is not equal to the earlier one"
+        "static argument `name` is a new object, not equal to the earlier one, "
+        f"although both print the same in the first 20,000 characters: '{'y' * 116}..."
     ]
 
 

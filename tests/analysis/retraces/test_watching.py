@@ -110,8 +110,8 @@ def test_method_decorator():
     assert isinstance(Layer.forward, Watched)
     assert counts(Layer.forward.report()) == (3, 1, 2, 2, 2)
     assert [retrace.reason for retrace in Layer.forward.retraces] == [
-        "static argument `self` is another object that prints the same, "
-        f"<{Layer.__module__}.test_method_decorator.<locals>.Layer object>, but is not equal to the earlier one"
+        "static argument `self` is a new object, not equal to the earlier one, although both print the same: "
+        f"<{Layer.__module__}.test_method_decorator.<locals>.Layer object>"
     ]
 
 

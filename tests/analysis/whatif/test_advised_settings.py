@@ -80,7 +80,10 @@ SWEPT: dict[str, tuple[Callable[[], Any], str]] = {
     "a setting of make": (lambda: ml.sweep(perceptron, btch=[1, 2]), "batch=[1, 2]"),
     "a size": (lambda: ml.sweep(perceptron, batch=[4, "a"]), "batch=[8, 16]"),
     "a dtype": (lambda: ml.sweep(perceptron, precision=["best"]), 'precision=["default", "highest"]'),
-    "of make, like no other": (lambda: ml.sweep(perceptron, zzz=[1, 2]), "def make(zzz=1): ...  # and use it there"),
+    "of make, like no other": (
+        lambda: ml.sweep(perceptron, zzz=[1, 2]),
+        "def make(zzz=1): ...  # use zzz in the function",
+    ),
 }
 
 
@@ -161,7 +164,9 @@ def test_advice_on_casts_does_not_repeat_the_call() -> None:
     assert own.notes == (f"{prefix}some of its blocks always compute in float32",)
     fixed = ml.what_if(ml.inspect(model, shapes=SHAPES), learns=False)(dtype="bfloat16")
     other = 'ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
-    assert fixed.notes == (f"{prefix}only its inputs have the new dtype, its own casts are unchanged; {other}",)
+    assert fixed.notes == (
+        f"{prefix}only its inputs have the new dtype, and the casts inside it are unchanged; {other}",
+    )
 
 
 def test_casts_of_a_users_function_have_no_note() -> None:

@@ -101,7 +101,7 @@ ml.what_if takes no option 'optimiser', and the model has no input of this name.
         """\
 perceptron() has no setting 'kernel'.
     settings  batch, width, dtype, layers
-    Try: def make(kernel=3): ...  # and use it there""",
+    Try: def make(kernel=3): ...  # use kernel in the function""",
     ),
     "a value that is not a size": (
         lambda: what_if(perceptron)(batch="large"),
@@ -125,7 +125,7 @@ setting 'batch' of perceptron() must be an integer of at least 0, not -2.
         """\
 needs() needs a value for 'batch'.
     settings  batch, width
-    Try: ml.what_if(needs, batch=...)  # or, if it is the program, ml.what_if(needs, batch)(batch=64)""",
+    Try: ml.what_if(needs, batch=...)  # or, if needs() is the program itself, ml.what_if(needs, batch)(batch=64)""",
     ),
     "a misspelled setting of a fixed program": (
         lambda: what_if(double, spec(4, 3))(btch=8),
@@ -147,7 +147,7 @@ needs() needs a value for 'batch'.
         lambda: what_if(double, spec(4, 3), batch=8),
         UnknownOptionError,
         """\
-settings of 'double' are arguments of the result of ml.what_if, not of ml.what_if itself.
+ml.what_if does not take new settings of 'double': pass them to its result.
     given     batch=8
     settings  batch, dtype, precision
     Try: ml.what_if(double, x)(batch=8)""",
@@ -156,7 +156,7 @@ settings of 'double' are arguments of the result of ml.what_if, not of ml.what_i
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
         UnknownOptionError,
         """\
-settings of 'Linear' are arguments of the result of ml.what_if, not of ml.what_if itself.
+ml.what_if does not take new settings of 'Linear': pass them to its result.
     given     remat=True
     settings  batch, dtype, precision, remat
     Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",

@@ -158,7 +158,7 @@ def test_an_estimate_is_immediate_and_exact_figures_follow() -> None:
     found.close()  # so that nothing is traced ahead
     change = found(dtype="float16")
     assert change.way == "estimate"
-    assert change.notes == ("bytes estimated with every float32 as float16; change.exact includes conversions",)
+    assert change.notes == ("bytes estimated: every float32 array counted as float16; change.exact adds conversions",)
     exact = change.exact.result(60)
     function, args = perceptron(dtype="float16")
     assert exact.way == "traced"
@@ -185,13 +185,13 @@ block     batch=8    batch=16    change
 run    10.2 kFLOP  20.5 kFLOP  +100.0 %
 total  10.2 kFLOP  20.5 kFLOP  +100.0 %
 time_s: not measured, because nothing ran
-peak_bytes: not computed yet; the attribute peak_bytes of this answer computes it"""
+peak_bytes: not computed yet; change.peak_bytes computes it"""
     )
     data = change.to_dict()
     assert (data["settings"], data["way"]) == ({"batch": [8, 16]}, "traced")
     assert data["peak_bytes"]["after"] == {
         "bytes": None,
-        "reason": "peak_bytes: not computed yet; the attribute peak_bytes of this answer computes it",
+        "reason": "peak_bytes: not computed yet; change.peak_bytes computes it",
     }
     assert repr(change) == "Change('perceptron', batch: 8 -> 16; traced)"
     _ = change.peak_bytes
