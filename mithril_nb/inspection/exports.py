@@ -1,4 +1,4 @@
-"""A program at every stage as plain data, with the schema `schema.json`, and the file formats to save it in."""
+"""Return an inspection as plain data, described by `schema.json`, and save it in several file formats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mithril_nb.stages.records import Equation, Instruction, Param, Stage
 from mithril_nb.stages.stage_kinds import has_machine_code, needs_compile
 
 VERSION = 1
-"""Increased when an existing field changes its meaning; new fields do not change it."""
+"""Version of the data. It increases if an existing field changes its meaning, but not if a field is added."""
 Exporter = Callable[..., str]
 """Returns the text of the file, given the inspection."""
 Function = TypeVar("Function", bound=Exporter)
@@ -26,7 +26,7 @@ _EXPORTERS: dict[str, Exporter] = {}
 
 
 def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bool) -> dict[str, Any]:
-    """Return the stages `stages` of an inspection as plain data; with `passes`, also the passes of XLA."""
+    """Return an inspection as plain data, with the given stages, and with the passes of XLA if `passes` is true."""
     if passes or needs_compile(stages):
         inspection.want(machine_code=has_machine_code(stages), passes=passes)
     made = _passes_data(inspection) if passes else {}
@@ -62,7 +62,7 @@ def inspection_data(inspection: ProgramStages, stages: Sequence[str], passes: bo
 
 
 def _passes_data(inspection: ProgramStages) -> dict[str, Any]:
-    """Return the passes, or the reason why they are unavailable."""
+    """Return a dict with the passes, or with the reason why they are unavailable."""
     try:
         names = ("number", "name", "pipeline", "before", "after")
         return {"passes": [{name: getattr(one, name) for name in names} for one in inspection.passes]}
@@ -109,7 +109,7 @@ def instruction_data(one: Instruction) -> dict[str, Any]:
 
 
 FLOWS = ("picks", "results", "carried")
-"""Attributes of instructions that are left out if they are empty, as they nearly always are."""
+"""Attributes of instructions that are left out if they are empty, because nearly all are."""
 
 
 def equation_data(one: Equation) -> dict[str, Any]:
@@ -152,7 +152,7 @@ def exporter(suffix: str) -> Callable[[Function], Function]:
     """
     if not isinstance(suffix, str) or not suffix.startswith(".") or Path(f"file{suffix}").suffix != suffix.lower():
         raise UnknownOptionError(
-            f"{short_repr(suffix)} is not a suffix of files.",
+            f"{short_repr(suffix)} is not a valid file suffix.",
             (("needs", "a dot and lower-case letters"),),
             'exporter(".csv")',
         )

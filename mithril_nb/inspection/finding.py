@@ -1,4 +1,4 @@
-"""Searches in the instructions of a stage, with their costs."""
+"""Search the instructions of a stage by block, kind, role, dtype, cost or line of Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mithril_nb.stages.program_stages import ProgramStages, first_stage
 from mithril_nb.stages.records import Instruction
 
 _SOURCES = {"jaxpr": "analytic", "hlo_before": "lowered", "hlo": "compiled"}
-"""For each stage with costs, the source of costs whose rows have the ids of its instructions."""
+"""The stages with costs, and the source of costs whose rows have the ids of their instructions."""
 
 
 def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Found:
@@ -36,18 +36,16 @@ def find_in(program: ProgramStages, query: str, stage: str | None = None) -> Fou
 
 
 def _without_costs(program: ProgramStages, query: Query, key: str, stage: str) -> UnknownOptionError:
-    """Return the error for a query that compares FLOPs or bytes of a stage without costs."""
+    """Build the error for a query that compares FLOPs or bytes of a stage without costs."""
     counted = [one for one in program.stages if one in _SOURCES and one != stage]
-    reason = "the costs cannot be computed" if stage in _SOURCES else f"they are counted in {', '.join(_SOURCES)}"
+    reason = "the costs cannot be computed" if stage in _SOURCES else f"only {', '.join(_SOURCES)} have costs"
     plain = " ".join(str(term) for term in query.terms if term.key not in ("flops", "bytes"))
     advice = f"inspection.find({str(query)!r}, {counted[0]!r})" if counted else f"inspection.find({plain!r}, {stage!r})"
-    return UnknownOptionError(
-        f"the instructions of {stage} have no {key} to search for.", (("reason", reason),), advice
-    )
+    return UnknownOptionError(f"stage {stage!r} has no {key} to search for.", (("reason", reason),), advice)
 
 
 def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
-    """Return the cost of each instruction of a stage by id; empty if none is known."""
+    """Return the cost of each instruction of a stage by id; `{}` if the costs are unknown."""
     try:
         return {row.id: row for row in cost_of(program, _SOURCES[stage]).rows} if stage in _SOURCES else {}
     except MithrilError:  # the program cannot be lowered or compiled: its texts can still be searched
@@ -55,27 +53,21 @@ def costs_of_stage(program: ProgramStages, stage: str) -> Mapping[str, CostRow]:
 
 
 def item_of(one: Instruction, row: CostRow | None, kinds: Mapping[str, str]) -> Item:
-    """Return the values of an instruction that a query is compared with.
-
-    Args:
-        one: The instruction.
-        row: The cost of the instruction; `None` if unknown.
-        kinds: Kinds of the blocks, by path.
-    """
+    """Return the properties of an instruction that a query can match. `row` is its cost, `None` if unknown."""
     blocks = tuple(path for path, _ in one.shares if path)
     around = dict.fromkeys(kinds[path] for block in blocks for path in lineage(block) if path in kinds)
     return Item(blocks, (one.opcode, *around), one.role or "", dtypes_of(one.shapes), one.source, numbers_of(one, row))
 
 
 def numbers_of(one: Instruction, row: CostRow | None) -> dict[str, int | None]:
-    """Return the numbers of an instruction that a query can compare, by key of the query."""
+    """Return the numbers of an instruction that a query can compare, by their key, such as `"flops"`."""
     flops, moved = (None, None) if row is None else (row.flops, row.bytes_accessed)
     return {"flops": flops, "bytes": moved, "memory": memory_of(one.shapes)}
 
 
 @lru_cache(maxsize=1 << 12)  # a program has few distinct specs
 def memory_of(specs: tuple[TensorSpec, ...]) -> int | None:
-    """Return the bytes of arrays; `None` if a size or dtype is unknown, or `specs` is empty."""
+    """Return the total size of arrays in bytes; `None` if a size or dtype is unknown, or `specs` is empty."""
     sizes = [None if one.size is None or one.dtype not in ITEM_BYTES else one.nbytes for one in specs]
     known = [size for size in sizes if size is not None]
     return sum(known) if known and len(known) == len(sizes) else None

@@ -33,9 +33,10 @@ class Inspection(ProgramStages):
         name: Name of the program.
         stages: Names of the stages, in order.
         every_stage: Names of all stages, including stages that are only computed on request, such as `"numpy"`.
-        arguments: The arguments, with a shape instead of each array.
+        arguments: The arguments; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: A function that raises for numbers that named sizes cannot have; `None` if every number is valid.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if any are
+            valid.
         given: The lowered, compiled or exported program that the inspection was created from; `None` for a function.
     """
 
@@ -109,17 +110,17 @@ class Inspection(ProgramStages):
         own: bool = False,
         title: str = "",
     ) -> Any:
-        """Return the graph of the program with a value on each node, as bars or colours with texts and a legend.
+        """Return the graph of the program with a value on each node, shown as text and as a bar or colour.
 
         An unknown value is hatched and shown as "?", never as 0.
 
         Args:
-            of: A column of the costs (`"flops"`, `"bytes_accessed"`, `"transcendentals"`, `"params"`, `"time_s"`,
-                `"payload_bytes"`, `"wire_bytes"`), `"memory"` (compiles the program), `"role"`, `"dtype"` or
-                `"sharding"`; measured times, as `ml.profile` returns them; or your own values: a dict of numbers or
-                of texts by path of the block.
-            graph: Name of a stage, by default the first stage; or the model of the program.
-            expanded: Paths of the groups to open; `()` for none; default: as many as fit.
+            of: The values to show: a column of the costs (`"flops"`, `"bytes_accessed"`, `"transcendentals"`,
+                `"params"`, `"time_s"`, `"payload_bytes"`, `"wire_bytes"`), `"memory"` (compiles the program), `"role"`,
+                `"dtype"` or `"sharding"`. Or measured times: the result of `ml.profile`. Or your own values: a dict
+                from the path of each block to a number or text.
+            graph: The graph to draw: name of a stage, by default the first one, or the model of the program.
+            expanded: Paths of the blocks to draw open; `()` opens none. Default: as many as fit.
             own: True if the number of a block excludes the blocks inside it.
             title: Title of your own values, with their unit.
 
@@ -127,9 +128,9 @@ class Inspection(ProgramStages):
             A `mithril_nb.viz.costs.drawing.Drawing`: a picture in a notebook, text in `print`, a file by `save`.
 
         Raises:
-            UnknownOptionError: No such overlay, or a path is not in the graph.
-            UnknownBlockError: The graph has no group to open at a path.
-            StageUnavailableError: The program cannot be traced, or for `"memory"` not compiled.
+            UnknownOptionError: `of` is unknown, or has a path that is not in the graph.
+            UnknownBlockError: `expanded` has a path of no block, or of a block that cannot be opened.
+            StageUnavailableError: The program cannot be traced, or, for `"memory"`, cannot be compiled.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -146,23 +147,29 @@ class Inspection(ProgramStages):
         return draw(self, "overlay", of=of, graph=graph, expanded=expanded, own=own, title=title)
 
     def find(self, query: str, stage: str | None = None) -> Found:
-        """Return the equations that match a query, with block, role, dtype, FLOPs, bytes and Python line.
+        """Return the equations or instructions that match a query, with block, role, dtype, FLOPs, bytes and line.
 
-        Terms are separated by spaces, and all must match. A word is searched in block paths and kinds. `kind:dot` is
-        part of the operation or of the kind of a block around it, `block:head` the block and everything inside it
-        (`*` is any text), `role:backward`, `dtype:f64` the dtype of a result, `line:train.py` part of the Python line.
-        `flops`, `bytes` (read and written) and `memory` (of the results) are compared with `<`, `<=`, `=`, `>=`, `>`
-        and a number such as `1e6`, `2M` or `4KiB`. `-` negates a term; quotes keep spaces: `block:"lm head"`.
+        A query has one or more terms, separated by spaces. An instruction must match all of them.
+
+        - `head`: the path of its block, its operation, or the kind of a block around it contains this text.
+        - `kind:dot`: its operation, or the kind of a block around it, contains this text.
+        - `block:head`: it is in this block, or in a block inside. `*` matches any text.
+        - `role:backward`, `dtype:f64`: it has this role, or a result with this dtype.
+        - `line:train.py`: its line of Python contains this text.
+        - `flops>1e6`: it has more FLOPs. Also `bytes` (read and written) and `memory` (size of the results), with `<`,
+          `<=`, `=`, `>=` or `>`, and with numbers such as `2M` and `4KiB`.
+        - `-dtype:f64`: it does not match the term after `-`.
+        - `block:"lm head"`: quotes keep spaces.
 
         Args:
-            query: The query. `""` matches everything.
+            query: The query. `""` matches every instruction.
             stage: One of `stages`; by default the jaxpr, or the stage at which the program begins.
 
         Returns:
             The matches in program order: a sequence, shown as a table.
 
         Raises:
-            UnknownOptionError: The query is invalid, or compares FLOPs or bytes that the stage does not have.
+            UnknownOptionError: The query is invalid, or it compares FLOPs or bytes and the stage has no costs.
             StageUnavailableError: No stage has this name.
 
         Examples:
@@ -183,9 +190,9 @@ class Inspection(ProgramStages):
     def to_json(self, *stages: str, passes: bool = True) -> str:
         """Return the inspection as JSON. Computes the stages that are not computed yet.
 
-        The schema is `inspection/schema.json` in this package: `stages` with texts and instructions, `equations`,
-        `inputs`, `outputs`, `passes` with the text before and after each, `buffers` if `"hlo"` is among the stages,
-        `elapsed`. Instructions of two stages are linked if they have an equation in common.
+        The file `inspection/schema.json` of this package describes the data. It has `stages` with their texts and
+        instructions, `equations`, `inputs`, `outputs`, `passes` with the text before and after each pass, `buffers` if
+        `"hlo"` is among the stages, and `elapsed`. Instructions of two stages are linked if they share an equation.
 
         Args:
             *stages: Names of the stages; by default all.
@@ -213,8 +220,9 @@ class Inspection(ProgramStages):
         Args:
             path: Where to write the file; by default it is only returned.
             stages: Names of the stages to include; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
-            overlay: Values that the graph shows at first: a value of `of` in `overlay` that needs no compiler, or
-                your own values by title: `{"sparsity": {"net/hidden": 0.25}}`. The page has a menu of all overlays.
+            overlay: Values that the graph shows first; the page has a menu with others. A name that the method
+                `overlay` accepts as `of`, except `"memory"`; or your own values by title:
+                `{"sparsity": {"net/hidden": 0.25}}`.
 
         Raises:
             StageUnavailableError: Unknown stage.
@@ -232,9 +240,10 @@ class Inspection(ProgramStages):
         """Write the inspection to a file, in the format of its suffix.
 
         Args:
-            path: The file: `.html` as `to_html`, `.json` as `to_json`, `.svg` or `.txt` for the graph of the first
-                stage as a picture or as text, or the suffix of another format, which `mithril_nb.inspection.exporter`
-                registered. A picture with values is saved by `overlay("flops").save("graph.svg")`.
+            path: The file. Its suffix is `.html` for the page of `to_html`, `.json` for the data of `to_json`, `.svg`
+                or `.txt` for the graph of the first stage as a picture or text, or the suffix of a format that you
+                registered with `mithril_nb.inspection.exporter`. To save a graph with values, call
+                `overlay("flops").save("graph.svg")`.
 
         Returns:
             The path of the file.
@@ -282,10 +291,12 @@ def inspect(
             `()` if it has none. Default: the argument `params`; without it, the number of parameters is unknown.
         device: The `jax.Device` to compile for; by default JAX's default.
         compiler_options: Further options of XLA, as in `jax.jit`.
-        source: Python that builds the model, and the block of each line; by default the traced functions.
+        source: Text of the stage `"python"`, and the path of the block that each line builds, by line number. Default:
+            the source of the traced functions.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
-        check_sizes: Takes numbers for named sizes, by name, and raises for invalid ones.
-        requested_at: The user's call that requested the inspection: the line of a loss or optimizer of this package.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid.
+        requested_at: The user's call for which this package built `fn`, such as a call of `fit`. Equations without a
+            line of the user's code, such as those of an optimizer, get the line of this call.
 
     Returns:
         The inspection. Its stages are computed on first use.

@@ -1,4 +1,7 @@
-"""Inspections that `Inspection.to_json` saved, read again as data: no code runs, and JAX is not needed."""
+"""Read inspections from the JSON that `Inspection.to_json` or a saved page wrote. This needs no JAX and runs no code.
+
+A page is the HTML of `Inspection.to_html`. Its export menu writes JSON in another format.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ from mithril_nb.stages.records import ROLES, Equation, Input, Instruction, Param
 
 FORMAT = "mithril_nb.inspection"
 PAGE = "mithril_nb.page"
-"""Format of the data that a saved page exports: its stages, as columns, without shapes and costs."""
+"""Format of the JSON that a page exports: its stages, as columns, without shapes and costs."""
 PAGE_VERSION = 1
-"""Version of that format, which `page/files.ts` writes."""
+"""Version of `PAGE`. The page writes it, in `page/files.ts`."""
 _ADVICE = 'inspection.save("inspection.json")  # writes the file again'
 _PAGE_ADVICE = 'inspection.to_html("page.html")  # its export menu writes the JSON again'
 _ORIGINS = ("tagged", "inferred", "kernel")
@@ -31,10 +34,10 @@ class SavedInspection:
 
     Attributes:
         name: Name of the program.
-        jax: Version of JAX that computed the stages; `"unknown"` for an old page.
+        jax: Version of JAX that computed the stages; `"unknown"` if an old version of this package wrote the page.
         stages: The stages by name.
-        equations: The equations; empty if the program has no jaxpr, or was saved by a page.
-        inputs: The input arrays; empty if the program was saved by a page.
+        equations: The equations; empty if the program has no jaxpr, or a page exported it.
+        inputs: The input arrays; empty if a page exported the program.
     """
 
     name: str
@@ -45,17 +48,17 @@ class SavedInspection:
 
 
 def is_saved_inspection(data: Any) -> bool:
-    """Return whether data declares the format of `Inspection.to_dict`, or of the export of a saved page."""
+    """Return whether data declares the format of `Inspection.to_dict`, or that of the JSON from a page."""
     return isinstance(data, dict) and data.get("format") in (FORMAT, PAGE)
 
 
 def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
-    """Read an inspection from the data of `Inspection.to_dict`, or from the JSON export of a saved page.
+    """Read an inspection from the data of `Inspection.to_dict`, or from the JSON that a page exported.
 
     A page has the texts of the stages and the blocks of their lines, but no shapes and equations.
 
     Raises:
-        ModelFileError: The data has a later version, or does not have the structure of `schema.json`.
+        ModelFileError: The data has a newer version than this package supports, or it is invalid.
 
     Examples:
         >>> import jax.numpy as jnp

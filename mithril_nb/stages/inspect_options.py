@@ -27,9 +27,10 @@ class InspectOptions:
             line adds.
         kinds: Kind of each block, by path.
         ports: How the blocks of a model are connected.
-        check_sizes: Takes a value for each named size, and raises if they are invalid; `None` if all are valid.
-        requested_at: The user's call that requested a program of this package, such as a train step.
-        given: The artifact that the program was read from, if the program starts at a later stage than Python.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if any are
+            valid.
+        requested_at: The user's call for which this package built the program, such as a call of `fit`.
+        given: The program, if it starts at a later stage than Python; else `None`.
     """
 
     name: str | None = None
@@ -45,19 +46,17 @@ class InspectOptions:
 
 
 def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
-    """Return a dict from each named size to an example value, the same for all.
-
-    The value is the largest valid number of 32, 16, 8, 4 and 2, or 32 if none of them is valid.
+    """Return an example value for each named size: the same number for all, 32 or a smaller one that is valid.
 
     Args:
         sizes: Names of the sizes.
-        check: Raises a `MithrilError` if the values of the sizes are invalid; `None` if all values are valid.
+        check: Raises a `MithrilError` if values of the sizes are invalid; `None` if any values are valid.
 
     Examples:
         >>> fitting_numbers(["batch"], None)
         {'batch': 32}
     """
-    # A usual batch size first; smaller numbers for programs that limit a size, such as a context.
+    # 32 is a usual batch size. Some programs limit a size, such as the length of a context.
     tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
     for numbers in tried:
         with suppress(MithrilError):
@@ -68,15 +67,11 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
 
 
 def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
-    """Return advice for a program whose sizes have names but no values: code with example values.
-
-    Args:
-        sizes: Names of the sizes.
-        check: Raises a `MithrilError` if the values of the sizes are invalid; `None` if all values are valid.
+    """Return advice for a program whose sizes have names but no values; see `fitting_numbers` for the arguments.
 
     Examples:
         >>> with_numbers(["batch"])
-        'inspection.cost().at(batch=32)  # or inspect it with numbers'
+        'inspection.cost().at(batch=32)  # or inspect the program with arrays of known sizes'
     """
     numbers = ", ".join(f"{name}={number}" for name, number in fitting_numbers(sizes, check).items())
-    return f"inspection.cost().at({numbers})  # or inspect it with numbers"
+    return f"inspection.cost().at({numbers})  # or inspect the program with arrays of known sizes"

@@ -22,16 +22,16 @@ _HLO_OPCODES = {
     "dot_general": "dot", "broadcast_in_dim": "broadcast", "case": "conditional", "if": "conditional",
     "return": "tuple", "real_dynamic_slice": "dynamic-slice",
 }  # fmt: skip
-"""HLO opcodes whose names differ from the StableHLO op."""
+"""HLO opcodes by name of the StableHLO op, where the names differ."""
 _AROUND = frozenset({"while", "conditional", "call"})
-"""Opcodes of instructions that contain the instructions of other equations."""
+"""Opcodes of instructions whose bodies contain the instructions of other equations."""
 _UNUSED = "nothing uses it"
-_LOWERED = "JAX lowers it to no op"
-_CONVERTED = "no instruction is left of it when StableHLO becomes HLO"
+_LOWERED = "JAX emits no op for it"
+_CONVERTED = "removed when StableHLO becomes HLO"
 _FOLDED = "folded into a constant when StableHLO becomes HLO"
 _NAMELESS = "no instruction has its name"
 _DEPTH = 16
-"""Largest number of ops in a row, none with an instruction of its name, that a result is followed through."""
+"""Maximum number of ops without an instruction of their name through which a result is followed."""
 _WRITTEN_OUT = "its body is inlined"
 
 
@@ -42,13 +42,14 @@ def find_instruction(
 
     Args:
         program: Name of the program, for the error.
-        given: The object that the program was created from, if it begins at a later stage than Python.
+        given: The program, if it starts at a later stage than Python.
         read: Returns a stage by name.
         stage: Name of a stage.
         id: Id of an instruction.
 
     Raises:
-        StageUnavailableError: The stage has no history or no such instruction, or the program was not compiled here.
+        StageUnavailableError: The stage has no history or no instruction with this id, or the program was given to us
+            already compiled.
     """
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
@@ -105,12 +106,12 @@ def history_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruct
 
 def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instruction) -> tuple[Outcome, ...]:
     gone = pipeline.compilation.histories.get().vanished.get(one.id)
-    # Passes are compared by name, which several instructions of a program that was not traced here may share.
+    # Histories are found by name. In a `Given`, several instructions may have the same name.
     if gone is not None and len(_namesakes(pipeline, "hlo_before", one, one.opcode)) > 1:
         return (Outcome("unknown", one.id, by=gone),)
     found = outcomes.of(one.id, one.equations)
     if {each.became for each in found} == {"simplified"}:
-        # The instruction itself is gone, but XLA may have created another one for the same equation.
+        # XLA removed the instruction, but it may have created another one for the same equation.
         made = _made_of(pipeline, outcomes, "jaxpr", one)
         if any(each.id == one.id for each in made):
             return _of_all(pipeline, outcomes, one, made)
@@ -118,9 +119,9 @@ def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instru
 
 
 def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
-    """Return the outcomes of an op of a program that was not traced here.
+    """Return the outcomes of an op of a `Given`, whose ops have no unique tags.
 
-    They are unknown unless its name and opcode match exactly one op and one instruction.
+    They are unknown if another op or another instruction has the same name and opcode.
     """
     made = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
     ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
@@ -129,7 +130,7 @@ def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -
 
 
 def _namesakes(pipeline: Pipeline, stage: str, one: Instruction, opcode: str) -> list[Instruction]:
-    """Return the instructions of a stage with this opcode and a name of `one`; none if every op has a unique tag."""
+    """Return the instructions of a stage that have this opcode and the name of `one`; `[]` if all names are unique."""
     if pipeline.names.get().tags.are_unique:
         return []
     names = set(one.equations)
@@ -165,7 +166,7 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
         return (Outcome("dropped", reason=_LOWERED),)
     named = _Nameless(pipeline, outcomes)
     found = tuple(dict.fromkeys(each for op in ops for each in named.outcomes_of(op)))
-    # The outcome of one op is more informative than another op whose name is lost.
+    # If the outcome of some ops is known, ignore the ops whose names are lost.
     return tuple(each for each in found if each.became not in ("dropped", "unknown")) or found
 
 
@@ -202,10 +203,11 @@ class _Nameless:
         return tuple(found) or (Outcome("dropped", reason=_CONVERTED),)
 
     def _stand_ins(self, op: Instruction, depth: int) -> list[tuple[str, bool]]:
-        """Return the names of the instructions that pass an op's result to its users.
+        """Return the instructions that pass an op's result to its users.
 
-        The second item of each pair is true if the op is folded into the instruction. An instruction whose `op_name` is
-        not empty belongs to another op, which replaces this one. A name of `""` means unknown.
+        Returns:
+            Pairs of the instruction's name, and whether the op is folded into the instruction. The name is `""` if
+            unknown. An instruction with an `op_name` belongs to another op, which replaces this one.
         """
         found: dict[tuple[str, bool], None] = {}
         users = self._users.get(op.id, ())
@@ -245,15 +247,15 @@ class _Nameless:
         return self._lines[line.operands[0]].operands if is_tuple else line.operands
 
     def _given(self, op: Instruction, user: Instruction, names: tuple[str, ...]) -> tuple[str, bool]:
-        """Return the name of the operand that holds the result of `op`, and whether `op` is folded into it.
+        """Find the result of `op` among the operands of an instruction.
 
         Args:
             op: The op.
             user: An op that uses the result of `op`.
-            names: The operands of the instruction that XLA received for `user`.
+            names: Operands of the instruction that XLA received for `user`.
 
         Returns:
-            The name is `""` if the operand is unknown.
+            The name of the operand, `""` if unknown, and whether `op` is folded into the operand.
         """
         opcode = _hlo_opcode(op)
         if len(names) != len(user.operands):
@@ -281,7 +283,7 @@ class _Nameless:
 
     @staticmethod
     def _is_named(line: HloLine) -> bool:
-        """Return whether an instruction names its op in its metadata, or by its opcode belongs to no op."""
+        """Return whether an instruction has an `op_name`, or needs none because it belongs to no op."""
         return bool(line.op_name) or line.opcode in ("parameter", "get-tuple-element")
 
     def _is_constant(self, line: HloLine) -> bool:
@@ -304,10 +306,7 @@ class _Nameless:
 def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
     """Return an outcome for each instruction of the optimized program that does the work of an equation or op.
 
-    Args:
-        pipeline: The stages.
-        one: The equation or op.
-        made: The instructions that XLA received for `one` and removed.
+    `made` are the instructions that XLA received for the equation or op, and removed.
     """
     opcodes = {each.opcode for each in made}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()
@@ -326,7 +325,7 @@ def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) ->
 
 
 def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> list[Instruction]:
-    """Return the instructions that XLA received for an equation or op; helpers only if no other one does its work."""
+    """Return the instructions that XLA received for an equation or op, without `HELPERS` if there are others."""
     wanted = set(one.equations)
     tagged = [
         each

@@ -30,7 +30,7 @@ _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
     "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
 }
-"""JAX settings that change what is traced, and the context manager that sets each."""
+"""JAX settings that change the result of a trace, with the context manager that sets each."""
 
 
 class JitWrapper:
@@ -40,12 +40,12 @@ class JitWrapper:
 
 
 def without_wrapper(function: Any) -> Any:
-    """Return the jitted function of a `JitWrapper`; anything else unchanged."""
+    """Return the jitted function of a `JitWrapper`, or any other object unchanged."""
     return function.__wrapped__ if isinstance(function, JitWrapper) else function
 
 
 def donated(traced: Any) -> tuple[bool, ...]:
-    """Return for each input of a traced function whether its memory may be reused for results; false if unknown."""
+    """Return for each input of a traced function whether it is donated; false if unknown."""
     count = len(traced.jaxpr.jaxpr.invars)
     return tuple(getattr(traced, "_params", {}).get("donated_invars", (False,) * count))
 
@@ -114,10 +114,10 @@ def without_compilation_cache() -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def hold_types_of_stats() -> tuple[type, ...]:
-    """Prepare to read the profiler's output where warnings are errors; return the types to keep alive for that.
+    """Create the types in which jaxlib 0.12 returns an event's stats, so that reading a profile cannot abort Python.
 
-    jaxlib 0.12 creates the type of an event's stats on first use, and Python warns that this type has no module. Where
-    that warning is an error, jaxlib aborts the process. The type lasts as long as a reference to it is held.
+    When jaxlib creates such a type, Python warns that it has no module. If the user has turned warnings into errors,
+    jaxlib then aborts the process. The caller must keep the result: it holds the types, and jaxlib uses them again.
     """
     trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
     data = jax.profiler.ProfileData.from_serialized_xspace(
@@ -129,10 +129,10 @@ def hold_types_of_stats() -> tuple[type, ...]:
 
 
 def context_now() -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that opens the JAX context of now again: 64-bit mode, precision, random keys, device, mesh, ...
+    """Return a function that restores the current JAX settings: 64-bit mode, precision, random keys, device, mesh, ...
 
-    A program is traced on first use of a stage, often after the `with` in which it was inspected, and in another
-    thread; JAX contexts belong to a thread.
+    A stage may be computed after the `with` block in which the user called `inspect`, or in another thread, and JAX's
+    settings belong to a block and a thread.
     """
     config: Any = jax.config
     settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]
@@ -174,13 +174,13 @@ def type_of(value: Any) -> tuple[str, bool]:
 
 
 def mesh_of(value: Any) -> str:
-    """Return the mesh and sharding in the type of an array as text, `""` if it has none."""
+    """Return the mesh and sharding in the type of an array as text; `""` if it has none."""
     sharding = getattr(jax.typeof(value), "sharding", None)
     return "" if sharding is None or sharding.mesh.empty else str(sharding)
 
 
 class Transform(NamedTuple):
-    """A transformation around a call for which JAX compiles a separate program.
+    """A JAX transformation around a call, such as `jax.vmap`. JAX then compiles a separate program for the call.
 
     Attributes:
         text: Description of the transformation, such as `"mapped (vmap)"`.
@@ -192,10 +192,11 @@ class Transform(NamedTuple):
 
 
 def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
-    """Return the transformations that trace a value, except `jax.jit`.
+    """Return the transformations to which a tracer belongs, except `jax.jit`.
 
     Returns:
-        A dict from each JAX trace to its transformation and a text for the value, such as `" over its axis 0"`.
+        A dict from the trace object of JAX to the transformation, and to a text about the value, such as
+        `" over its axis 0"`.
     """
     found: dict[Any, tuple[Transform, str]] = {}
     left = [value]
@@ -208,13 +209,13 @@ def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
         size = getattr(getattr(trace, "axis_data", None), "size", None)
         axis = f" over its axis {tracer.batch_dim}" if isinstance(getattr(tracer, "batch_dim", None), int) else ""  # pyright: ignore[reportAttributeAccessIssue]
         found[trace] = (Transform(_TRANSFORMS.get(kind, f"inside the transformation {kind}"), size), axis)
-        # Nested transforms wrap the tracer of the transform around them, under one of these names.
+        # In nested transformations, the tracer has the tracer of the outer transformation in one of these attributes.
         left += [getattr(tracer, name) for name in ("tangent", "primal", "val") if hasattr(tracer, name)]
     return found
 
 
 def depth_of(trace: Any) -> int:
-    """Return the number of JAX traces around a trace."""
+    """Return the number of JAX traces around a trace, its parents."""
     depth = 0
     while (trace := getattr(trace, "parent_trace", None)) is not None:
         depth += 1
@@ -227,5 +228,5 @@ def is_jit_disabled() -> bool:
 
 
 def trace_context() -> dict[str, Any]:
-    """Return the settings of JAX on this thread by name, those that are part of the key of JAX's trace cache."""
+    """Return by name the settings of JAX on this thread that are part of the key of JAX's trace cache."""
     return dict(zip(config.trace_context_names(), config.trace_context(), strict=False))

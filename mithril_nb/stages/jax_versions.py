@@ -24,10 +24,10 @@ from jax.extend import core
 from mithril_nb.graph.spec import TensorSpec
 
 NameStack = tuple[tuple[str, bool], ...]
-"""Names from the outermost in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) instead of a scope."""
+"""Names of scopes and transforms, the outermost first. The second item is true for a transform, such as `jvp`."""
 
 WRITTEN_OUT = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
-"""Primitives, by their names in every release, that StableHLO replaces by their nested jaxpr."""
+"""Primitives that JAX lowers to the ops of their nested jaxpr, without a call. The names of all JAX versions."""
 
 CALL_NAMES = WRITTEN_OUT | {"jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"}
 """Primitives that run one nested jaxpr once on their own operands."""
@@ -53,7 +53,7 @@ _TRANSFORMS = {
 }
 
 _COMBINERS = frozenset("reduce reduce_window select_and_scatter reduce_scatter pallas_call custom_root".split())
-"""Primitives whose nested jaxprs combine two items, or are a kernel, and so hold no equations of the program."""
+"""Primitives whose nested jaxpr is not a part of the program: it combines two items, or it is a kernel."""
 
 _JAXPRS = (core.Jaxpr, core.ClosedJaxpr)
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
@@ -86,9 +86,9 @@ def open_jaxpr(value: Any) -> core.Jaxpr:
 
 
 def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, Any] | None:
-    """Return the params with each nested jaxpr replaced by `rewrite(prefix, jaxpr)`, or `None` if there are none.
+    """Return the params with each nested jaxpr replaced by `rewrite(prefix, jaxpr)`; `None` if it has no nested jaxpr.
 
-    The prefix is `""` if the equation has one body, else `"b0."`, `"b1."`, ... in the order of the params.
+    The prefix is `""` if the equation has one nested jaxpr, else `"b0."`, `"b1."`, ... in the order of the params.
     """
     found = [where for where, _ in _places(equation)]
     if not found:
@@ -108,7 +108,7 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
 
 def bodies(equation: Any) -> list[tuple[str, Any]]:
-    """Return the nested jaxprs whose equations run when this one does, each with its prefix (see `map_bodies`)."""
+    """Return the nested jaxprs that run when the equation runs, each with its prefix; see `map_bodies`."""
     found = _places(equation)
     return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, (_, jaxpr) in enumerate(found)] if found else []
 
@@ -124,7 +124,7 @@ def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
     if not found or name in _COMBINERS or name.startswith("scatter"):  # the usual case
         return []
     if name == _SOLVES:
-        # Only `solve` runs among the four jaxprs of a linear solve; the others serve its derivatives.
+        # A linear solve has four jaxprs: `solve` runs, the others are for its derivatives.
         return [(where, jaxpr) for where, jaxpr in found if _is_solve(equation.params[where[0]], where[1])]
     return found
 
@@ -134,9 +134,9 @@ def _is_solve(value: Any, index: int | None) -> bool:
 
 
 def trip_count(equation: Any) -> int | None:
-    """Return how often the bodies of an equation run each time it runs; `None` if it is unknown before the run.
+    """Return how often the nested jaxprs of an equation run when it runs once; `None` if this is unknown.
 
-    Also return `None` for a scan whose length is a named size without a value: its params hold the name.
+    It is unknown for a `while`, and for a scan whose length is a named size without a value.
     """
     name = equation.primitive.name
     if name == "scan":
@@ -147,7 +147,7 @@ def trip_count(equation: Any) -> int | None:
 
 
 class While(NamedTuple):
-    """The parts of a `while`; its operands are the constants of the condition, those of the body, and the carry."""
+    """The jaxprs of a `while`, and how many constants each has: its first operands. The last operands are the carry."""
 
     condition: Any
     body: Any
@@ -156,7 +156,7 @@ class While(NamedTuple):
 
 
 def while_parts(equation: Any) -> While | None:
-    """Return the parts of a `while`, or `None` for another primitive."""
+    """Return the jaxprs of a `while`; `None` for another primitive."""
     if equation.primitive.name != "while":
         return None
     condition, body = (open_jaxpr(equation.params[key]) for key in ("cond_jaxpr", "body_jaxpr"))
@@ -165,10 +165,7 @@ def while_parts(equation: Any) -> While | None:
 
 
 def size_as_value(equation: Any) -> str | None:
-    """Return the named size that a `dim_as_value` equation turns into an array, as text; `None` for other equations.
-
-    For a size with a number JAX creates no such equation, but writes the number where it is used.
-    """
+    """Return the named size that a `dim_as_value` equation turns into an array, as text; `None` for other equations."""
     return str(equation.params["dim"]) if equation.primitive.name == "dim_as_value" else None
 
 
@@ -180,7 +177,7 @@ def names_of_sizes(shapes: Iterable[Sequence[Any]]) -> tuple[str, ...]:
 
 
 def carried(equation: Any) -> int:
-    """Return the number of leading results of a scan that are its carry."""
+    """Return the number of arrays in the carry of a scan, which come first among its results."""
     if "num_carry" in equation.params:
         return int(equation.params["num_carry"])
     return len(equation.params["ft_out"].unpack()[0])  # JAX 0.12 stores trees instead of counts
@@ -204,19 +201,19 @@ def _read_stack(stack: tuple[Any, ...]) -> NameStack:
 
 @lru_cache(maxsize=8192)
 def transforms_of(stack: NameStack) -> tuple[str, ...]:
-    """Return the transforms `"vmap"` and `"remat"` in a name stack; no equation with a body represents these."""
+    """Return the transforms `"vmap"` and `"remat"` in a name stack. `transform_of` returns the other transforms."""
     found = []
     for name, is_transform in stack:
         if is_transform and name == "vmap":
             found.append("vmap")
         elif not is_transform and name in REMAT_SCOPES and found[-1:] != ["remat"]:
-            # One checkpoint opens two scopes in its backward pass, of the call and of the recomputation.
+            # In the backward pass, one `jax.checkpoint` opens two scopes: for the call and for the recomputation.
             found.append("remat")
     return tuple(found)
 
 
 def transform_of(primitive: str) -> tuple[str, ...]:
-    """Return the name in `Equation.transforms` for the transform that a primitive with a body runs; `()` if none."""
+    """Return the transform that a primitive with a nested jaxpr represents: `("cond",)` for `switch`; `()` if none."""
     name = _TRANSFORMS.get(primitive)
     return () if name is None else (name,)
 
@@ -246,7 +243,7 @@ def library_of(file: str) -> str | None:
     """
     if file.startswith(_OURS):
         return "mithril_nb"
-    # Traces and saved programs may name files of another environment, whose folder is not in `_LIBRARY`.
+    # A saved program may name files of another Python environment, whose folders are not in `_LIBRARY`.
     installed = _INSTALLED.match(file)
     for folder in (*_LIBRARY, *((installed.group(1),) if installed else ())):
         if file.startswith(folder + os.sep):
@@ -314,13 +311,13 @@ def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
 
 
 def has_effects(equation: Any) -> bool:
-    """Return whether an equation has effects for which JAX keeps it even if its results are unused."""
-    # JAX drops equations that only name an axis, as collectives do (`dceable_effects`); it does not export the class.
+    """Return whether an equation has effects, so that JAX keeps it even if its results are unused."""
+    # This effect only names an axis, as in a collective. JAX drops such equations, but does not export the class.
     return any(type(effect).__name__ != "NamedAxisEffect" for effect in equation.effects)
 
 
 def is_number(value: Any) -> bool:
-    """Return whether the value of a literal is one real number."""
+    """Return whether the value of a literal is a single real number."""
     return getattr(value, "shape", ()) == () and getattr(value, "dtype", None) not in _NO_NUMBERS
 
 
@@ -335,11 +332,11 @@ _EXPANSIONS: dict[str, Callable[..., Any]] = {
     "log2": lambda x: jax.lax.log(x) * 1.4426950408889634,
     "exp_neg_sq": lambda x: jax.lax.exp(-(x * x)),  # JAX splits x by its bits, for another half bit of precision
 }
-"""New primitives and functions of JAX 0.12, each as a function of older primitives."""
+"""Primitives and functions that are new in JAX 0.12, written with older primitives."""
 
 
 def expansion(equation: Any) -> Any | None:
-    """Return the closed jaxpr of older primitives for an equation of JAX 0.12; `None` for any other equation."""
+    """Return the closed jaxpr that replaces a new primitive of JAX 0.12 by older ones; `None` for other equations."""
     name, operands = equation.primitive.name, [one.aval for one in equation.invars]
     if name == "custom_jvp_call":
         info = open_jaxpr(equation.params["call_jaxpr"]).debug_info
@@ -355,7 +352,7 @@ def expansion(equation: Any) -> Any | None:
 
 
 def spec_of(aval: Any) -> TensorSpec:
-    """Return shape and dtype of an abstract value; `()` and `"token"` if it has none, as the tokens of effects."""
+    """Return shape and dtype of an abstract value. A token, which has neither, gets `()` and `"token"`."""
     try:
         return _spec(aval.shape, aval.dtype)
     except (AttributeError, TypeError):
@@ -365,7 +362,7 @@ def spec_of(aval: Any) -> TensorSpec:
 def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
     """Return the shapes and dtypes of operands or results."""
     try:
-        # Nearly all are arrays, so only a failure looks at them one by one.
+        # Fast path for arrays.
         return tuple([_spec(atom.aval.shape, atom.aval.dtype) for atom in atoms])
     except (AttributeError, TypeError):
         return tuple([spec_of(atom.aval) for atom in atoms])
@@ -373,28 +370,28 @@ def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
 
 @lru_cache(maxsize=8192)
 def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
-    # Dimensions of two symbolic scopes are never equal in JAX; their texts are.
+    # Use the text of a symbolic dim: in JAX, dims of two symbolic scopes are never equal.
     sizes = tuple(dim if isinstance(dim, int) else str(dim) for dim in shape)
     name = "float0" if dtype == jax.dtypes.float0 else getattr(dtype, "name", None)  # NumPy's name for it is "void"
     return TensorSpec(sizes, name or str(dtype))
 
 
 def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:
-    """Return a closed jaxpr as a function; under `jax.jit` the original Python does not run again."""
+    """Return a closed jaxpr as a function. Tracing the function does not run the user's Python again."""
     return core.jaxpr_as_fun(closed)
 
 
 POINTER_BYTES = 8 if jax.__version_info__ < (0, 12) else 4
-"""Bytes XLA counts for each array of a tuple that is read or written: the pointer to it."""
+"""Bytes that XLA counts when a tuple is read or written: the size of a pointer, for each array in the tuple."""
 
 MULTIPLIES_NARROW = jax.__version_info__ >= (0, 12)
 """True if a CPU multiplies two `bfloat16` matrices directly, instead of copying them to `float32`."""
 
 ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
-"""Operations that an arc sine expands to, besides two transcendental functions."""
+"""FLOPs of an arc sine, besides two transcendental functions: XLA expands it."""
 COMPLEX_ABS_FLOPS = 1 if jax.__version_info__ < (0, 12) else 25
-"""FLOPs of `abs` of a complex number as XLA counts them: JAX expands it since 0.12."""
+"""FLOPs of `abs` of a complex number. Since 0.12, JAX expands it."""
 DIGAMMA_FLOPS = 73 if jax.__version_info__ < (0, 12) else 75
-"""Operations that `digamma` expands to, besides three transcendental functions."""
+"""FLOPs of `digamma`, besides three transcendental functions: XLA expands it."""
 LGAMMA_FLOPS = None if jax.__version_info__ < (0, 12) else (292, 32)
-"""FLOPs of `lgamma` in float32 for each item, and once per call; `None` where JAX does not expand it this way."""
+"""FLOPs of `lgamma` in float32: for each element, and once per call. `None` before JAX 0.12."""

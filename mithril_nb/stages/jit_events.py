@@ -1,8 +1,8 @@
-"""Traces, lowerings and compilations of jitted functions as events, each with the call that caused it.
+"""Report traces, lowerings and compilations of jitted functions as events, each with the call that caused it.
 
 Like `jax_versions`, this file depends on JAX's internals; tested with 0.10.2 and 0.12.0. JAX's monitoring reports only
-times and names, and no trace under `jax.grad`. JAX's `test_event` reports each real trace, and JAX's frames hold the
-arguments. The listeners are registered once per process. Without an observer they return at once.
+names and times, and reports no trace under `jax.grad`. So traces are taken from JAX's `test_event`, and the arguments
+from the frames of JAX's functions. The listeners are registered once per process and are cheap without an observer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FILTERING = "reraise_with_filtered_traceback"
 UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
 """The name that JAX gives callable objects without a `__name__`."""
 Source = tuple[str, int]
-"""File and first line of a function, `("", 0)` if unknown."""
+"""File and first line of a function; `("", 0)` if unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class JitCall:
     Attributes:
         function: The Python function that is jitted.
         name: The name of the program in JAX.
-        source: File and first line of the function; of the inner one if it is wrapped, as in `jax.jit(jax.grad(f))`.
+        source: File and first line of the function. For a wrapped function, as in `jax.jit(jax.grad(f))`, those of `f`.
         wrapper: Names of the functions or classes that wrap it, the innermost first: `"grad_f"`, or `"grad_f in jit"`;
             `""` if nothing wraps it.
         args: The arguments by position, static ones included.
@@ -57,10 +57,10 @@ class JitCall:
         static_positions: Positions of static arguments.
         static_names: Names of static arguments.
         options: Other options of `jax.jit`, as pairs of name and text.
-        place: File and line of the user's call, `("", 0)` if the whole stack is library code.
+        place: File and line of the user's call; `("", 0)` if the whole stack is library code.
         is_nested: True if another function is being traced around this call.
-        is_of_user: True if the user jitted and called it, though a library defines it, as in `jax.jit(jnp.tanh)(x)`.
-        is_filtered: True if everything but arrays is static, also inside containers, as in `eqx.filter_jit`.
+        is_of_user: True if the user's code called `jax.jit` on the function, even a library's: `jax.jit(jnp.tanh)(x)`.
+        is_filtered: True if all values except arrays are static, also inside containers, as in `eqx.filter_jit`.
     """
 
     function: Any
@@ -83,11 +83,17 @@ class Observer(Protocol):
     """An object that receives events, each on the thread that made the call."""
 
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
-        """Receive the start of a trace; return a function that receives its seconds, if JAX reports them, or `None`."""
+        """Receive the start of a trace. Return a function to call with its seconds, or `None`.
+
+        The function is not called if JAX does not report the time.
+        """
         ...
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
-        """Receive a finished lowering. `call` caused it; `None` for a backward pass or ahead-of-time lowering."""
+        """Receive a finished lowering and the call that caused it.
+
+        `call` is `None` for a backward pass and for ahead-of-time lowering.
+        """
         ...
 
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
@@ -107,11 +113,11 @@ class Thread(threading.local):
 
     Attributes:
         scopes: Observers of the calls in progress, the outermost first.
-        open: JAX's trace events in progress, the outermost first. Each is a list with an entry for each real trace in
-            it: the functions that `on_trace` returned.
-        lowered: Maps the name of a function to the source of the last function lowered under this name.
-        behind: Maps name and source of a library's wrapper to the source of the user's function that it wraps.
-        from_disk: Whether the compilation in progress was read from the persistent cache.
+        open: JAX's trace events in progress, the outermost first. Each is a list with an item for each trace that
+            started during the event: the functions that `on_trace` returned.
+        lowered: A dict from the name of a function to the source of the last function lowered under this name.
+        behind: A dict from name and source of a library's wrapper to the source of the user's function inside.
+        from_disk: True if the compilation in progress was read from the persistent cache.
     """
 
     def __init__(self) -> None:
@@ -147,10 +153,10 @@ def listen() -> None:
     """Register the listeners with JAX, unless they are already registered."""
     with _lock:
         if util.test_event_listener is not _on_event:
-            # JAX has room for one listener, so the previous one is called by this one.
+            # JAX has only one such listener, so `_on_event` calls the previous one.
             _next[:] = [] if util.test_event_listener is None else [util.test_event_listener]
             util.test_event_listener = _on_event
-        # Check each list: `jax.monitoring.clear_event_listeners` does not clear the scalar listeners.
+        # Check all three lists: `jax.monitoring.clear_event_listeners` does not clear the scalar listeners.
         if _on_duration not in monitoring.get_event_duration_listeners():
             jax.monitoring.register_event_duration_secs_listener(_on_duration)
         if _on_plain not in monitoring.get_event_listeners():
@@ -224,21 +230,21 @@ def _on_plain(event: str, **_: Any) -> None:
 def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
     seconds, name = duration_secs, _function_name(str(about.get("fun_name", "")))
     if event == _TRACE:
-        # JAX timed the first trace; none starts if the function was traced for an equal call.
+        # The time is that of the first trace. No trace starts if JAX has a cached one.
         for timed in (thread.open.pop() if thread.open else [])[:1]:
             for report in timed:
                 report(seconds)
     elif event == _LOWER:
         if found := _observers():
-            # The event of a lowering has the name of the function, but neither its file nor its call.
+            # The event has only the name of the function.
             source = _lowered()
             call = _running(name, source)
-            # A backward pass lacks a call: the source of its jaxpr identifies it.
+            # A backward pass has no call, so use the source of its jaxpr.
             thread.lowered[name] = thread.behind.get((name, source), source) if call is None else call.source
             for one in found:
                 one.on_lower(name, thread.lowered[name], seconds, call)
     elif event == _COMPILE:
-        # JAX reports a cache hit before the compilation that it replaces.
+        # JAX reports a cache hit before the event of the compilation.
         from_disk, thread.from_disk = thread.from_disk, False
         for one in _observers():
             one.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
@@ -270,7 +276,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
     for one in _frames(frame.f_back):
         if not place[0] and library_of(one.f_code.co_filename) is None:
             place = one.f_code.co_filename, one.f_lineno or 0
-        # Only a trace in progress has such a frame around this call.
+        # This frame around the call is a trace in progress.
         if one.f_code.co_name.startswith("trace_to_jaxpr"):
             is_nested = True
     options = [(name, str(getattr(info, name, None))) for name in _OPTIONS]
@@ -307,7 +313,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
 
 
 def _is_of_user(frame: FrameType, function: Any) -> bool:
-    """Return whether the user's code calls a function that it jitted; `jnp.tanh` is jitted by JAX itself."""
+    """Return whether the user's code jitted and called a function: true for `jax.jit(f)(x)`, false for `jnp.sin(x)`."""
     # All frames of JAX's `pjit.py` belong to this call; the first frame outside of it made the call.
     jit = frame.f_code.co_filename
     outside = (one.f_code for one in _frames(frame) if one.f_code.co_filename != jit)
@@ -323,9 +329,10 @@ def _is_of_user(frame: FrameType, function: Any) -> bool:
 def _filtered(
     frame: FrameType, function: Any
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any], tuple[str, ...]] | None:
-    """Return function, arguments and parameters of a call of an `eqx.filter_jit` function; `None` for others.
+    """Return the user's function, its arguments and parameter names for a call of an `eqx.filter_jit` function.
 
-    Equinox jits its own function, whose arguments are the arrays among the user's arguments, and the rest.
+    Return `None` for other calls. Equinox jits an internal function, with the user's arguments split into arrays and
+    other values.
     """
     code = getattr(function, "__code__", None)
     if code is None or library_of(code.co_filename) != "equinox":

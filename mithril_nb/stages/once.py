@@ -1,4 +1,4 @@
-"""Compute large values: once for all threads, and without pauses of the garbage collector."""
+"""Compute a value once for all threads, and pause the garbage collector while large values are computed."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def paused_collector() -> Iterator[None]:
     """Create values without garbage collection; may be nested, and used by several threads at once.
 
     A traced program may have a million objects. Each time their number grows by a quarter, the collector scans all of
-    them, which takes a third of the tracing time and finds nothing, because they are all kept. Once the collector is on
-    again, it scans the new objects: else they would accumulate where many programs are created in a row.
+    them. This takes a third of the tracing time and frees nothing, because all objects are in use. At the end, the
+    collector scans the new objects once, so that garbage does not accumulate over many programs.
 
     Examples:
         >>> with paused_collector():

@@ -1,4 +1,8 @@
-"""Inputs of a program that hold its parameters: the arguments named by the user, else the argument `params`."""
+"""Find the inputs of a program that are parameters of the model, from the option `params` of `inspect`.
+
+The option is the name of an argument, such as `"state"`, or of a part of one, such as `"state.params"`, or several
+names. Its default is `"params"`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 from mithril_nb.errors import UnknownOptionError, short_repr
 
 DEFAULT = "params"
-"""Default name of the argument that holds the parameters."""
+"""Default of the option."""
 _MOST_SHOWN = 8
 # For example: .weight, ['a.b'], ["it's"] and [0] in params['a.b'].weight
 _PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\]""")
@@ -17,10 +21,7 @@ _PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\
 
 
 def names_of_params(params: Any) -> tuple[str, ...]:
-    """Return the `params` option as a tuple of names.
-
-    Args:
-        params: The name of an argument that holds the parameters, or a list or tuple of such names.
+    """Return the option `params` as a tuple of names.
 
     Raises:
         UnknownOptionError: `params` is not a string, list or tuple, or a name is empty or not a string.
@@ -43,9 +44,9 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
     """Return for each input of a program whether it is a parameter; `None` for every input if a name does not exist.
 
     Args:
-        arguments: Names of the arguments, including those without an array.
-        inputs: Names of the inputs.
-        names: Names of the arguments, or of parts of them, that hold the parameters.
+        arguments: Names of the arguments, including those without arrays.
+        inputs: Names of the arrays in the arguments.
+        names: The option `params`.
 
     Examples:
         >>> which_are_params(["w", "x"], ["w['a']", "x"], ["w"]), which_are_params(["w", "x"], ["w['a']", "x"], ["v"])
@@ -53,21 +54,14 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
     """
     wanted = set(names)
     found = [bool(wanted & _holders(name)) for name in inputs]
-    # A misspelt name must not make the other inputs look like data.
+    # If a name is misspelt, parameters must not be reported as data.
     return [*found] if wanted <= _known(arguments, inputs) else [None] * len(inputs)
 
 
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
-    """Raise an error if a name is neither an argument of a program nor a part of one.
+    """Raise an `UnknownOptionError` if a name in the option `params` is neither an argument nor a part of one.
 
-    Args:
-        program: Name of the program.
-        arguments: Names of the arguments.
-        inputs: Names of the inputs.
-        names: Names of the arguments, or of parts of them, that hold the parameters.
-
-    Raises:
-        UnknownOptionError: A name does not exist.
+    The arguments are those of `which_are_params`, after the name of the program.
     """
     known = _known(arguments, inputs)
     strange = next((name for name in names if name not in known), None)
@@ -75,14 +69,14 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
         return
     inside = [name for name in inputs if name not in arguments and _holders(name) & _holders(strange)]
     raise UnknownOptionError(
-        f"program {program!r} takes no {strange!r} that could hold its parameters.",
+        f"params={strange!r} is not an argument of program {program!r}.",
         (("arguments", _listed(arguments) or "none"), *((("inputs", _listed(inside)),) if inside else ())),
         f"{example_of_params(arguments, inputs)}  # or params=() if it has none",
     )
 
 
 def why_unknown(arguments: Sequence[str]) -> str:
-    """Return the reason why it is unknown which inputs are parameters.
+    """Return the reason why it is unknown which inputs are parameters if the option `params` has its default.
 
     Examples:
         >>> why_unknown(["w", "x"])
@@ -97,7 +91,7 @@ def why_unknown(arguments: Sequence[str]) -> str:
 
 
 def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
-    """Return an example of the `params` option for these arguments and inputs.
+    """Return an example of the option `params` for these arguments and inputs.
 
     Examples:
         >>> example_of_params(["w", "x"], ["w['a']", "x"])
@@ -112,7 +106,7 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
 
 
 def _known(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
-    """Return all names that may hold parameters: the arguments, the inputs, and the containers of the inputs."""
+    """Return all names that the option may contain: the arguments, the inputs, and the containers of the inputs."""
     return {*arguments}.union(*map(_holders, inputs))
 
 

@@ -51,13 +51,12 @@ class Pipeline:
     Attributes:
         traced: The jaxpr as JAX returned it.
         program: The jaxpr with its provenance: block, role and source line of each equation.
-        names: Names for the instructions of later stages: `program`, or, for a program that was not traced here, the
-            names in its text.
+        names: The inputs and equations for reading later stages: `program`, or the `Names` of a given program.
         values: The arrays of the jaxpr, each with the equations that produce and use it.
         lowered: The StableHLO module, with a tag on each op that names its equation.
         compilation: The compilation by XLA and the files that XLA writes; not an `Once` itself.
         compiled: The executable.
-        optimized: An executable with the same optimized HLO; XLA may skip machine code to save time.
+        optimized: An executable with the same optimized HLO as `compiled`, but perhaps without machine code.
         buffers: The buffers of the executable.
         live_ranges: The live ranges of the values in these buffers.
         kernels: The kernels in the machine code, in the order of the HLO.
@@ -195,7 +194,7 @@ class Pipeline:
     # Stages
 
     def _guard(self, kind: StageKind, make: Callable[[], Stage]) -> Stage:
-        """Compute a stage; an error of JAX becomes its `unavailable`."""
+        """Compute a stage. If JAX raises an error, return a stage with the error as its `unavailable`."""
         name = kind.name
         reason = None if self._given is None or name == "python" else self._given.reason(kind.basis)
         if reason is not None:
@@ -221,9 +220,9 @@ class Pipeline:
             return self._partial(name)
 
     def _reach(self, needed: str) -> None:
-        """Run the long steps one by one, so that each is timed separately."""
+        """Trace, lower and compile, up to the `needed` step. Each step is timed separately."""
         for step, once in (("trace", self.names), ("lower", self.lowered), ("compile", self.optimized)):
-            # A program that was given as compiled has no lowered form.
+            # A program that the user gives as compiled has no lowered form.
             if step != "lower" or self._given is None or self._given.lowered is not None:
                 once.get()
             if step == needed:
@@ -268,13 +267,14 @@ class Pipeline:
         return _timed("python", lambda: self._sourced(self.program.get()))
 
     def _python_of(self, given: Given) -> Stage:
-        """Return the Python stage of a program that was not traced here, from the source lines JAX wrote into it."""
+        """Return the Python stage of a given program, from the lines of Python that JAX wrote into it."""
         stage = self.stages[given.stages[0]].get()
         if not any(one.source for one in stage.instructions):
             return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
         files = given.lines.files
         if not any(map(lines_of_file, files.values())):
-            return Stage("python", "", unavailable=f"its Python files are not available: {', '.join(files)}")
+            reason = f"the Python files of this program are not available: {', '.join(files)}"
+            return Stage("python", "", unavailable=reason)
         equations = self.names.get().by_id
         return _timed("python", lambda: as_inferred(source_of_instructions(stage.instructions, files, equations)))
 
@@ -319,7 +319,7 @@ class Pipeline:
         )
 
     def _marked(self, read: Read) -> Read:
-        """Mark blocks as inferred if they come from names of operations, which are less certain than tags."""
+        """Mark the blocks of a given program as inferred: names of operations are less certain than tags."""
         return read if self._given is None else as_inferred(read)
 
     def _make_hlo_before(self) -> Stage:
@@ -333,7 +333,7 @@ class Pipeline:
         self.compilation.begin()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return the optimized HLO after XLA's passes, while XLA still generates code; `None` if not possible."""
+        """Return the optimized HLO before XLA has generated machine code; `None` if it is not available before."""
         read = self.compilation.read_early()
         return None if read is None else Stage("hlo", *read)
 
@@ -344,7 +344,7 @@ class Pipeline:
         start = time.perf_counter()
         is_given = self._given is not None and not self._given.is_compiled_here
         read, was_ahead = (self._read_hlo(text), False) if is_given else self.compilation.hlo(text)
-        # Reading the text counts as compile time only if nothing read it while XLA generated code.
+        # If the text was read while XLA generated code, reading it took no extra time.
         late = 0.0 if was_ahead else time.perf_counter() - start
         return Stage("hlo", *read, self.optimized.elapsed_s + late)
 
@@ -384,7 +384,7 @@ def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:
 
 
 def _code(kernel: Kernel) -> list[AsmLine]:
-    """Return the machine code of a kernel; if it cannot be read, a comment, so that other kernels are still shown."""
+    """Return the machine code of a kernel. If it cannot be read, return the error as a comment."""
     try:
         return kernel.asm
     except (LookupError, ValueError) as error:

@@ -40,8 +40,9 @@ class ProgramStages(Shown):
         every_stage: Names of all its stages, including those computed only on request, such as `"numpy"`.
         arguments: The arguments it is traced with; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: Takes a value for each named size, and raises if they are invalid; `None` if all are valid.
-        given: The artifact the program was read from, if it starts at a later stage than Python; else `None`.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if any are
+            valid.
+        given: The contents of the program, if it starts at a later stage than Python; else `None`.
         compiler_options: The user's options of XLA.
     """
 
@@ -65,7 +66,7 @@ class ProgramStages(Shown):
 
     def __repr__(self) -> str:
         made = [name for name in self._pipeline.stages if self._pipeline.stages[name].is_made]
-        return f"{type(self).__name__}({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
+        return f"{type(self).__name__}({self.name!r}, computed: {', '.join(made) or 'none yet'})"
 
     def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Self:
         """Return the same program with other arguments, in the current JAX context; nothing is computed yet.
@@ -141,9 +142,9 @@ class ProgramStages(Shown):
 
     @property
     def elapsed(self) -> Mapping[str, float]:
-        """Seconds that JAX took, by step: `trace`, `lower`, `compile`, and `optimize` for a compile with least effort.
+        """Seconds that JAX took, by step: `trace`, `lower`, `compile`, and `optimize`.
 
-        Steps that have not run are missing.
+        `optimize` is a compilation without machine code; see `optimized`. Steps that have not run are missing.
         """
         return self._pipeline.elapsed
 
@@ -168,13 +169,13 @@ class ProgramStages(Shown):
         return name in self._pipeline.stages and self._pipeline.stages[name].is_made
 
     def graph(self, stage: str | None = None) -> StageGraph:
-        """Return a stage as a graph in levels: blocks, loops and branches, equal ones folded.
+        """Return a stage as a graph of nested nodes: blocks, loops and branches. Equal nodes are folded into one.
 
         If the stage is not available, the graph is empty, or ends with the equation that could not be traced.
 
         Args:
-            stage: One of `every_stage`; by default `"jaxpr"`, or the stage at which the program begins. The graphs of
-                other stages keep the order, folds and names of this one.
+            stage: One of `every_stage`; by default `"jaxpr"`, or the stage at which the program begins. In the graphs
+                of other stages, blocks have the same order, folds and names as in this graph.
 
         Raises:
             StageUnavailableError: No stage has this name.
@@ -191,7 +192,6 @@ class ProgramStages(Shown):
 
     def _graph_of(self, stage: str) -> StageGraph:
         first = first_stage(self)
-        # Later stages take order, folds and names from the graph of the first one.
         return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
@@ -199,7 +199,7 @@ class ProgramStages(Shown):
 
         Args:
             source: Name of the stage to link from.
-            target: Name of the stage to link to. Both stages must be available to have links.
+            target: Name of the stage to link to. If one of the stages is not available, there are no links.
 
         Returns:
             A dict from the id of each instruction of `source` to the set of ids of the linked instructions of `target`,
@@ -231,7 +231,7 @@ class ProgramStages(Shown):
         return self._pipeline.compiled.get()
 
     def analysis(self, of: str) -> Any:
-        """Return XLA's own cost or memory figures, unchanged; XLA computes them on first use.
+        """Return XLA's own cost or memory analysis, unchanged; XLA computes it on first use.
 
         Args:
             of: `"lowered"` or `"compiled"` for the costs of that program, `"memory"` for the buffers of the compiled
@@ -239,27 +239,27 @@ class ProgramStages(Shown):
 
         Raises:
             UnknownOptionError: No analysis has this name.
-            Exception: The error of JAX or XLA, if it cannot lower or compile the program, or gives no figures.
+            Exception: The error of JAX or XLA, if the program does not compile or the platform has no such analysis.
         """
         if of not in self._figures:
             raise unknown_name(self.name, "analysis", of, self._figures)
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
-        """Request files that XLA writes, so that a program not compiled yet compiles once, not twice.
+        """Request files that XLA should write when it compiles the program, so that it need not compile twice.
 
         Args:
-            machine_code: Whether to request the kernels too, not only the memory plan.
-            passes: Whether to request the passes too.
+            machine_code: True to request the kernels in addition to the memory plan.
+            passes: True to request the passes.
         """
         self._pipeline.compilation.want(machine_code=machine_code, passes=passes)
 
     def begin_compiling(self) -> None:
-        """Start compiling `optimized` in a thread. Errors are raised when it is read."""
+        """Start compiling `optimized` in a thread. If this fails, reading `optimized` raises the error."""
         self._pipeline.begin_compiling()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return `"hlo"` as soon as XLA's passes have finished; `None` if it is only available after compilation."""
+        """Wait for XLA's passes and return the stage `"hlo"`; `None` if it is only available after compilation."""
         return self._pipeline.hlo_ahead()
 
     @property
@@ -358,7 +358,7 @@ class ProgramStages(Shown):
 
     @property
     def source_files(self) -> tuple[Mapping[str, str], str]:
-        """A dict from the label of each user's file to its path, and the Python code that builds the model or `""`."""
+        """A dict from the label of each user file to its path, and the Python code that builds the model, or `""`."""
         if self.given is not None:
             return self.given.lines.files, ""
         return {label: path for path, label in self.traced_program.labels.items()}, self.traced_program.model

@@ -95,7 +95,7 @@ def inspect(
         >>> import jax
         >>> from mithril_nb.models import Linear
         >>> inspect(Linear(10), shapes={"input": [32, 784]}, optimizer="adam")
-        Inspection('train step', made: nothing yet)
+        Inspection('train step', computed: none yet)
         >>> inspect(Linear(10), shapes={"input": ["batch", 784]}).cost().formula()
         '15690·batch'
         >>> print(inspect(jax.numpy.add, 3, 4).inputs[0].spec)

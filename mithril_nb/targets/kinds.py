@@ -221,7 +221,7 @@ def register_kind(kind: TargetKind) -> None:
         >>> sines = TargetKind("sines", lambda call: call.target == "sin", build)
         >>> register_kind(sines)
         >>> inspect("sin", 0.5)
-        Inspection('sin', made: nothing yet)
+        Inspection('sin', computed: none yet)
         >>> _KINDS.remove(sines)
     """
     _KINDS.insert(0, kind)

@@ -217,7 +217,7 @@ def test_errors_list_the_symbolic_sizes() -> None:
     found = inspect(lambda x: jnp.tanh(x @ x.T), spec(batch, 2 * width + batch // 3), name="gram")
     assert found.stage("stablehlo").unavailable is None
     reason = "XLA needs a number for each size, and has none for batch, width"
-    advice = "    Try: inspection.cost().at(batch=32, width=32)  # or inspect it with numbers"
+    advice = "    Try: inspection.cost().at(batch=32, width=32)  # or inspect the program with arrays of known sizes"
     for stage in ("hlo_before", "hlo", "llvm", "asm"):
         assert found.stage(stage).unavailable == reason
     for source in ("lowered", "compiled"):

@@ -45,5 +45,5 @@ def test_folder_that_does_not_exist(inspection, tmp_path) -> None:
 
 @pytest.mark.parametrize("suffix", ["csv", ".CSV", "", 3, "."])
 def test_invalid_suffix(suffix) -> None:
-    with pytest.raises(UnknownOptionError, match="is not a suffix of files"):
+    with pytest.raises(UnknownOptionError, match="is not a valid file suffix"):
         exporter(suffix)

@@ -99,8 +99,8 @@ def test_other_stages_can_be_searched() -> None:
 def test_numbers_that_a_stage_does_not_have_are_an_error(query: str) -> None:
     key = "bytes" if "bytes" in query else "flops"
     assert message_of(lambda: program().find(query, "stablehlo")) == (
-        f"UnknownOptionError: the instructions of stablehlo have no {key} to search for.\n"
-        "    reason  they are counted in jaxpr, hlo_before, hlo\n"
+        f"UnknownOptionError: stage 'stablehlo' has no {key} to search for.\n"
+        "    reason  only jaxpr, hlo_before, hlo have costs\n"
         f"    Try: inspection.find('{query}', 'jaxpr')"
     )
     assert len(program().find("kind:dot memory>1", "stablehlo")) == 2

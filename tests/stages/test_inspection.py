@@ -143,7 +143,7 @@ def test_stages_are_computed_on_first_use() -> None:
 
     inspection = inspect(fn, spec(2))
     assert traced == []
-    assert repr(inspection) == "Inspection('fn', made: nothing yet)"
+    assert repr(inspection) == "Inspection('fn', computed: none yet)"
     inspection.stage("jaxpr")
     assert traced == [1]
     assert not inspection.is_lowered
@@ -159,7 +159,7 @@ def test_stages_are_computed_on_first_use() -> None:
     assert inspection.is_compiled
     assert traced == [1]
     assert set(inspection.elapsed) == {"trace", "lower", "optimize", "compile"}
-    assert repr(inspection) == "Inspection('fn', made: jaxpr, stablehlo, hlo, asm)"
+    assert repr(inspection) == "Inspection('fn', computed: jaxpr, stablehlo, hlo, asm)"
 
 
 def test_program_is_converted_to_hlo_once() -> None:

@@ -69,7 +69,7 @@ def test_stablehlo_ops_have_the_outcome_of_their_equations(inspection: Inspectio
         op = next(one for one in inspection.stage("stablehlo").instructions if one.opcode == f"stablehlo.{opcode}")
         assert inspection.who_changed("stablehlo", op.id) == history(inspection, primitive), opcode
     add = [one for one in inspection.stage("stablehlo").instructions if one.opcode == "stablehlo.add"][1]
-    told = "dropped: no instruction is left of it when StableHLO becomes HLO"
+    told = "dropped: removed when StableHLO becomes HLO"
     assert str(inspection.who_changed("stablehlo", add.id)) == told  # + 0.0
     call = next(one for one in inspection.stage("stablehlo").instructions if "call" in one.opcode)
     assert inspection.who_changed("stablehlo", call.id).became == "inlined"
@@ -390,7 +390,7 @@ def test_nameless_instruction_is_found_by_its_users() -> None:
     assert len(ops) == 3
     same = inspect(lambda x: jnp.sin(x * 1.0 + 0.0), x)
     for primitive in ("mul", "add"):
-        assert str(history(same, primitive)) == "dropped: no instruction is left of it when StableHLO becomes HLO"
+        assert str(history(same, primitive)) == "dropped: removed when StableHLO becomes HLO"
 
 
 def test_unknown_outcome_is_not_dropped() -> None:

@@ -111,7 +111,7 @@ def test_python_files_that_are_not_here(tmp_path: Path) -> None:
         "this program was given as StableHLO text: it has no Python"
     )
     found = ml.inspect(text.replace(str(Path(__file__)), str(tmp_path / "gone.py")))
-    assert found.stage("python").unavailable == "its Python files are not available: gone.py"
+    assert found.stage("python").unavailable == "the Python files of this program are not available: gone.py"
     assert f"gone.py:{FIRST + 1}" in found.cost("lowered").by_line
 
 

@@ -40,7 +40,7 @@ def test_unused_arguments_and_options_are_rejected(tmp_path: Path) -> None:
     static = refused(lowered(), static_argnums=0)
     assert static.startswith("program 'step' takes no static_argnums=.\n")
     assert refused(lowered(), params="weights") == (
-        "program 'step' takes no 'weights' that could hold its parameters.\n"
+        "params='weights' is not an argument of program 'step'.\n"
         "    arguments  params, x\n"
         '    Try: params="params"  # or params=() if it has none'
     )

@@ -176,7 +176,7 @@ def test_advice_of_stages_uses_sizes_that_fit() -> None:
     with pytest.raises(StageUnavailableError) as error:
         found.cost("compiled")
     advice = error.value.diagnostics[0].advice
-    assert advice == "inspection.cost().at(B=4, T=4)  # or inspect it with numbers"
+    assert advice == "inspection.cost().at(B=4, T=4)  # or inspect the program with arrays of known sizes"
     assert eval(advice.partition(", or")[0], {"inspection": found}).total.flops
     with pytest.raises(UnknownOptionError) as missing:
         found.cost().at(B=2)

@@ -123,12 +123,12 @@ UnexpectedInputError: 'Twice' contains its arrays, and takes no variables.
     Try: ml.inspect(module, x)
 
 ml.inspect(norm, X, X, axis=0, params="w")
-UnknownOptionError: program 'norm' takes no 'w' that could hold its parameters.
+UnknownOptionError: params='w' is not an argument of program 'norm'.
     arguments  x, y, axis
     Try: params="x"  # or params=() if it has none
 
 ml.inspect(norm, {"params": X, "step": X}, X, axis=0, params=["y", "x['prams']"])
-UnknownOptionError: program 'norm' takes no "x['prams']" that could hold its parameters.
+UnknownOptionError: params="x['prams']" is not an argument of program 'norm'.
     arguments  x, y, axis
     inputs     x['params'], x['step']
     Try: params="x['params']"  # or params=() if it has none

@@ -111,7 +111,7 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
     Examples:
         >>> import jax.numpy as jnp
         >>> explore(jnp.sin, jnp.zeros(3))
-        Explorer(Inspection('sin', made: nothing yet))
+        Explorer(Inspection('sin', computed: none yet))
     """
     is_stepped = not isinstance(through, list | tuple) or len(through) > 0
     if is_stepped and (isinstance(target, Inspection) or not callable(target)):

@@ -57,7 +57,7 @@ def page() -> Page:
 
 def test_nothing_is_traced_before_it_is_shown() -> None:
     explorer = explore(scaled, spec(5, 6), spec(2, 5))
-    assert repr(explorer) == "Explorer(Inspection('scaled', made: nothing yet))"
+    assert repr(explorer) == "Explorer(Inspection('scaled', computed: none yet))"
     inspection = inspect(scaled, spec(5, 6), spec(2, 5))
     assert explore(inspection).inspection is inspection
     with pytest.raises(UnknownOptionError, match="cannot inspect 3"):
@@ -244,7 +244,7 @@ def test_unsteppable_targets_are_rejected() -> None:
     with pytest.raises(UnknownOptionError) as caught:
         explore(inspect(scaled, spec(5, 6), spec(2, 5)), through=("grad",))
     assert str(caught.value) == (
-        "cannot step through transforms of Inspection('scaled', made: nothing yet).\n"
+        "cannot step through transforms of Inspection('scaled', computed: none yet).\n"
         "    needs  a function and its arguments\n"
         '    Try: ml.explore(fn, *args, through=("grad",))'
     )
