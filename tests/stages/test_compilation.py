@@ -204,8 +204,8 @@ def test_machine_code_of_another_program_is_rejected(all_modules_differ) -> None
     inspection = look()
     assert inspection.stage("hlo").text
     all_modules_differ()
-    assert "XLA compiled a different program the second time" in (inspection.stage("asm").unavailable or "")
-    with pytest.raises(StageUnavailableError, match="XLA compiled a different program the second time"):
+    assert "XLA compiled the program twice" in (inspection.stage("asm").unavailable or "")
+    with pytest.raises(StageUnavailableError, match="XLA compiled the program twice"):
         profile(inspection)
 
 
@@ -256,8 +256,8 @@ def test_passes_of_a_different_program_are_rejected(all_modules_differ) -> None:
         _ = inspection.passes
     assert str(caught.value) == (
         "program 'program' has no passes.\n"
-        "    OtherProgramError  XLA compiled a different program the second time; "
-        "request this first in a new inspection\n"
+        "    OtherProgramError  XLA compiled the program twice, to two different modules; "
+        "inspect it again, and request this result first\n"
         '    Try: inspection.stage("hlo")  # shows whether it compiles'
     )
 
@@ -335,7 +335,7 @@ def test_concurrent_compilations_are_compared(all_modules_differ) -> None:
     thread.start()
     assert has_begun.wait(30)
     threading.Timer(0.5, may_go_on.set).start()
-    with pytest.raises(LookupError, match="XLA compiled a different program"):
+    with pytest.raises(LookupError, match="XLA compiled the program twice"):
         _ = inspection.compiled
     thread.join(60)
 

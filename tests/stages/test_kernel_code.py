@@ -63,15 +63,15 @@ def test_opcodes_and_operands() -> None:
 @pytest.mark.parametrize(
     ("code", "symbol", "reason"),
     [
-        (b"", "f", "the object file of 'f' is not an ELF file; the stage llvm has its code"),
-        (b"\xcf\xfa\xed\xfe", "f", "the object file of 'f' is not an ELF file; the stage llvm has its code"),
-        (elf(FAR), "thrice", "the object file has no function 'thrice'; the stage llvm has its code"),
-        (elf(FAR), "sinf", "the object file has no function 'sinf'; the stage llvm has its code"),
+        (b"", "f", "the object file of 'f' is not an ELF file; see the stage 'llvm' for its LLVM IR"),
+        (b"\xcf\xfa\xed\xfe", "f", "the object file of 'f' is not an ELF file; see the stage 'llvm' for its LLVM IR"),
+        (elf(FAR), "thrice", "the object file has no function 'thrice'; see the stage 'llvm' for its LLVM IR"),
+        (elf(FAR), "sinf", "the object file has no function 'sinf'; see the stage 'llvm' for its LLVM IR"),
         (
             elf(FAR)[:18] + struct.pack("<H", 21) + elf(FAR)[20:],
             "twice",
             "machine code for 64-bit PowerPC is not supported, only for x64, AArch64, RISC-V; "
-            "the stage llvm has the code",
+            "see the stage 'llvm' for the LLVM IR",
         ),
     ],
 )
@@ -162,7 +162,7 @@ def test_every_line_of_ptx_is_shown_without_tabs() -> None:
 def test_missing_ptx_function_is_reported(symbol: str) -> None:
     with pytest.raises(ValueError) as error:  # noqa: PT011 - the whole text is compared
         read_ptx(PTX, symbol)
-    assert str(error.value) == f"the PTX has no function {symbol!r}; the stage llvm has its code"
+    assert str(error.value) == f"the PTX has no function {symbol!r}; see the stage 'llvm' for its LLVM IR"
 
 
 MODULE = """; ModuleID = '__compute_module'

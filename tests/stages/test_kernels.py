@@ -170,7 +170,7 @@ def test_missing_code_states_the_reason(dump: Dump) -> None:
         ("llvm_before", "XLA wrote no unoptimized LLVM IR for this kernel"),
         (
             "object_code",
-            "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from",
+            "XLA writes no machine code for this platform; see the stage 'llvm' for the LLVM IR",
         ),
     ):
         with pytest.raises(LookupError) as error:

@@ -1,10 +1,12 @@
-"""Compile a program with XLA and read the files it writes, but only the files that are requested.
+"""Compile a program with XLA, and read only those files that are requested.
 
-On a CPU, code generation takes 40 % of XLA's time, and neither cost nor memory depends on it. If only these are
-requested, XLA compiles with the least effort there. Writing kernels and the memory plan makes a small program 20 %
-slower to compile, but its module can be read meanwhile. Writing every pass makes a large one 50 % slower. Files
-requested later come from a second compilation of the same module; one for the passes alone stops before code
-generation.
+- On a CPU, generating optimized code takes 40 % of the time of XLA. Costs and memory do not depend on it. If only these
+  are requested, XLA compiles with the least effort.
+- Writing kernels and the memory plan makes a small program 20 % slower to compile. Writing all passes makes a large one
+  50 % slower.
+- Files that are requested after the compilation come from a second compilation of the same program. If only the passes
+  are missing, it stops before code generation.
+- The optimized module is read while XLA still generates code.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ from mithril_nb.stages.xla.dump import FILES, KERNELS, LEAST_EFFORT, NO_MACHINE_
 from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_passes
 from mithril_nb.stages.xla.recover_op_names import nameless, original_names
 
-_OTHER_PROGRAM = "XLA compiled a different program the second time; request this first in a new inspection"
+_OTHER_PROGRAM = (
+    "XLA compiled the program twice, to two different modules; inspect it again, and request this result first"
+)
 Value = TypeVar("Value")
-# XLA does not report when its passes are finished, so its folder is polled.
+# XLA does not report when its passes end, so the folder of its files is read again and again.
 _INTERVAL_S = 0.02
 
 
@@ -40,11 +44,11 @@ class OtherProgramError(LookupError):
 
 
 class EarlyRead(Generic[Value]):
-    """A value computed in a thread while the body of a `with` runs, if it is available by then.
+    """A value that a thread computes while the body of a `with` runs.
 
     Args:
-        make: Returns the value, or `None` while it is not available; it is called again and again. If it raises, there
-            is no value: the caller then computes the value itself and gets the error.
+        make: Returns the value; `None` if it is not available yet. `make` is then called again, until the body ends. If
+            it raises an exception, `get` returns `None`.
 
     Examples:
         >>> import time
@@ -75,7 +79,7 @@ class EarlyRead(Generic[Value]):
         self._over.set()
 
     def get(self) -> Value | None:
-        """Return the value, or `None` if its computation did not start within the body; wait until it is computed."""
+        """Wait for the computation and return the value; `None` if it was not available before the body ended."""
         if self._thread.ident is not None:
             self._thread.join()
         return self._value
@@ -93,15 +97,16 @@ class EarlyRead(Generic[Value]):
 
 @dataclass(frozen=True)
 class _EarlyModule:
-    """The result of XLA's passes, read while XLA still generated code.
+    """The optimized module, read while XLA still generates code.
 
     Attributes:
-        prefix: File name prefix of the module among all compiled modules.
-        files: Names of the files of passes that existed when the module was read.
-        fingerprint: Fingerprint of the text of the optimized module.
-        passes: The passes that changed something; `None` if XLA did not write its passes.
-        histories: The passes that each instruction appeared and vanished in; `None` if XLA did not write its passes.
-        hlo: Text and instructions of the optimized module; `None` if they need passes that XLA did not write.
+        prefix: `Dump.prefix` when the module was read.
+        files: Names of the files of passes that existed then.
+        fingerprint: Fingerprint of the text of the module.
+        passes: The passes that changed something; `None` if XLA does not write passes.
+        histories: The passes in which each instruction appeared and vanished; `None` if XLA does not write passes.
+        hlo: Text and instructions of the module; `None` if their op names can only be recovered from passes, and XLA
+            does not write passes.
     """
 
     prefix: str
@@ -119,8 +124,8 @@ class _Run:
     Attributes:
         compiled: The compiled program.
         dump: The files that XLA wrote; `None` if it wrote none.
-        has_passes: True if the files include the passes.
-        ahead: The optimized module, if it was read while XLA still generated code; `None` if XLA wrote no files.
+        has_passes: True if XLA wrote its passes.
+        ahead: The reader of the optimized module that ran during the compilation; `None` if XLA wrote no files.
     """
 
     compiled: jax.stages.Compiled
@@ -130,23 +135,24 @@ class _Run:
 
 
 class Compilation:
-    """Every result of compiling a lowered program, each computed once for all threads.
+    """The results of compiling a lowered program. Each is computed once, on first use, also if several threads wait.
 
     Attributes:
         compiled: The compiled program, to run.
-        optimized: A program with the same module and memory plan, to inspect: `compiled` if it exists or machine code
-            is needed, otherwise one compiled with the least effort.
-        plan: The files that XLA wrote about its memory.
-        dump: The files that XLA wrote about its kernels.
+        optimized: A compiled program to inspect. It has the module and the memory plan of `compiled`, but perhaps slow
+            machine code: if machine code is not needed, XLA compiles with the least effort.
+        plan: The files with the memory plan.
+        dump: The files with the kernels.
         passes: The passes that changed something.
-        histories: The passes that each instruction appeared and vanished in.
+        histories: The passes in which each instruction appeared and vanished.
 
     Args:
         lowered: The lowered program.
         options: The user's XLA options.
-        has_least_effort: Returns whether the compiler makes the same module with less effort for machine code.
+        has_least_effort: Returns whether the platform's compiler makes the same module with the least effort.
         writes_passes: Returns whether passes are always written.
-        read_hlo: Reads the text of a module, given op names for instructions that have none.
+        read_hlo: Takes the text of a module, and op names of instructions for which the text has none. Returns text and
+            instructions of the stage.
     """
 
     def __init__(
@@ -175,25 +181,24 @@ class Compilation:
         self.histories = Once(self._read_histories)
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
-        """Request files that XLA writes, so that a program not compiled yet compiles only once.
+        """Request files before the program is compiled, so that one compilation writes all of them.
 
         Args:
-            machine_code: Whether to request the kernels too, not only the memory plan.
-            passes: Whether to request the passes too.
+            machine_code: True to request the kernels in addition to the memory plan.
+            passes: True to request the passes in addition.
         """
         self._wants_files = True
         self._wants_machine_code = self._wants_machine_code or machine_code
         self._wants_passes = self._wants_passes or passes
 
     def begin(self) -> None:
-        """Start compiling `optimized` in a thread, with its files; return when XLA starts.
+        """Start compiling `optimized` in a thread; return when XLA starts.
 
-        A caller that continued earlier would slow down the Python work that comes before XLA. Errors are raised when
-        `optimized` is read. If the user makes XLA write files elsewhere, XLA writes them there.
+        Until then the thread runs Python, which the caller would slow down. Errors are raised when `optimized` is read.
         """
         self._wants_files = self._wants_files or not self._user_dumps
-        with suppress(RuntimeError):  # The process may have reached its thread limit; then compile on first use.
-            # At exit, the interpreter waits for jobs of a queue: a thread that returns from XLA later would abort it.
+        with suppress(RuntimeError):  # at the thread limit of the process, `optimized` is compiled on first use
+            # Python waits for jobs of a queue at exit. It would crash if another thread returned from XLA after that.
             JobQueue("mithril_nb compiles").submit(self._make_alone)
             self._is_compiling.wait()
 
@@ -205,10 +210,10 @@ class Compilation:
             self._is_compiling.set()
 
     def read_early(self) -> Read | None:
-        """Return text and instructions of the optimized module while XLA still generates code; wait for its passes.
+        """Wait for XLA's passes, and return text and instructions of the optimized module, before XLA generates code.
 
-        `hlo` returns the same if no pass ran later. Return `None` if XLA finished before the module was read, or writes
-        no files, which is known only once it finishes.
+        Return `None` if the compilation ended before the module was read, or if XLA writes no files. If a pass runs
+        after this, `hlo` returns a newer module.
         """
         early = None if self._reading is None else self._reading.get()
         return None if early is None else early.hlo
@@ -218,8 +223,8 @@ class Compilation:
             self._started_in_full, is_second = True, self._started_with_least
         writes = self._wants_machine_code or (self._wants_files and not is_second)
         run = self._run({}, KERNELS, writes=writes, is_second=is_second)
-        if is_second:  # Figures measured on one module would be attributed to the other.
-            with suppress(Exception):  # This error is raised when `optimized` is read.
+        if is_second:  # measurements of `compiled` are shown for `optimized`, so their modules must be the same
+            with suppress(Exception):  # raised again when `optimized` is read
                 self.optimized.get()
             self._refuse_other(run.compiled.as_text())
         self._full = run
@@ -238,22 +243,22 @@ class Compilation:
 
     @property
     def _least_effort(self) -> Mapping[str, Any]:
-        """Options for the least effort; empty if XLA then makes another module, or writes files for the user."""
+        """The options for the least effort; empty if they would change the module, or the files for the user."""
         return LEAST_EFFORT if self._has_least_effort() and not self._user_dumps else {}
 
     @property
     def _user_dumps(self) -> bool:
-        """Return whether the user makes XLA write files."""
+        """Return whether the user set `xla_dump_to`."""
         return "xla_dump_to" in self._options or "xla_dump_to" in os.environ.get("XLA_FLAGS", "")
 
     @property
     def has_module_alone(self) -> bool:
-        """Return whether the module was compiled with the least effort, so that its machine code is too slow to run."""
+        """Return whether `optimized` was compiled with the least effort, so that its machine code is slow."""
         return self._inspected is not None and self._inspected is not self._full
 
     def _run(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool, is_second: bool) -> _Run:
         has_passes = not is_second and (self._wants_passes or self._writes_passes())
-        # A program from the compilation cache wrote no files, and its lines have other op names, or none.
+        # JAX's compilation cache is not used: a cached program writes no files, and may have other op names.
         if not (has_passes or writes):
             with jax_jit.without_compilation_cache():
                 return _Run(compile_with(effort, self._options, self._by_xla()))
@@ -265,7 +270,7 @@ class Compilation:
 
     def _write(self, dump: Dump, effort: Mapping[str, Any], files: Mapping[str, Any]) -> jax.stages.Compiled:
         compile = self._by_xla()
-        # If XLA writes elsewhere, the user chose both the folder and the files.
+        # If the user set `xla_dump_to`, the user also chose which files XLA writes.
         requested = effort if dump.why_not(self._options) else {**effort, **FILES, **files}
         with jax_jit.without_compilation_cache():
             return dump.compile(lambda options: compile_with(requested, options, compile), self._options)
@@ -297,10 +302,10 @@ class Compilation:
         return self._again({}, KERNELS)
 
     def _again(self, effort: Mapping[str, Any], files: Mapping[str, Any]) -> Dump:
-        """Return the files that XLA writes when it compiles the same program again.
+        """Compile the program again, and return the files that XLA writes.
 
         Raises:
-            LookupError: XLA would write no files here, or compiled a different program.
+            LookupError: XLA writes no files to our folder, or the second module differs from the first.
             Exception: The error of XLA, if the program does not compile.
         """
         dump = Dump()
@@ -311,12 +316,12 @@ class Compilation:
         except Exception as error:
             if effort is not NO_MACHINE_CODE:
                 raise
-            if dump.optimized() is None:  # XLA failed earlier than intended, so passes are missing
+            if dump.optimized() is None:  # XLA failed before its passes ended, not after them as intended
                 raise LookupError(str(error)) from error
         return self._of_same_module(dump)
 
     def _of_same_module(self, dump: Dump) -> Dump:
-        """Return the files; raise a `LookupError` if there are none, or if they belong to another module."""
+        """Return `dump`; raise a `LookupError` if it has no files, or the files of another module."""
         _ = dump.prefix  # raises the reason if no files were written
         self.optimized.get()
         if self._inspected is not None and dump is not self._inspected.dump:
@@ -328,8 +333,6 @@ class Compilation:
             return
         if text is None or fingerprint(text) != fingerprint(self._inspected.compiled.as_text() or ""):
             raise OtherProgramError(_OTHER_PROGRAM)
-
-    # While XLA compiles
 
     def _read_module(self, dump: Dump, has_passes: bool) -> _EarlyModule | None:
         text = dump.optimized()
@@ -345,7 +348,7 @@ class Compilation:
             return _EarlyModule(dump.prefix, (), fingerprint(text), None, None, hlo)
 
     def _early_module(self) -> _EarlyModule | None:
-        """Return the module read early, if it belongs to this program and no pass ran after it."""
+        """Return the module that was read early; `None` if it is another module, or if a pass ran after it was read."""
         run = self._inspected
         early = run.ahead.get() if run is not None and run.ahead is not None else None
         if run is None or run.dump is None or early is None:
@@ -353,10 +356,8 @@ class Compilation:
         is_whole = early.prefix == run.dump.prefix and early.files == files_of_passes(run.dump)
         return early if is_whole else None
 
-    # Afterwards
-
     def hlo(self, text: str) -> tuple[Read, bool]:
-        """Return text and instructions of the optimized module, and whether they were read while XLA still compiled.
+        """Return text and instructions of the optimized module, and whether they were read during the compilation.
 
         Args:
             text: The text of the module, as `optimized` prints it.
@@ -381,7 +382,7 @@ class Compilation:
 
 
 def _recovered_names(text: str, histories: Once[Histories]) -> Mapping[str, str]:
-    """Return op names for the matrix products that have none, as far as the passes show them."""
+    """Return op names of matrix products that have none, if they can be read from the passes."""
     names = nameless(text)
     try:
         return original_names(histories.get(), names) if names else {}

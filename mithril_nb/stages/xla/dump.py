@@ -1,8 +1,7 @@
 """The files that XLA writes about a program, and the options that make it write them.
 
-The files of each program are in a subfolder of this process's folder. A subfolder is removed when Python collects the
-last value that refers to it, at the latest when Python ends. The next process that compiles removes the folder of a
-process that was killed.
+Each process has a folder, with one subfolder per program. A subfolder is removed when its `Dump` is garbage-collected,
+at the latest when Python ends. If a process is killed, the next process that compiles a program removes its folder.
 """
 
 from __future__ import annotations
@@ -25,23 +24,31 @@ Made = TypeVar("Made")
 FILES: Mapping[str, Any] = {"xla_dump_compact_gte": False}
 """Makes XLA write each `get-tuple-element` on its own line, as `compiled.as_text()` does."""
 KERNELS: Mapping[str, Any] = {"xla_dump_emitter_re": "^(llvm|ptx)$"}
-"""Makes XLA write LLVM IR, and on a GPU PTX. `llvm` alone also matches Triton's passes: 22 MB for a small MLP, not 0.8.
+"""Makes XLA write LLVM IR, and on a GPU PTX.
+
+The expression has `^` and `$`, because `llvm` would also match the passes of Triton: 22 MB instead of 0.8 MB for an
+MLP.
 """
 PASSES: Mapping[str, Any] = {"xla_dump_hlo_pass_re": ".*"}
-"""Makes XLA write every pass. Any other expression adds passes that changed nothing: five times as much text."""
+"""Makes XLA write the module after every pass that changed it.
+
+With any other expression, XLA also writes it after passes that did not: five times as much text.
+"""
 NO_MACHINE_CODE: Mapping[str, Any] = {"xla_cpu_parallel_codegen_split_count": 0}
-"""Makes a CPU's compiler fail after its passes and before it generates code."""
+"""Makes XLA for CPUs fail after its passes, before it generates code."""
 LEAST_EFFORT: Mapping[str, Any] = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
-"""With this a CPU's compiler makes the same module and memory plan, but LLVM does not optimize the code, which saves
-40 % of the time. `tests/stages/test_compilation.py` checks this for the programs of the corpus."""
+"""Makes XLA for CPUs skip LLVM's optimizations, which saves 40 % of the time. Module and memory plan stay the same.
+
+`tests/stages/test_compilation.py` checks this for all programs of the corpus.
+"""
 
 _PREFIX = "mithril_nb-xla-"
 _BEFORE = "before_optimizations.txt"
 _AFTER = "after_optimizations"
 _LATER = "-buffer-assignment"
-"""A file written together with the optimized module; once it exists, the file of the module is complete."""
+"""End of the name of a file that XLA writes after the optimized module. If it exists, the module is complete."""
 _unknown: set[str] = set()
-"""Options that this XLA version rejected; another rejection would take as long as lowering a small program."""
+"""Options that this version of XLA does not have. They are stored, because a rejection takes time."""
 
 
 class Dump:
@@ -67,7 +74,7 @@ class Dump:
 
     @property
     def prefix(self) -> str:
-        """Prefix of the names of all files of the program, without the dot that follows.
+        """The start of the names of all files of the program, such as `module_0001.jit_step.cpu`.
 
         Raises:
             LookupError: No files exist; the message states the reason.
@@ -77,25 +84,22 @@ class Dump:
         return self._prefix
 
     def compile(self, compile: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any]) -> Any:
-        """Compile a program, and keep the files that XLA writes.
+        """Call `compile` so that XLA writes its files to `folder`; return the compiled program.
 
         Args:
-            compile: Compiles the program with the options it receives.
-            options: XLA options. If `xla_dump_to` is one of them, XLA writes the files to that folder instead.
-
-        Returns:
-            The result of `compile`.
+            compile: Takes XLA options; compiles the program with them.
+            options: The user's XLA options. If they contain `xla_dump_to`, XLA writes the files there instead.
         """
         self._missing = self.why_not(options) or self._missing
         if self.why_not(options):
             return compile(options)
         try:
             return compile({**options, "xla_dump_to": str(self.folder)})
-        finally:  # The passes are written even if XLA fails later.
+        finally:  # some files exist even if XLA fails
             self._find_prefix()
 
     def why_not(self, options: Mapping[str, Any]) -> str:
-        """Return the reason why XLA will write no files to `folder` with these options; `""` if it will write them."""
+        """Return the reason why XLA will not write its files to `folder`; `""` if it will."""
         if "xla_dump_to" in options:
             return (
                 f"XLA writes its files to {str(options['xla_dump_to'])!r}; "
@@ -104,9 +108,9 @@ class Dump:
         return self._missing if self.folder is None else ""
 
     def optimized(self) -> str | None:
-        """Return the optimized module as soon as its file is complete, which is before code generation.
+        """Return the text of the optimized module; `None` if its file is not complete yet.
 
-        May be called while another thread compiles. Return `None` as long as the file is incomplete.
+        The file is complete before XLA generates code, so this can be called while another thread compiles.
         """
         if self.folder is None:
             return None
@@ -118,33 +122,30 @@ class Dump:
 
     def _find_prefix(self) -> None:
         assert self.folder is not None
-        # Modules compiled meanwhile to fold constants are smaller than the program.
+        # XLA also compiles small modules to fold constants. The largest module is the program.
         starts = sorted(self.folder.glob(f"*.{_BEFORE}"), key=lambda path: path.stat().st_size)
         self._prefix = starts[-1].name.removesuffix(f".{_BEFORE}") if starts else ""
 
     def names(self, ending: str) -> list[str]:
-        """Return the part of each file name between `prefix` and an ending, sorted.
-
-        The part is `""` for a file with nothing in between, such as a GPU's one file for all of its kernels.
-        """
+        """Return the middle part of each file name `PREFIX.MIDDLE.ENDING`, sorted; `""` for `PREFIX.ENDING`."""
         prefix = self.prefix
         assert self.folder is not None
-        # A dot is on both sides of the part; `jit_f.ptx` has only one.
+
         found = (path.name.removeprefix(prefix) for path in self.folder.glob(f"{glob.escape(prefix)}.*"))
         return sorted(name.removesuffix(f".{ending}")[1:] for name in found if name.endswith(f".{ending}"))
 
     def path(self, *parts: str) -> Path:
-        """Return the path of a file from the parts of its name after `prefix`; empty parts are skipped."""
+        """Return the path of the file `PREFIX.PART.PART...`; empty parts are skipped."""
         assert self.folder is not None
         return self.folder / ".".join((self.prefix, *filter(None, parts)))
 
     def text(self, *parts: str) -> str:
-        """Return the text of a file from the parts of its name after `prefix`."""
+        """Return the text of the file `PREFIX.PART.PART...`."""
         return self.path(*parts).read_text(encoding="utf-8", errors="replace")
 
 
 class _Home:
-    """The folder of this process, which contains all of its dumps: one lock marks them all as in use."""
+    """The folder of this process. A locked file in it shows other processes that it is in use."""
 
     def __init__(self) -> None:
         parent = Path(tempfile.gettempdir())
@@ -152,18 +153,18 @@ class _Home:
         self.folder, held = locked_folder(parent, _PREFIX, "")
         self.process = os.getpid()
         weakref.finalize(self, _removed, self.folder, self.process, held)
-        if lock_file(held) is None:  # other processes would remove the folder after an hour
+        if lock_file(held) is None:  # without a lock, other processes would remove the folder after an hour
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     def is_right(self) -> bool:
-        """Return whether the folder exists and belongs to this process: a fork inherits its parent's."""
+        """Return whether the folder still exists, and belongs to this process instead of its parent."""
         is_here = self.process == os.getpid() and self.folder.parent == Path(tempfile.gettempdir())
-        return is_here and (self.folder / HELD).exists()  # XLA may have created a removed folder again
+        return is_here and (self.folder / HELD).exists()  # not just the folder, which XLA creates if it is missing
 
 
 _making = threading.Lock()
 _homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
-"""The home of this process under the key `"home"`, as long as it contains a dump."""
+"""The home of this process under the key `"home"`. It is removed when no `Dump` uses it."""
 
 
 def _place() -> tuple[_Home, Path]:
@@ -176,7 +177,7 @@ def _place() -> tuple[_Home, Path]:
 
 
 def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
-    if os.getpid() == process:  # a fork inherits its parent's values, but must not remove their folders
+    if os.getpid() == process:  # a forked process must not remove the folders of its parent
         if held is not None:
             held.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -185,12 +186,12 @@ def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
 def compile_with(
     ours: Mapping[str, Any], options: Mapping[str, Any], compile: Callable[[Mapping[str, Any]], Made]
 ) -> Made:
-    """Compile a program with our options, except options that this XLA version does not support.
+    """Compile a program with our options and the user's. Leave out options of ours that this version of XLA lacks.
 
     Args:
         ours: Our options.
-        options: The user's options. They take precedence, and errors about them are raised.
-        compile: Compiles the program with the options it receives.
+        options: The user's options. They take precedence, and an unknown one raises an error.
+        compile: Takes XLA options; compiles the program with them.
 
     Raises:
         Exception: The error of XLA, if the program does not compile.
@@ -199,7 +200,7 @@ def compile_with(
     while True:
         try:
             return compile({**known, **options})
-        except Exception as error:  # An XLA that does not support an option raises before it starts.
+        except Exception as error:  # an unknown option is rejected before XLA starts
             refused = [
                 name for name in known if name not in options and f"No such compile option: '{name}'" in str(error)
             ]

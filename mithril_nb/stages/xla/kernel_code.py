@@ -1,4 +1,4 @@
-"""The code of kernels, line by line: LLVM IR, PTX, and object files, which pyelftools and capstone read."""
+"""The code of kernels, line by line: LLVM IR, PTX, and machine code (read with pyelftools and capstone)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]
 # For example: @%p1 bra $L__BB0_2; where @%p1 is a condition
 _PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*)")
 _OPCODE = re.compile(r"^  (?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
-"""An instruction; its continuation lines, such as the cases of a switch, are indented more."""
+"""An instruction. Lines that continue it, such as the cases of a switch, are indented more, and do not match."""
 _CALLEE = re.compile(r"@(\"[^\"]*\"|[\w.$-]+)\(")
 _VALUE = re.compile(r"[%@](?:[\w.\-$]+|\"[^\"]*\")")
 _GLOBAL = re.compile(r"@(?:[\w.\-$]+|\"[^\"]*\")")
-# For example: `, !tbaa !3` and `, align 4`, which do not change the operation
+# Parts that do not change the operation, for example `, !tbaa !3` and `, align 4`.
 _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 
 
 def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the instructions of a function in an ELF file: line, opcode and operands.
+    """Return line, opcode and operands of each instruction of a function in an object file.
 
     Args:
-        object_code: The file.
+        object_code: The object file, in ELF format.
         symbol: Name of the function.
 
     Raises:
-        ValueError: It is not an ELF file, has no such function, or is for a machine that is not supported here.
+        ValueError: The file is not an ELF file, does not contain the function, or is for an unsupported machine.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -45,11 +45,13 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     try:
         file = ELFFile(io.BytesIO(object_code))
     except ELFError as error:
-        raise ValueError(f"the object file of {symbol!r} is not an ELF file; the stage llvm has its code") from error
+        raise ValueError(
+            f"the object file of {symbol!r} is not an ELF file; see the stage 'llvm' for its LLVM IR"
+        ) from error
     table: Any = file.get_section_by_name(".symtab")
     found = [one for one in table.iter_symbols() if one.name == symbol] if table is not None else []
     if not found or not isinstance(found[0]["st_shndx"], int):
-        raise ValueError(f"the object file has no function {symbol!r}; the stage llvm has its code")
+        raise ValueError(f"the object file has no function {symbol!r}; see the stage 'llvm' for its LLVM IR")
     index = found[0]["st_shndx"]
     section = file.get_section(index)
     start, size = found[0]["st_value"], found[0]["st_size"]
@@ -73,10 +75,10 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
 
 
 def _decoded(engine: Any, code: bytes) -> tuple[list[int], list[str], list[str]]:
-    """Return the addresses, mnemonics and operands of the instructions in some code.
+    """Return the addresses, mnemonics and operands of the instructions in machine code.
 
-    capstone decodes the whole code into an array of records, and `disasm_lite` reads them one by one. NumPy halves the
-    time of a kernel of 300,000 instructions.
+    capstone writes an array of C structs. NumPy reads it in half the time of capstone's own `disasm_lite`, which reads
+    them one by one: a kernel may have 300,000 instructions.
     """
     import capstone
 
@@ -102,7 +104,7 @@ def _decoded(engine: Any, code: bytes) -> tuple[list[int], list[str], list[str]]
 
 
 def _texts(found: list[bytes]) -> list[str]:
-    """Return texts that end at a zero byte; equal ones are one object."""
+    """Return C strings as Python strings. Equal strings are one object."""
     known = {one: one.partition(b"\0")[0].decode("ascii") for one in set(found)}
     return [known[one] for one in found]
 
@@ -117,23 +119,24 @@ def _engine(machine: str) -> Any:
     }
     if machine not in modes:
         raise ValueError(
-            f"machine code for {machine} is not supported, only for {', '.join(modes)}; the stage llvm has the code"
+            f"machine code for {machine} is not supported, only for {', '.join(modes)}; "
+            "see the stage 'llvm' for the LLVM IR"
         )
     engine = capstone.Cs(*modes[machine])
-    engine.skipdata = True  # Show data between instructions as data, and continue after it.
+    engine.skipdata = True  # show data between instructions as data, instead of stopping there
     return engine
 
 
 _FROM_END = {"x64": {2: 4, 4: 4}}
-"""Kinds of relocations (`PC32` and `PLT32`) relative to the end of their 4 bytes, so that their addend is 4 too low."""
+"""Number to add to the addend of relocations by kind: `PC32` and `PLT32` count from the end of their 4 bytes."""
 
 
 def _called(file: Any, table: Any, index: int) -> dict[int, str]:
-    """Return the values that the linker inserts, by offset: names of functions of the math library, and constants."""
+    """Return what the linker inserts at each offset of the code: a name of a called function, or a constant."""
     found: dict[int, str] = {}
     too_low = _FROM_END.get(file.get_machine_arch(), {})
-    # A kernel of 10,000 operations has 100,000 relocations: pyelftools would take 20 s for them. All machines that are
-    # supported write them as 64-bit little-endian RELA. Their symbols and sections are few.
+    # pyelftools would take 20 s for the 100,000 relocations of a kernel with 10,000 operations, so `struct` reads them.
+    # All supported machines write them as 64-bit little-endian RELA.
     symbol_of, section_of = cache(table.get_symbol), cache(lambda home: _content(file.get_section(home)))
     for section in file.iter_sections():
         if section["sh_type"] != "SHT_RELA" or section["sh_info"] != index:
@@ -150,7 +153,7 @@ def _called(file: Any, table: Any, index: int) -> dict[int, str]:
 
 
 def _value(symbol: Any, section_of: Callable[[int], tuple[str, bytes]], addend: int) -> str:
-    """Return what a relocation inserts: a constant, or the name of a symbol."""
+    """Return what one relocation inserts: a constant, or the name of a symbol."""
     home = symbol["st_shndx"]
     name, data = section_of(home) if isinstance(home, int) else ("", b"")
     if name in _NUMBERS or (name and symbol["st_info"]["type"] == "STT_SECTION"):
@@ -159,16 +162,16 @@ def _value(symbol: Any, section_of: Callable[[int], tuple[str, bytes]], addend: 
 
 
 _NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
-"""Sections of constants, and the format of each."""
+"""Sections of constants, each with the `struct` format of a constant."""
 
 
 def _content(section: Any) -> tuple[str, bytes]:
-    """Return the name of a section, and its data if it contains constants."""
+    """Return the name of a section, and its data if it is a section of constants."""
     return section.name, section.data() if section.name in _NUMBERS else b""
 
 
 def _constant(name: str, data: bytes, place: int) -> str:
-    """Return the number at an offset in a table of constants, otherwise the offset."""
+    """Return the constant at an offset of a section, `"= 0.5"`; in other sections the offset, `".rodata+0x8"`."""
     kind = _NUMBERS.get(name)
     if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
         return f"{name}{place:+#x}"
@@ -203,7 +206,7 @@ def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
         end = text.find("\n}", start)
         body = text[text.index("\n", start) + 1 : end if end > 0 else len(text)]
         return list(_ptx_lines(body.splitlines()))
-    raise ValueError(f"the PTX has no function {symbol!r}; the stage llvm has its code")
+    raise ValueError(f"the PTX has no function {symbol!r}; see the stage 'llvm' for its LLVM IR")
 
 
 def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
@@ -230,9 +233,9 @@ def _without_comment(line: str) -> str:
 
 
 def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    r"""Yield each line of a function and of the globals that it uses: the line, its opcode and its operands.
+    r"""Yield line, opcode and operands of each line of a function, and of the global constants that it uses.
 
-    The opcode of a line without an instruction is `""`; a call has `call`, with the callee as first operand.
+    The opcode is `""` for a line without an instruction. A `call` has the called function as first operand.
 
     Args:
         module: The module; it may contain several functions.
@@ -259,7 +262,7 @@ def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, 
 
 
 def _definition(module: str, name: str) -> int:
-    """Return where the definition of a function starts; -1 without one."""
+    """Return the position of the definition of a function; -1 if there is none."""
     at = module.find(name)
     while at >= 0:
         start = module.rfind("\n", 0, at) + 1

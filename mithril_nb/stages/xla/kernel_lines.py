@@ -1,4 +1,7 @@
-"""The instructions of kernels, created on first use: a page with 700,000 of them needs only single attributes."""
+"""The instructions of kernels, created on first use.
+
+A page may show 700,000 of them, but reads only some attributes. These are computed without the instructions.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from mithril_nb.stages.records import Instruction
 
 
 class KernelLines(Sequence[Instruction]):
-    """The instructions of all lines of kernels, in order; equal to a tuple of the same instructions.
+    """The instructions of the stage `"llvm"` or `"asm"`. The sequence equals a tuple of them.
 
     Args:
-        kernels: For each kernel the instruction that represents it, and the opcode of each line below its title, `""`
-            for a line without an instruction.
-        make: Computes all instructions, with their operands.
+        kernels: For each kernel, the instruction of its title line, and the opcode of each line below the title (`""`
+            for a line without an instruction).
+        make: Computes all instructions, with operands.
     """
 
     def __init__(
@@ -31,20 +34,20 @@ class KernelLines(Sequence[Instruction]):
             return self._make()
 
     def column(self, name: str) -> list[Any]:
-        """Return an attribute of each instruction; only `operands` requires that the instructions are created."""
+        """Return an attribute of each instruction. Only for `"operands"`, this creates the instructions."""
         found: list[Any] = []
         for (head, opcodes), count in zip(self._kernels, self._counts, strict=True):
             found += _OWN[name](head, opcodes) if name in _OWN else [getattr(head, name)] * count
         return found
 
     def shared(self, name: str) -> list[tuple[Any, int]] | None:
-        """Return an attribute of each kernel with the number of its instructions; `None` if these differ in it."""
+        """Return an attribute of each kernel, with its number of instructions; `None` if it differs between these."""
         if name in _OWN or name == "operands":
             return None
         return [(getattr(head, name), count) for (head, _), count in zip(self._kernels, self._counts, strict=True)]
 
     def without_operands(self) -> Iterator[Instruction]:
-        """Yield the instructions; they lack their operands if they are not created yet."""
+        """Yield the instructions. Their operands are `()`, unless `make` was called before."""
         if "_every" in self.__dict__:
             yield from self._every
             return
@@ -78,8 +81,8 @@ class KernelLines(Sequence[Instruction]):
 
 
 def line_of(head: Instruction, number: int, opcode: str, operands: tuple[str, ...] = ()) -> Instruction:
-    """Return the instruction on a line of a kernel; `number` counts the lines below its title from 0."""
-    # `replace` takes ten times as long, which a kernel of 100,000 lines shows.
+    """Return the instruction on line `number` below the title of a kernel, counted from 0; `head` is the title's."""
+    # Not `dataclasses.replace`, which takes ten times as long: a kernel may have 100,000 lines.
     return Instruction(
         f"{head.id}:{number}", opcode, head.line + 1 + number, head.equations, head.shares, head.role,
         head.origin, operands=operands, transforms=head.transforms, source=head.source,
@@ -93,4 +96,4 @@ _OWN: dict[str, Callable[[Instruction, Sequence[str]], list[Any]]] = {
     "line": lambda head, ops: [head.line, *(at for at, opcode in enumerate(ops, head.line + 1) if opcode)],
     "lines": lambda head, ops: [head.lines, *[1] * (len(ops) - ops.count(""))],
 }
-"""The columns that differ between the lines of a kernel, from its head and its opcodes."""
+"""Attributes that differ between the lines of a kernel: functions of the title's instruction and the opcodes."""

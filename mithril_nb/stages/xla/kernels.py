@@ -1,8 +1,8 @@
-"""The kernels of a compiled program: LLVM IR and machine code, and the HLO instructions each kernel runs.
+"""The kernels of a compiled program: their LLVM IR and machine code, and the HLO instructions that they run.
 
-XLA names a kernel after the instruction that it runs, mostly a fusion. The kernel that compares items in a sort is
-named after its computation. Every line of a kernel gets the blocks and the role of that instruction or computation. If
-several fusions compute the same on different arrays, only one of them has a kernel, and all of them run it.
+XLA names a kernel after the HLO instruction that it runs, which is mostly a fusion. (A kernel that compares the items
+in a sort is named after an HLO computation.) Every line of the kernel gets the blocks and the role of this instruction.
+If several fusions compute the same on different arrays, XLA writes one kernel for all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from mithril_nb.stages.xla.kernel_code import disassemble, read_ptx
 from mithril_nb.stages.xla.kernel_lines import KernelLines, line_of
 
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
-_NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows the LLVM IR it is made from"
+_NO_CODE = "XLA writes no machine code for this platform; see the stage 'llvm' for the LLVM IR"
 _NO_IR = "XLA wrote no unoptimized LLVM IR for this kernel"
-# For example: define void @add_fusion(ptr %0), or @"wrapped tanh.1"; a GPU's one file has all kernels
+# For example: define void @add_fusion(ptr %0). On a GPU, one file has the definitions of all kernels.
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
-# For example: the dots of add.fusion.1, whose kernel on a GPU is add_fusion_1
+# For example: the dots of the instruction add.fusion.1. On a GPU its kernel is add_fusion_1.
 _UNPLAIN = re.compile(r"[^\w]")
 
 
@@ -36,7 +36,7 @@ class Kernel(Shown):
     """The code of one kernel.
 
     Attributes:
-        name: Symbol of the kernel, which XLA derives from the name of the HLO instruction or computation that it runs.
+        name: Name of the kernel's function. XLA derives it from the HLO instruction that the kernel runs.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Kernel(Shown):
 
     @property
     def llvm_before(self) -> str:
-        """Its unoptimized LLVM IR as XLA emits it, the whole module.
+        """The LLVM IR before LLVM optimizes it: the module that contains the kernel.
 
         Raises:
             LookupError: The platform writes no unoptimized LLVM IR.
@@ -59,12 +59,12 @@ class Kernel(Shown):
 
     @property
     def llvm(self) -> str:
-        """Its LLVM IR after LLVM's own optimizer, the whole module."""
+        """The LLVM IR after LLVM optimized it: the module that contains the kernel."""
         return self._dump.text(self._file, OPTIMIZED)
 
     @property
     def object_code(self) -> bytes:
-        """The object file that was linked.
+        """The object file with the machine code of the kernel.
 
         Raises:
             LookupError: The platform writes no object files.
@@ -76,10 +76,10 @@ class Kernel(Shown):
 
     @property
     def asm(self) -> list[AsmLine]:
-        """Its machine code, or PTX: text, opcode and operands of each line.
+        """Text, opcode and operands of each line of the machine code, or of the PTX on an NVIDIA GPU.
 
         Raises:
-            ValueError: The code cannot be read, for example because the architecture is not supported.
+            ValueError: The code cannot be read, for example because the processor is not supported.
             LookupError: The platform writes no machine code.
         """
         if self._dump.path(self._file, "ptx").exists():
@@ -88,15 +88,16 @@ class Kernel(Shown):
 
 
 AsmLine = tuple[str, str, tuple[str, ...]]
-"""A line, its opcode (`""` for a label) and its operands."""
+"""Text, opcode (`""` for a label) and operands of a line."""
 
 
 def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
-    """Return the kernels in a dump.
+    """Return the kernels of a program.
 
     Args:
-        dump: The dump.
-        order: Names of HLO instructions in the order of the result; kernels of other names follow by name.
+        dump: The files that XLA wrote.
+        order: Names of HLO instructions. Kernels are in the order of their instructions; those of no listed
+            instruction come last, sorted by name.
     """
     place = {name: at for at, name in enumerate(order)}
     names = _by_symbol(order)
@@ -108,11 +109,10 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
 
 
 def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
-    """Return a dict from each symbol that XLA may derive from a name of the HLO to this name.
+    """Return a dict from the possible names of kernels to the names in the HLO that they come from.
 
-    If two names may have the same symbol, the name that is more like the symbol counts.
-
-    A GPU's symbols have no dots, and some emitters add a `_kernel` suffix.
+    XLA replaces dots on a GPU, and sometimes adds `_kernel`. If two HLO names lead to the same kernel name, the one
+    that is more similar counts.
 
     Examples:
         >>> _by_symbol(["dot.1"])
@@ -131,8 +131,8 @@ class Owners:
     """The HLO instructions that each kernel runs.
 
     Args:
-        text: Text of the optimized HLO in the form shown to the user.
-        instructions: The instructions of this text.
+        text: Text of the stage `"hlo"`.
+        instructions: Instructions of the stage `"hlo"`.
     """
 
     def __init__(self, text: str, instructions: Iterable[Instruction]):
@@ -145,7 +145,7 @@ class Owners:
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:
-        """A dict from the id of each instruction inside a fusion, except parameters, to the id of the fusion."""
+        """The id of the fusion around each instruction by id; without parameters of fusions."""
         return {
             inner.id: id
             for id, body in self._bodies.items()
@@ -155,7 +155,7 @@ class Owners:
 
     @cached_property
     def _bodies(self) -> Mapping[str, str]:
-        """A dict from the id of each fusion to the name of its computation."""
+        """The name of the computation of each fusion by id."""
         return {
             one.id: value.lstrip("%")
             for one in self._by_name.values()
@@ -165,10 +165,10 @@ class Owners:
         }
 
     def of(self, kernels: Iterable[str]) -> Mapping[str, Instruction]:
-        """Return for each kernel an instruction that represents all of its lines.
+        """Return for each kernel an instruction with the blocks, role and equations of what the kernel runs.
 
         Args:
-            kernels: Symbols of all kernels of the program. A fusion without a kernel runs that of an equal fusion.
+            kernels: Names of all kernels of the program. Fusions without a kernel share the kernel of an equal fusion.
         """
         runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
         groups: dict[object, list[str]] = {}
@@ -178,7 +178,7 @@ class Owners:
         run = set(runs.values())
         for group in groups.values():
             have = [id for id in group if id in run]
-            if len(have) == 1:  # With several, it is unknown which one the others run.
+            if len(have) == 1:  # if several have kernels, it is unknown which of these the others run
                 others[have[0]] = [id for id in group if id != have[0]]
         return {kernel: self._known(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
 
@@ -204,9 +204,9 @@ class Owners:
 
     @cached_property
     def _lines(self) -> Mapping[str, str]:
-        """A dict from the id of each instruction to the text after its name in the HLO.
+        """For each instruction by id, the text after its name in the HLO.
 
-        The text for a computation, by its name, has the names of its instructions, the root last.
+        For each computation by name, the names of its instructions, the root last.
         """
         lines = self._text.split("\n")
         found = {one.id: lines[one.line - 1].partition(" = ")[2] for one in self._by_name.values()}
@@ -216,11 +216,11 @@ class Owners:
         return found
 
     def _likeness(self, name: str) -> str | int:
-        """Return a number shared by instructions, or computations, that compute the same on the same operands."""
+        """Return the same number for instructions, or computations, that compute the same from the same operands."""
         if not self._lines.get(name):
             return name
         if name not in self._numbered:
-            # Operands come before their users, so that a long chain of them causes no deep recursion.
+            # Operands come first in the text, so they have numbers already, and the recursion is not deep.
             numbers = [self._likeness(one) for one in OPERAND.findall(self._lines[name])]
             if name in self._by_computation:
                 self._numbered[name] = numbers[-1]
@@ -237,13 +237,13 @@ def listing(
     lines_of: Callable[[Kernel], Iterable[AsmLine]],
     title: Callable[[str, int], str],
 ) -> tuple[str, tuple[Instruction, ...]]:
-    """Return the code of all kernels as one text, and its instructions.
+    """Return the code of all kernels as the text of a stage, and its instructions.
 
     Args:
         kernels: The kernels.
-        owners: The instructions that each kernel runs.
-        lines_of: Returns the lines of a kernel.
-        title: Returns the line above a kernel, from its name and the number of its instructions.
+        owners: The HLO instructions that each kernel runs.
+        lines_of: Returns text, opcode and operands of each line of a kernel.
+        title: Takes the name of a kernel and its number of instructions; returns the line above the kernel.
     """
     shown: list[str] = []
     kernels = tuple(kernels)

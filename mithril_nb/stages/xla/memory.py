@@ -1,4 +1,4 @@
-"""The memory of a compiled program, read from XLA's reports: its buffers, and the live ranges of its values."""
+"""The memory of a compiled program, read from XLA's reports: buffers, and live ranges of values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mithril_nb.stages.xla.dump import Dump
 _BUFFERS, _LIVE_RANGES = "after_optimizations-buffer-assignment", "after_optimizations-live-range"
 # For example: allocation 3: size 64, parameter 2, shape |f32[16]| at ShapeIndex {}, maybe-live-out:
 _ALLOCATION = re.compile(r"^allocation (\d+): size (\d+)(.*?):?$")
-# For example: value: <9 while.7{1} @0> (size=32,offset=32): f32[8]{0}; a phi value has (phi) after its name
+# For example: value: <9 while.7{1} @0> (size=32,offset=32): f32[8]{0}
 _VALUE = re.compile(r"^ +value: <\d+ ([^\s{>]+)(\{[\d,]*\})?[^>]*> \(size=(\d+),offset=(\d+)\)")
 _PARAMETER = re.compile(r", parameter (\d+)\b")
-# The first match counts: an argument that XLA reuses for a result is both.
+# In this order, because an argument that XLA reuses for a result has the attributes of both.
 _KINDS = {", parameter ": "parameter", ", constant": "constant", ", thread-local": "thread-local",
           ", maybe-live-out": "result"}  # fmt: skip
-"""Kind of a buffer by the first attribute in XLA's text that matches."""
-# For example: 3:add.1 in the sequence, and add.1{}:1-2 among the ranges
+"""`Buffer.kind` by the attribute of an allocation in XLA's text; the first match counts."""
+# For example: 3:add.1 in the sequence, and add.1{}:1-2 in the ranges.
 _PLACE = re.compile(r"^    (\d+):(\S+)$")
 _RANGE = re.compile(r"^    (\S+?)(\{[\d,]*\}):(\d+)-(\d+)$")
 
@@ -29,8 +29,8 @@ class Held:
     """A value in a buffer.
 
     Attributes:
-        instruction: Id of the instruction of optimized HLO that produces it.
-        index: Part of the instruction's result: `"{1}"`; `""` for the whole result.
+        instruction: Id of the instruction of the optimized HLO that produces the value.
+        index: `"{1}"` if the value is the part with index 1 of a result that is a tuple; `""` for the whole result.
         size_bytes: Size of the value in bytes.
         offset_bytes: Offset of the value in the buffer, in bytes.
     """
@@ -48,11 +48,12 @@ class Buffer(Shown):
     Attributes:
         number: XLA's number of the buffer.
         size_bytes: Size of the buffer in bytes.
-        kind: `"parameter"` (an argument), `"result"` (returned, as far as XLA can tell), `"constant"`,
-            `"thread-local"`, or `"temporary"`.
+        kind: `"parameter"` for an argument of the program, `"result"` if it may contain a result, `"constant"`,
+            `"thread-local"` or `"temporary"`.
         parameter: Index of the argument, counted from 0; `None` for other kinds.
-        is_given_back: True if a result of the program may be in it, also for arguments whose memory is reused.
-        values: The values that it holds over time.
+        is_given_back: True if the buffer may contain a result of the program when it ends. The kind of such a buffer
+            is `"parameter"` if XLA reuses the memory of an argument for the result.
+        values: All values that are in the buffer at some time.
     """
 
     number: int
@@ -117,11 +118,12 @@ class LiveRanges:
     """The schedule of a compiled program, and the live range of each value in it.
 
     Attributes:
-        sequence: Ids of the instructions of optimized HLO in the order they run. Loop bodies and branches are listed
-            once, before the instruction that runs them; instructions inside fusions are not listed.
-        ranges: First and last position in `sequence` at which a value is needed, by the id of the instruction that
-            produces it and the part of its result (`"{}"` for the whole result). Arguments and results are needed up to
-            the position after the last.
+        sequence: Ids of the instructions of the optimized HLO in the order they run. The body of a loop or branch is
+            listed once, before its loop or conditional. Instructions inside fusions are not listed.
+        ranges: First and last position in `sequence` at which a value is needed. A key has the id of the instruction
+            that produces the value, and the part of the instruction's result: `("while.7", "{1}")`, or
+            `("add.1", "{}")` for the whole result. The last position of an argument or result of the program is
+            `len(sequence)`.
     """
 
     sequence: tuple[str, ...]

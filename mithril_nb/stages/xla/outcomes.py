@@ -1,7 +1,10 @@
-"""Outcomes of the instructions that XLA received, followed from pass to pass by op names and by users.
+"""What became of each instruction that XLA received, such as "fused", found by following it from pass to pass.
 
-XLA renames an instruction when it moves it into a fusion or out of a call. A new instruction with the same op name and
-opcode is taken as the same instruction. A new instruction that the users of a removed one now use replaces it.
+If a pass removes an instruction, the instructions that continue it are:
+
+- new instructions with its op name and opcode, because XLA renames an instruction that it moves into a fusion or out of
+  a call;
+- otherwise, the instruction that the users of the removed instruction use after the pass.
 """
 
 from __future__ import annotations
@@ -18,17 +21,16 @@ from mithril_nb.stages.xla.passes import Became, Histories, Outcome, Pass
 from mithril_nb.stages.xla.recover_op_names import ModuleText
 
 HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
-"""Opcodes of instructions that only support another instruction of the same operation."""
+"""Opcodes of instructions that only pass data to the instruction that does the work of a JAX operation."""
 _NO_RESULT = HELPERS - {"broadcast"}
-"""Opcodes that compute nothing: an operation of which only these remain is simplified away."""
+"""Opcodes that compute nothing. If only these remain of an operation, it was simplified away."""
 TURNS = frozenset({"reshape", "bitcast", "copy"})
-"""Opcodes that bring an array into the shape that an operation needs."""
+"""Opcodes that change the shape or layout of an array for an operation."""
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
 _MOST = 8
 """Maximum number of copies of one instruction that are followed."""
 _STEPS = 64
-"""Number of passes whose parsed texts are cached: half a megabyte each for 3,500 instructions."""
-
+"""Number of passes whose parsed texts are cached. One takes half a megabyte for 3,500 instructions."""
 
 _Op = TypeVar("_Op", HloLine, Instruction)
 
@@ -37,10 +39,10 @@ class _Progress(NamedTuple):
     """The changes to an instruction so far.
 
     Attributes:
-        first: Name of the instruction in the HLO before XLA's passes.
-        opcode: Opcode of the instruction in the HLO before XLA's passes.
-        fused: The pass that put the instruction into a fusion, if any.
-        rewritten: The pass that replaced the instruction by one with another opcode, if any.
+        first: Name of the instruction before XLA's passes.
+        opcode: Opcode of the instruction before XLA's passes.
+        fused: The pass that put the instruction into a fusion; `None` if no pass did.
+        rewritten: The pass that replaced the instruction by one with another opcode; `None` if no pass did.
     """
 
     first: str
@@ -50,16 +52,16 @@ class _Progress(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    """A copy of an instruction that is followed through the passes.
+    """An instruction after some passes. If XLA duplicated it, there are several copies.
 
     Attributes:
         name: Name of the copy.
-        since: The number of the pass that created the copy; -1 if it existed before all passes.
+        since: Number of the pass that created the copy; -1 if it existed before all passes.
         way: The changes to the instruction so far.
-        equations: The equations to follow.
-        place: Position among the copies of all instructions that are followed.
-        followed: Names and passes of the copies of the same instruction so far.
-        partners: The equations of the instruction that it was merged with; `None` if it was not merged.
+        equations: As the argument of `Outcomes.of`.
+        place: Sort key: the index of the instruction, then the index of the copy in each pass that made copies.
+        followed: `name` and `since` of all copies of the instruction so far.
+        partners: If the instruction was merged with another: the equations of the other; else `None`.
     """
 
     name: str
@@ -71,7 +73,7 @@ class _Copy(NamedTuple):
     partners: tuple[str, ...] | None = None
 
     def merged(self, outcome: Outcome) -> Outcome:
-        """Return an outcome with the equations that the instruction was merged with."""
+        """Return an outcome, with `partners` as its equations if the copy was merged with another instruction."""
         if self.partners is None or outcome.became == "simplified":
             return outcome
         return replace(outcome, equations=self.partners)
@@ -84,9 +86,9 @@ class Outcomes:
     Attributes:
         passes: The passes that changed something.
         histories: The passes in which each instruction appeared and vanished.
-        last: A mapping from the id of each instruction of the optimized HLO to its opcode.
-        fusions: A mapping from the id of each instruction inside a fusion to the id of the fusion.
-        equation_of: Returns the id of the equation of an op name, relative to the function that contains it.
+        last: The opcode of each instruction of the optimized HLO by id.
+        fusions: The id of the fusion around each instruction of the optimized HLO by id.
+        equation_of: Takes an op name; returns the id of its equation, relative to the function that contains it.
     """
 
     passes: Sequence[Pass]
@@ -101,7 +103,7 @@ class Outcomes:
         return lru_cache(_STEPS)(lambda one: _Step(one, known))
 
     def is_in_combiner(self, name: str) -> bool:
-        """Return whether an instruction combines two elements in a reduction, a scatter or a sort."""
+        """Return whether an instruction is in the function that a reduction or sort applies to two elements."""
         return self.first.homes.get(name, "") in self._combiners
 
     @cached_property
@@ -118,17 +120,18 @@ class Outcomes:
         """Return the outcomes of an instruction, one for each of its copies.
 
         Args:
-            name: Name of the instruction in the HLO before XLA's passes.
-            equations: The equations to follow, if it is in a function that several call.
+            name: Name of the instruction before XLA's passes.
+            equations: Ids of equations. If the instruction is in a function that is called several times, only the
+                copies of these equations are followed.
         """
         return self.of_each([name], equations)[0]
 
     def of_each(self, names: Sequence[str], equations: Sequence[str] = ()) -> list[tuple[Outcome, ...]]:
-        """Return the outcomes of several instructions. All are followed together, so that each pass is read once.
+        """Return the outcomes of several instructions. This parses each pass only once.
 
         Args:
-            names: Names of the instructions in the HLO before XLA's passes.
-            equations: The equations to follow, if an instruction is in a function that several call.
+            names: Names of the instructions before XLA's passes.
+            equations: As in `of`.
         """
         found: dict[tuple[int, ...], Outcome] = {}
         waiting: list[tuple[int, tuple[int, ...], _Copy]] = []
@@ -148,7 +151,7 @@ class Outcomes:
             way = _Progress(name, self.last.get(name, "") if line is None else line.opcode)
             follow(_Copy(name, -1, way, tuple(equations), (place,), set()))
         while waiting:
-            copy = heappop(waiting)[2]  # by the pass that removes it, so that each pass is parsed once
+            copy = heappop(waiting)[2]  # in the order of the passes, so that each is parsed once
             for number, after in enumerate(self._after_pass(copy)):
                 place = (*copy.place, number)
                 if isinstance(after, Outcome):
@@ -161,7 +164,7 @@ class Outcomes:
         return [tuple(one) for one in each]
 
     def _after_pass(self, copy: _Copy) -> list[Outcome | _Copy]:
-        """Return the outcomes of an instruction in the pass that removed it, and the copies that remain."""
+        """Follow a copy through the pass that removed it: return its final outcomes and the copies that continue it."""
         name, way = copy.name, copy.way
         gone = self.histories.vanished[name]
         step = self._step(gone)
@@ -171,17 +174,17 @@ class Outcomes:
             return [Outcome("unknown", way.first)]
         new = step.same(line) if line.op_name else step.nameless(line)
         new = [one for one in new if self._is_meant(one, copy.equations)] or new
-        # XLA gives all instructions of a rewrite the op name of the original. Those with its opcode are its copies.
+        # If XLA replaces an instruction by several, all have its op name. Those with its opcode are copies of it.
         copies = [one for one in new if one.opcode == line.opcode]
         if line.opcode == "call" and not copies:
             return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]
         replaced = step.replacements.get(name)
-        if copies:  # A rewrite may put another instruction around one of the same opcode.
+        if copies:  # the replacement may also be a copy with another instruction around it
             copies += [one for one in new if one is replaced and one.opcode not in {line.opcode, *_NO_WORK}]
         elif replaced is not None and replaced.name in before.lines:
             return [self._merged(line, replaced, step, gone, copy)]
         else:
-            # The instructions of a rewrite have the op name of the original; else another one may compute the result.
+            # No copy has the opcode. Other new instructions with the op name do its work, or the replacement does.
             copies = at_work(new)
             if not copies and replaced is not None and replaced.opcode in (line.opcode, "fusion"):
                 copies = [replaced]
@@ -201,7 +204,7 @@ class Outcomes:
         return found
 
     def _end(self, name: str, way: _Progress) -> Outcome:
-        """Return the outcome of an instruction that exists to the end."""
+        """Return the outcome of an instruction that exists after all passes."""
         if name not in self.last:
             return Outcome("unknown", way.first)
         if self.last[name] != way.opcode and self.last[name] in _NO_RESULT:
@@ -220,7 +223,7 @@ class Outcomes:
         return Outcome("rewritten", way.first, name, way.rewritten)
 
     def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, copy: _Copy) -> Outcome | _Copy:
-        """Return the outcome of an instruction whose users switched to another that existed before."""
+        """Return the outcome of an instruction whose users use the older instruction `other` after the pass."""
         way = copy.way
         if not step.computes_same(line, step.before.lines[other.name]):
             return Outcome("simplified", way.first, by=gone)
@@ -244,16 +247,16 @@ class _Step:
         self.before, self.after = (ModuleText(text, known) for text in one.written)
 
     def same(self, line: HloLine) -> list[HloLine]:
-        """Return the instructions that the pass created with the op name of `line`, or with a call's name before it."""
+        """Return the new instructions with the op name of `line`. The name of an inlined call may precede it."""
         found = [one for name in line.op_name.split(";") if name for one in self._new.get(name, ())]
         return list({one.name: one for one in found}.values())
 
     def nameless(self, line: HloLine) -> list[HloLine]:
-        """Return the new instructions that replace an instruction without op name in its users, and are like it."""
+        """Return the new instructions that replace an instruction without op name, and are similar to it."""
         return self._nameless[line.name][0]
 
     def end(self, line: HloLine) -> Became:
-        """Return the outcome of an instruction of which nothing remains."""
+        """Return the outcome of an instruction that no instruction continues."""
         home = self.before.homes[line.name]
         if line.opcode == "parameter" and home not in self._homes:
             callers = [one for one in self.before.lines.values() if home in {callee for _, callee in one.calls}]
@@ -262,9 +265,9 @@ class _Step:
 
     @cached_property
     def _nameless(self) -> dict[str, tuple[list[HloLine], bool]]:
-        """For each removed instruction without op name: its replacements, and whether no user needs it any more."""
+        """For each removed instruction without op name: its replacements, and whether all users do without it."""
         found: dict[str, tuple[list[HloLine], bool]] = {}
-        for line in reversed(self.before.lines.values()):  # users come after what they use
+        for line in reversed(self.before.lines.values()):  # users first
             if line.op_name or line.name in self.after.lines:
                 continue
             replacements: dict[str, HloLine] = {}
@@ -286,7 +289,7 @@ class _Step:
         return found
 
     def _taken_instead(self, line: HloLine, user: HloLine, successors: list[HloLine]) -> Iterator[HloLine | None]:
-        """Yield the operands of a user's successors that replace an instruction; `None` where that is unknown."""
+        """Yield the operands that replace an instruction in the `successors` of a user; `None` for an unknown one."""
         for now in successors:
             if now.opcode == user.opcode and len(now.operands) == len(user.operands):
                 yield self.after.lines.get(now.operands[user.operands.index(line.name)])
@@ -300,7 +303,7 @@ class _Step:
 
     @cached_property
     def _new(self) -> dict[str, list[HloLine]]:
-        """The instructions that the pass created, by op name. Names after a call are keys with and without the call."""
+        """The instructions that the pass created, by op name, and by the end of the op name after each `/`."""
         found: dict[str, list[HloLine]] = {}
         for line in self.after.lines.values():
             for name in () if line.name in self.before.lines else line.op_name.split(";"):
@@ -311,10 +314,10 @@ class _Step:
 
     @cached_property
     def replacements(self) -> dict[str, HloLine]:
-        """A dict from the name of each removed instruction to the instruction that its users use after the pass."""
+        """For each removed instruction by name: the instruction that its users use instead after the pass."""
         before, after = self.before, self.after
         found: dict[str, HloLine] = {}
-        for line in reversed(before.lines.values()):  # users come after what they use, and may be removed as well
+        for line in reversed(before.lines.values()):  # users first, because they may be removed too
             name, home = line.name, before.homes[line.name]
             if name in after.lines:
                 continue
@@ -332,7 +335,7 @@ class _Step:
         return found
 
     def computes_same(self, one: HloLine, other: HloLine) -> bool:
-        """Return whether two instructions compute the same, on operands that are the same after the pass."""
+        """Return whether two instructions do the same with operands that the pass made equal."""
         if (one.opcode, one.shapes, len(one.operands)) != (other.opcode, other.shapes, len(other.operands)):
             return False
 
@@ -343,12 +346,12 @@ class _Step:
 
 
 def _alike(one: HloLine, other: HloLine) -> bool:
-    """Return whether two instructions are alike: same opcode and shapes, and for constants the same value."""
+    """Return whether two instructions have the same opcode, the same shapes and, for constants, the same value."""
     is_same = (one.opcode, one.shapes) == (other.opcode, other.shapes)
     return is_same and (one.opcode != "constant" or one.literal == other.literal)
 
 
 def at_work(ones: Sequence[_Op]) -> list[_Op]:
-    """Return the parts of one operation that do its work; if none do, all parts."""
+    """Return those instructions of one operation that do its work; all of them if none does."""
     some = [one for one in ones if one.opcode not in HELPERS]
     return [one for one in some if one.opcode not in TURNS] or some or [*ones]

@@ -1,4 +1,4 @@
-"""What a pass changed: the differences between two texts of HLO, by computation and instruction."""
+"""The differences between the HLO before and after a pass, by computation and by instruction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from mithril_nb.stages.hlo.text import tidy_module
 
 _HEADS = "computations"
 _AT_ONCE = 4000
-"""Number of lines that are tidied together; one by one takes five times as long."""
+"""Number of lines from which metadata is removed together. One line at a time takes five times as long."""
 _AROUND = 2
-"""Lines around a change that a diff shows."""
+"""Number of unchanged lines that a diff shows before and after a change."""
 _KEPT_ATTRIBUTES = ("backend_config", "sharding", "frontend_attributes")
 _KEPT = re.compile(rf", ({'|'.join(_KEPT_ATTRIBUTES)})=")
 _HIDDEN = re.compile(rf", shown_({'|'.join(_KEPT_ATTRIBUTES)})=")
@@ -29,7 +29,7 @@ class Changes:
         added: Instructions that exist only after the pass.
         removed: Instructions that exist only before the pass.
         rewritten: Instructions whose lines differ.
-        moved: Unchanged instructions at another position among the others.
+        moved: Instructions whose lines are equal, but at another position.
     """
 
     added: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class Changes:
 
     @property
     def summary(self) -> str:
-        """The numbers of changed instructions as text; `"only reordered"` if none was added, removed or rewritten.
+        """The numbers of added, removed and rewritten instructions; `"only reordered"` if there are none.
 
         Examples:
             >>> Changes(added=("a", "b"), removed=("c",)).summary
@@ -53,28 +53,28 @@ class Changes:
 
 
 def shown(text: str) -> str:
-    """Return a module without metadata and default layouts; other attributes stay, as they may be the only change."""
+    """Return a module in the form shown to the user: without metadata and default layouts, with other attributes."""
     if not any(f", {name}=" in text for name in _KEPT_ATTRIBUTES):  # searching is fast, replacing is slow
         return tidy_module(text)
-    # `tidy_module` drops these attributes, but not under another name.
+    # `tidy_module` removes these attributes, so they have another name while it runs.
     return _HIDDEN.sub(r", \1=", tidy_module(_KEPT.sub(r", shown_\1=", text)))
 
 
 def _shown_lines(lines: Sequence[str]) -> list[str]:
-    """Return lines of a module in the form shown to the user."""
+    """Return some lines of a module in the form shown to the user."""
     above = "HloModule lines,\n\nabove"  # the first line would lose its indentation
     return shown("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
 
 
 def look_same(before: str, after: str) -> bool:
-    """Return whether two modules look the same in the form shown to the user."""
+    """Return whether two modules are equal in the form shown to the user."""
     if before.count("\n ") != after.count("\n "):
         return False  # a different number of instructions, the usual case
     return next(differences(computations(before), computations(after)), None) is None
 
 
 def changes_between(before: str, after: str) -> Changes:
-    """Return the changes from one text of HLO to another."""
+    """Return the changes from one module to another."""
     lefts: list[str] = []
     rights: list[str] = []
     moved: list[str] = []
@@ -94,17 +94,17 @@ def changes_between(before: str, after: str) -> Changes:
 
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
-    """Return the lines of instructions by their names."""
+    """Return the lines that are instructions, by name of the instruction."""
     return {names[0]: line.strip().removeprefix("ROOT ") for line in lines if (names := instruction_names(line))}
 
 
 def differences(
     old: Mapping[str, list[str]], new: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield name, lines before and lines after of each computation whose lines differ.
+    """Yield name, lines before and lines after of each computation that changed.
 
-    Lines found in both modules are as XLA wrote them, other lines are in the form shown to the user, because tidying
-    takes time and most lines do not change. Lines are tidied many at a time, on demand.
+    Only lines that are not in both modules are in the form shown to the user. The others are as XLA wrote them, to save
+    time.
     """
     names = (*new, *(name for name in old if name not in new))
     waiting: list[tuple[str, list[str], list[str]]] = []
@@ -126,7 +126,7 @@ def differences(
 
 
 def computations(text: str) -> Mapping[str, list[str]]:
-    """Return a dict from the name of each computation to its lines; the key `"computations"` has all heads."""
+    """Return the lines of each computation by name. The key `"computations"` has the first lines of all of them."""
     found: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():
@@ -139,8 +139,8 @@ def computations(text: str) -> Mapping[str, list[str]]:
 
 
 def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
-    """Return the diff that turns the lines on the left into those on the right, with context."""
-    if not left or not right:  # a new or removed computation: a fusion pass makes a thousand
+    """Return the lines of a diff that turns `left` into `right`."""
+    if not left or not right:  # a new or removed computation, the usual case: fusion creates thousands
         head = f"@@ -{int(bool(left))},{len(left)} +{int(bool(right))},{len(right)} @@ {name}"
         return [head, *(f"-{line}" for line in left), *(f"+{line}" for line in right)]
     script: list[tuple[str, str]] = []
@@ -154,7 +154,7 @@ def hunks(name: str, left: list[str], right: list[str]) -> list[str]:
     near = sorted({at + by for at in changed for by in range(-_AROUND, _AROUND + 1)} & set(range(len(script))))
     both = [*{*left} & {*right} & {script[at][1] for at in near}]
     shown = dict(zip(both, _shown_lines(both), strict=True)) if both else {}
-    # Number of lines of the module before and after, up to each line of the script.
+    # Line numbers on the left and on the right at each line of the script.
     old = [0, *accumulate(sign != "+" for sign, _ in script)]
     new = [0, *accumulate(sign != "-" for sign, _ in script)]
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""The passes of XLA that changed something, in the order they ran: the module before and after, and the changes."""
+"""The passes of XLA that changed the module, with the module before and after each, and what became of instructions."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from mithril_nb.stages.xla.pass_changes import (
     shown,
 )
 
-# For example: 0003.simplification.after_algsimp.before_dce; in the middle of a pass, XLA omits the last part.
+# For example: 0003.simplification.after_algsimp.before_dce. A file written in the middle of a pass has no last part.
 _NUMBERED = re.compile(r"^\d+\..")
 _STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
-# XLA writes a file at the start of each pipeline under this name, also if an earlier pass changed the module.
+# The name of the file at the start of each pipeline. It may contain changes of an earlier pass.
 _START = "pipeline-start"
 _BEFORE = "before_optimizations"
 _NO_PASSES = "XLA wrote its files, but no passes"
@@ -35,9 +35,9 @@ class Pass(Shown):
     """A pass of XLA that changed something.
 
     Attributes:
-        number: Position among the passes that changed something, from 0.
+        number: Position among the passes that changed something, counted from 0.
         name: Name of the pass: `algsimp`, `fusion`, ...
-        pipeline: The pipeline in which it ran.
+        pipeline: Name of the pipeline in which the pass ran.
     """
 
     number: int
@@ -52,59 +52,66 @@ class Pass(Shown):
 
     @property
     def before(self) -> str:
-        """The module before it: HLO without default layouts and without metadata."""
+        """The module before the pass: HLO without metadata and default layouts."""
         return shown(self._dump.text(self._from, "txt"))
 
     @property
     def after(self) -> str:
-        """The module after it, in the same form."""
+        """The module after the pass: HLO without metadata and default layouts."""
         return shown(self._dump.text(self._to, "txt"))
 
     @property
     def written(self) -> tuple[str, str]:
-        """The module before and after as XLA wrote it, with metadata."""
+        """The module before and after the pass as XLA wrote it, with metadata."""
         return self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt")
 
     @cached_property
     def changes(self) -> Changes:
-        """The instructions it added, removed, rewrote and moved."""
+        """The instructions that the pass added, removed, rewrote and moved."""
         return changes_between(*self.written)
 
     @property
     def diff(self) -> str:
-        """The lines it removed (`-`) and added (`+`), with two lines of context.
+        """The lines that the pass removed (`-`) and added (`+`), with two lines of context.
 
-        `@@ -3,5 +3,6 @@ %main` names the computation, and its line numbers before and after, counted from 1. The
-        entry `computations` lists the heads of all computations in order.
+        In `@@ -3,5 +3,6 @@ %main`, the lines 3 to 7 of the computation `%main` become lines 3 to 8. A computation with
+        the name `computations` has the first lines of all computations.
         """
         return "".join(f"{line}\n" for line in self.diff_lines())
 
     def diff_lines(self) -> Iterator[str]:
-        """Yield the lines of `diff` one by one, computed on demand."""
+        """Yield the lines of `diff`. Each is computed on demand."""
         found = differences(*map(computations, self.written))
         return (line for difference in found for line in hunks(*difference))
 
 
 Became = Literal["kept", "fused", "merged", "rewritten", "inlined", "simplified", "dropped", "unknown"]
-"""Outcomes of an instruction, the most informative ones first."""
+"""Values of `Outcome.became`, the most informative first."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one instruction of the HLO that XLA received, or of an equation or op without any.
+    """What became of one instruction of the HLO that XLA received.
 
     Attributes:
-        became: `"kept"`, `"fused"` into a fusion, `"merged"` with another that computes the same, `"rewritten"` into an
-            instruction with another opcode (a transpose into the dot before it), `"inlined"` (a call whose function was
-            inlined), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
-        instruction: Name of the instruction in the HLO before XLA's passes, or `""`.
-        into: Name of the instruction of the optimized HLO that it became, of its fusion, or of the instruction that it
-            was merged with; `""` if there is none.
-        by: The pass that caused the outcome, or `None`.
-        equations: Ids of the equations of the instruction that it was merged with.
-        reason: Why no instruction exists or is known, or `""`.
-        opcode: The opcode that it was rewritten into before it was fused, or `""`.
-        rewritten: The pass that rewrote it before it was fused, or `None`.
+        became: One of these:
+
+            - `"kept"`: the instruction is in the optimized HLO;
+            - `"fused"`: it is inside a fusion;
+            - `"merged"`: another instruction that computes the same is used instead;
+            - `"rewritten"`: an instruction with another opcode does its work;
+            - `"inlined"`: it was a call, and its function was inlined;
+            - `"simplified"`: XLA removed it;
+            - `"dropped"`: JAX removed the operation, so that XLA received no instruction for it;
+            - `"unknown"`.
+        instruction: Name of the instruction before XLA's passes; `""` if XLA received none.
+        into: Name of the instruction of the optimized HLO that does the work: the instruction itself, its fusion, or
+            the one that it was merged with or rewritten into. `""` if there is none.
+        by: The pass that caused the outcome; `None` if no pass did.
+        equations: If the instruction was merged with another: ids of the equations of the other.
+        reason: The reason for the outcome, if a pass did not cause it; `""` if unknown.
+        opcode: If the instruction was rewritten before it was fused: its new opcode; else `""`.
+        rewritten: If the instruction was rewritten before it was fused: the pass that did it; else `None`.
     """
 
     became: Became
@@ -118,7 +125,7 @@ class Outcome:
 
     @property
     def without_pass(self) -> str:
-        """The outcome without the pass: `"fused into tanh_fusion"`."""
+        """The outcome as text, without the pass: `"fused into tanh_fusion"`."""
         first = f"rewritten into {self.opcode}{_by(self.rewritten)}, then " if self.opcode else ""
         words = {
             "kept": f"kept as {self.into}",
@@ -140,13 +147,17 @@ def _by(one: Pass | None) -> str:
 
 @dataclass(frozen=True)
 class InstructionHistory(Shown):
-    """The history of an instruction, an op or an equation in XLA, or the origin of an instruction.
+    """The passes that created and removed an instruction, and what became of it.
+
+    A StableHLO op or an equation has the history of the instructions that XLA received for it.
 
     Attributes:
-        appeared: The pass in which it first appears; `None` if it exists from the start.
-        vanished: The pass that removed it; `None` if it exists to the end, under any name.
-        fused_into: Names of the fusions of the optimized HLO that do its work, if it was fused.
-        outcomes: Outcomes of the instructions that XLA received for it; `()` for an instruction of the optimized HLO.
+        appeared: The pass that created the instruction; `None` if XLA received it.
+        vanished: The pass that removed the instruction; `None` if it, or an instruction that continues it, exists after
+            all passes.
+        fused_into: Names of the fusions of the optimized HLO that contain it.
+        outcomes: What became of each instruction that XLA received for it; `()` for an instruction of the optimized
+            HLO.
     """
 
     appeared: Pass | None
@@ -156,7 +167,7 @@ class InstructionHistory(Shown):
 
     @property
     def became(self) -> Became:
-        """The first outcome in the order of `Became`: `"kept"` if any part was kept; `"unknown"` without outcomes."""
+        """The most informative of the outcomes, such as `"kept"`; `"unknown"` if there are none."""
         found = {one.became for one in self.outcomes}
         return next((one for one in get_args(Became) if one in found), "unknown")
 
@@ -166,7 +177,7 @@ class InstructionHistory(Shown):
         return "\n".join((*parts, *map(str, self.outcomes))) or "exists from the first pass to the last"
 
     def as_data(self) -> dict[str, Any]:
-        """Return the history as plain data, with passes by number."""
+        """Return the history as plain data. A pass is its number."""
         return {
             "became": self.became,
             "appeared": None if self.appeared is None else self.appeared.number,
@@ -188,18 +199,18 @@ class InstructionHistory(Shown):
 
 
 def files_of_passes(dump: Dump) -> tuple[str, ...]:
-    """Return the names of the files with the module after each pass, in the order the passes ran."""
+    """Return the names of the files that contain the module after a pass, in the order of the passes."""
     numbered = [name for name in dump.names("txt") if _NUMBERED.match(name)]
     return tuple(sorted(numbered, key=lambda name: int(name.split(".", 1)[0])))
 
 
 def read_passes(dump: Dump) -> tuple[Pass, ...]:
-    """Return the passes of a dump that changed something, in the order they ran.
+    """Return the passes that changed something, in the order they ran.
 
-    A file whose name contains no pass, as a newer XLA may write, counts as a pass of that name.
+    If a newer XLA gives the files other names, the name of a file is the name of the pass.
 
     Raises:
-        LookupError: The dump contains no passes.
+        LookupError: XLA wrote no passes.
     """
     names = files_of_passes(dump)
     if not names or not dump.path(_BEFORE, "txt").exists():
@@ -210,7 +221,7 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
     steps = [_STEP.match(name.split(".", 1)[1]) for name in names]
     for place, (name, step) in enumerate(zip(names, steps, strict=True)):
         if step is not None and step.group(3) is None:
-            continue  # written in the middle of a pass, which also has its own file
+            continue  # written in the middle of a pass; the pass has another file, written at its end
         before, text = text, dump.text(name, "txt")
         if text == before:
             continue
@@ -226,10 +237,10 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
 def _pass_around(
     pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
 ) -> tuple[str, str]:
-    """Return name and pipeline of the pass that made the changes found at the start of a pipeline.
+    """Return name and pipeline of the pass that made changes before `pipeline` started.
 
-    This is the pass that runs the pipeline as a part of its work, which XLA names when it ends. If there is no such
-    pass, changes between two pipelines are attributed to the second.
+    It is the pass that contains `pipeline`. XLA writes its name in the first file after `pipeline` that belongs to the
+    outer pipeline. If there is no such pass, the changes are attributed to `pipeline` itself.
     """
     outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
     ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)
@@ -237,14 +248,14 @@ def _pass_around(
 
 
 class Histories:
-    """The passes in which each instruction appeared and vanished, by name. Reads every pass once."""
+    """The passes in which each instruction appeared and vanished, by name of the instruction."""
 
     def __init__(self, passes: Iterable[Pass]):
         self.appeared: dict[str, Pass] = {}
         self.vanished: dict[str, Pass] = {}
         names: set[str] | None = None
         for one in passes:
-            if names is None:  # each pass starts with the text that the previous one wrote
+            if names is None:  # later passes start with the text that the previous pass wrote
                 names = set(instruction_names(one._dump.text(one._from, "txt")))
             after = set(instruction_names(one._dump.text(one._to, "txt")))
             for name in after - names:

@@ -1,7 +1,9 @@
-"""Recover the op name of a matrix product where XLA dropped it, from the pass that created the product.
+"""Recover the op name of a matrix product if XLA dropped it.
 
-A pass that rewrites a product names only the last new instruction, mostly a transpose or reshape around the product,
-and a later pass removes that instruction with its name. The text of the first pass still contains both.
+A pass may replace a product by a new product and a transpose or reshape of its result, and give the op name only to the
+latter. If a later pass removes the transpose, the op name is lost. It is still in the text after the first pass.
+
+In this file, a product is a matrix product or a convolution.
 """
 
 from __future__ import annotations
@@ -12,15 +14,15 @@ from mithril_nb.stages.hlo.syntax import HloLine, instruction_names
 from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.xla.passes import Histories
 
-# openxla/xla#9542: optimizations may drop metadata. The cost of a product is too large to be unattributed.
+# openxla/xla#9542: optimizations may drop metadata. Only products are recovered, because their cost is large.
 CONTRACTIONS = frozenset({"dot", "convolution"})
 _MOVERS = frozenset({"transpose", "bitcast", "reshape", "copy", "convert", "reverse"})
-# XLA puts only a few instructions that move data after a product.
 _FARTHEST = 6
+"""Maximum number of instructions between a product and the one with its op name."""
 
 
 def nameless(text: str) -> list[str]:
-    r"""Return the products in the text of a module that have no op name.
+    r"""Return the names of the products in the text of a module that have no op name.
 
     Examples:
         >>> nameless("  %a = f32[2] dot(%b, %c), x={1}\n  %d = f32[2] dot(%b, %c), metadata={op_name=\"dot\"}\n")
@@ -31,11 +33,11 @@ def nameless(text: str) -> list[str]:
 
 
 def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]:
-    """Return the op name of each product when it was created, where it can be read.
+    """Return the op names of products that lost them, as far as they can be recovered.
 
     Args:
         histories: The passes in which each instruction appeared and vanished.
-        names: Products without an op name.
+        names: Names of products without an op name.
     """
     wanted: dict[int, list[str]] = {}
     passes = {}
@@ -59,7 +61,7 @@ def original_names(histories: Histories, names: Iterable[str]) -> dict[str, str]
                 found[name] = op_name
             elif former is not None:
                 forms[name] = former.name
-    if forms:  # These lost their names in an earlier pass.
+    if forms:  # their op names were lost in an earlier pass
         earlier = original_names(histories, forms.values())
         found |= {name: earlier[former] for name, former in forms.items() if former in earlier}
     return found
@@ -69,12 +71,12 @@ class ModuleText:
     """The parsed text of a module.
 
     Attributes:
-        lines: The instructions by name.
-        users: A dict from the name of each instruction to the instructions that use its result.
-        homes: A dict from the name of each instruction to the name of its computation.
-        roots: A dict from the name of each computation to the name of the instruction that returns its result.
+        lines: Each instruction by name.
+        users: The instructions that use the result of an instruction, by name of the latter.
+        homes: The name of the computation that contains an instruction, by name of the instruction.
+        roots: The name of the instruction that computes the result of a computation, by name of the computation.
         products: The matrix products and convolutions.
-        fusions: Names of the computations that fusions run.
+        fusions: Names of the computations of fusions.
     """
 
     def __init__(self, text: str, known: dict[str, HloLine | str] | None = None):
@@ -97,10 +99,7 @@ class ModuleText:
         self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
 
     def name_from_users(self, name: str) -> str:
-        """Return the op name of the only user of a product's result if it just moves the result; `""` if there is none.
-
-        The pass that created both gave the op name of the product to the user.
-        """
+        """Return the op name of the transpose or reshape of a product's result; `""` if there is none."""
         for _ in range(_FARTHEST):
             after = self.users.get(name, ())
             if len(after) != 1 or after[0].opcode not in _MOVERS:
@@ -111,12 +110,12 @@ class ModuleText:
         return ""
 
     def sizes(self, line: HloLine) -> tuple[int, tuple[int, ...]]:
-        """Return the sizes of a product that do not change when its operands or result are transposed or reshaped."""
+        """Return the sizes of result and operands, in elements, which a transpose or reshape does not change."""
         operands = (self.lines[operand].elements for operand in line.operands if operand in self.lines)
         return line.elements, tuple(sorted(operands))
 
     def taken(self, line: HloLine) -> frozenset[str]:
-        """Return the operands of a product; inside a fusion, the operands of the fusion."""
+        """Return the names of a product's operands; for a parameter of a fusion, the operand of the fusion."""
         outside = self._given.get(self.homes[line.name], ())
         found = set()
         for operand in line.operands:
@@ -128,7 +127,7 @@ class ModuleText:
 
 
 def _former(name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], kept: set[str]) -> HloLine | None:
-    """Return the product that a pass replaced by a new product of the same sizes; `None` if it is ambiguous."""
+    """Return the removed product that product `name` replaces, with the same sizes; `None` if there are several."""
     line = after.lines[name]
     same = [one for one in gone if before.sizes(one) == after.sizes(line)]
     for near in (

@@ -222,8 +222,8 @@ def test_advice_if_xla_compiles_another_program(
             ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS)
     assert str(refused.value) == (
         "program 'tanh' cannot be profiled with this inspection.\n"
-        "    OtherProgramError  XLA compiled a different program the second time; "
-        "request this first in a new inspection\n"
+        "    OtherProgramError  XLA compiled the program twice, to two different modules; "
+        "inspect it again, and request this result first\n"
         "    Try: ml.profile(ml.inspect(program, *args))  # with a new inspection"
     )
     inspection = ml.inspect(jnp.tanh, jnp.ones(3))
