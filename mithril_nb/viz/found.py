@@ -27,10 +27,10 @@ def found_text(found: Found, most: int | None = MOST_MATCHES) -> str:
     return "\n".join(filter(None, [one_line(_caption(found)), text, _rest(found, most)]))
 
 
-def found_html(found: Found, most: int = MOST_MATCHES) -> str:
-    """Return the matches as one self-contained HTML fragment with at most `most` rows."""
-    heads, *rows = _table(found, most)
-    caption, rest = one_line(_caption(found)), _rest(found, most)
+def found_html(found: Found) -> str:
+    """Return the matches as one self-contained HTML fragment with at most `MOST_MATCHES` rows."""
+    heads, *rows = _table(found, MOST_MATCHES)
+    caption, rest = one_line(_caption(found)), _rest(found, MOST_MATCHES)
     if not rows:
         return output_html(f"<p>{escaped(caption)}</p>", "cost")
     looks = ["" if head in _NUMBERS else "words" for head in heads]

@@ -358,7 +358,5 @@ def test_a_drawing_is_shown_and_saved(tmp_path: Path):
     with pytest.raises(ModelFileError) as raised:
         drawing.save(missing)
     assert str(raised.value) == (
-        f"cannot write the picture to {str(missing)!r}.\n"
-        "    reason  No such file or directory\n"
-        '    Try: drawing.save("costs.svg")'
+        f'cannot write {str(missing)!r}.\n    because  No such file or directory\n    Try: drawing.save("costs.svg")'
     )

@@ -16,7 +16,6 @@ from mithril_nb.models.saving.links import data_in
 from mithril_nb.stages.graph.stage_graph import MOST
 from mithril_nb.ui.session.design import design_of
 from mithril_nb.ui.session.session import Session
-from mithril_nb.viz.costs.overlay import model_scene
 from mithril_nb.viz.diagrams.labels import annotate
 from mithril_nb.viz.diagrams.marked import marked_scene
 from mithril_nb.viz.diagrams.picture import picture
@@ -136,7 +135,7 @@ def test_every_first_view_of_a_model_opens_the_same_groups():
     session.undo()
     assert set(session.snapshot()["graph"]["opened"]) == expected
     session.end()
-    assert {node.key for node in model_scene(model.graph).nodes if node.expanded} == expected
+    assert {node.key for node in picture(model.graph).diagram.nodes if node.expanded} == expected
     assert {node.key for node in marked_scene(model.graph, {}, {}).nodes if node.expanded} == expected
     assert set(data_in(share_link(model))["graph"]["opened"]) == expected
 

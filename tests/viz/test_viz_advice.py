@@ -8,7 +8,7 @@ from advice import check
 COST = """
         inspection = ml.inspect(Model() | (Model(name="head") | Linear(3)) | Relu(), shapes={"input": [2, 3], "relu_0_input": [3]}); cost = inspection.cost(); drawing = cost.treemap()"""
 CASES = {
-    "viz/costs/drawing.py:Drawing.save": f"""{COST}
+    "viz/html_parts.py:write_page | of a drawing": f"""{COST}
         drawing.save("a/b/c.svg")
         """,
     "viz/costs/fields.py:field_of": f"""{COST}

@@ -8,10 +8,9 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from mithril_nb.atomic_write import write_text
 from mithril_nb.display import Shown, columns, finite
-from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
-from mithril_nb.viz.html_parts import html_table, image_html, output_html
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.viz.html_parts import html_table, image_html, output_html, write_page
 from mithril_nb.viz.text import escaped, one_line
 
 _WIDEST = 10_000
@@ -166,12 +165,5 @@ class Drawing(Shown):
             needs = "a file name, as a string or pathlib.Path"
             raise option_error("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
         file = Path(path)
-        try:
-            write_text(file, f"{self.text if file.suffix == '.txt' else self.svg}\n")
-        except OSError as error:
-            raise ModelFileError(
-                f"cannot write the picture to {str(file)!r}.",
-                (("reason", error.strerror or str(error)),),
-                'drawing.save("costs.svg")',
-            ) from error
+        write_page(f"{self.text if file.suffix == '.txt' else self.svg}\n", file, 'drawing.save("costs.svg")')
         return file

@@ -21,8 +21,9 @@ from mithril_nb.viz.costs.node_values import (
     sharding_values,
     user_values,
 )
-from mithril_nb.viz.costs.overlay import draw_values, graph_of, model_scene, validate_opened
+from mithril_nb.viz.costs.overlay import draw_values, graph_of, validate_opened
 from mithril_nb.viz.diagrams.overlays import Overlay
+from mithril_nb.viz.diagrams.picture import picture
 from mithril_nb.viz.text import outer_paths
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def draw_overlay(
     shown = inspection.graph(graph) if graph is None or isinstance(graph, str) else graph_of(graph, inspection.name)
     opened = validate_opened(shown, expanded)
     if isinstance(shown, LogicalGraph):
-        scene = model_scene(shown, getattr(graph, "input_specs", None), opened, block_shares(inspection))
+        specs = getattr(graph, "input_specs", None)
+        scene = picture(shown, specs, block_shares(inspection), opened).diagram
         stage = None
     else:
         scene = stage_layout(shown, opened=opened, shares=block_shares(inspection))

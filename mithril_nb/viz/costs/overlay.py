@@ -78,7 +78,7 @@ def overlay(
     """
     kind, data = field_of(field, ON_GRAPHS, _CALL), replace_undrawable(data)
     _check_blocks(data, [path for path, _ in graph.walk()])
-    scene = model_scene(graph, inputs, expanded, _shares(data, kind))
+    scene = picture(graph, inputs, _shares(data, kind), expanded).diagram
     values = inclusive(data, field)
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
     return _of_costs(data, kind, scene, cost_values(data, scene.nodes, kind, own=own), inside)
@@ -107,16 +107,6 @@ def stage_overlay(
     tops = {path.partition("/")[0] for path in graph.nodes if path}
     inside = sum(value or 0 for path, value in inclusive(data, field).items() if path in tops)
     return _of_costs(data, kind, scene, cost_values(data, scene.nodes, kind, own=own, graph=graph), inside)
-
-
-def model_scene(
-    graph: LogicalGraph,
-    inputs: Mapping[str, TensorSpec] | None = None,
-    expanded: Collection[str] | None = None,
-    shares: Mapping[str, float] | None = None,
-) -> Scene:
-    """Lay out a logical graph. By default as many groups are open as fit, the most expensive ones first."""
-    return picture(graph, inputs, shares, expanded).diagram
 
 
 def _shares(data: Data, kind: Field) -> dict[str, float]:

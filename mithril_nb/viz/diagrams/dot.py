@@ -18,7 +18,6 @@ def to_dot(
     graph: LogicalGraph,
     annotations: Mapping[str, NodeAnnotation] | None = None,
     edge_shapes: Mapping[str, str] | None = None,
-    name: str = "model",
 ) -> graphviz.Digraph:
     """Return the graph as DOT: blocks as boxes, groups as clusters, shapes on the edges.
 
@@ -29,7 +28,6 @@ def to_dot(
         graph: The graph.
         annotations: Labels of blocks, by path.
         edge_shapes: Shape of the data on an edge, by source such as `"linear_0.output"`; `"input"` is a model input.
-        name: Name of the DOT graph.
 
     Returns:
         A `graphviz.Digraph`; `source` is the DOT text. Drawing the graph needs the `dot` program.
@@ -38,7 +36,7 @@ def to_dot(
         >>> print(to_dot(LogicalGraph()).source.splitlines()[0])
         digraph model {
     """
-    dot = graphviz.Digraph(name)
+    dot = graphviz.Digraph("model")
     dot.attr(rankdir="TB", fontname="sans-serif")
     dot.attr(
         "node", shape="box", style="rounded,filled", fillcolor=LIGHT.surface, color=LIGHT.line, fontname="sans-serif"

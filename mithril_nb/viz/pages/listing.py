@@ -42,7 +42,9 @@ ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kerne
 
 
 @dataclass(frozen=True)
-class _Line:
+class Line:
+    """A line of a stage, and the innermost instruction that contains it. `starts` is true for its first line."""
+
     number: int
     pieces: list[tuple[str, str]]
     instruction: Instruction | None
@@ -119,7 +121,7 @@ def panes_html(
     """
     starts = [_first_equation(stage) if skip_inputs else 1 for stage in stages]
     shown = [
-        _lines(stage, most_lines, start) if stage.text else [] for stage, start in zip(stages, starts, strict=True)
+        lines_of(stage, most_lines, start) if stage.text else [] for stage, start in zip(stages, starts, strict=True)
     ]
     targets = [_first_lines(lines) for lines in shown]
     look = _Look(hues, key, is_linked)
@@ -191,7 +193,7 @@ def _numbers(equation: str) -> tuple[int, ...]:
 
 
 def _pane(
-    stage: Stage, lines: list[_Line], look: _Look, links: Sequence[tuple[str, Mapping[str, int]]]
+    stage: Stage, lines: list[Line], look: _Look, links: Sequence[tuple[str, Mapping[str, int]]]
 ) -> Iterator[str]:
     title = escaped(title_of(stage.name))
     gone = "" if stage.unavailable is None else f'<p class="gone">not available: {escaped(stage.unavailable)}</p>'
@@ -215,7 +217,7 @@ def _pane(
     yield "</section>"
 
 
-def _row(stage: str, line: _Line, look: _Look, links: Sequence[tuple[str, Mapping[str, int]]]) -> str:
+def _row(stage: str, line: Line, look: _Look, links: Sequence[tuple[str, Mapping[str, int]]]) -> str:
     instr, number = line.instruction, line.number
     code = code_html(line.pieces)
     if instr is None or not (instr.equations or instr.shares):
@@ -271,7 +273,7 @@ def _first_equation(stage: Stage) -> int:
     return line - 2 if line > _MANY_INPUTS else 1
 
 
-def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
+def lines_of(stage: Stage, most: int | None, start: int = 1) -> list[Line]:
     """Return at most `most` lines from line `start` on, each with the innermost instruction that contains it."""
     end = -1 if most is None else start - 1 + most
     shown = stage.text.removesuffix("\n").split("\n", end)[start - 1 : None if end < 0 else end]
@@ -290,7 +292,7 @@ def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
         if len(whole) > MOST_CHARACTERS:
             pieces.append(("c", f" … {len(whole) - MOST_CHARACTERS:,} more characters"))
         instr = owner.get(number)
-        lines.append(_Line(number, pieces, instr, instr is not None and instr.line == number))
+        lines.append(Line(number, pieces, instr, instr is not None and instr.line == number))
     return lines
 
 
@@ -300,7 +302,7 @@ def _shown(stage: Stage) -> Iterable[Instruction]:
     return stage.instructions if plain is None else plain()
 
 
-def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
+def _first_lines(lines: Sequence[Line]) -> dict[str, int]:
     """Return the number of the first line of each equation, by id."""
     first: dict[str, int] = {}
     seen: set[int] = set()

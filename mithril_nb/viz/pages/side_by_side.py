@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mithril_nb.stages.stage_kinds import language_of, title_of
-from mithril_nb.viz.languages import code_html, highlighted
-from mithril_nb.viz.pages.listing import MOST_CHARACTERS
+from mithril_nb.stages.stage_kinds import title_of
+from mithril_nb.viz.languages import code_html
+from mithril_nb.viz.pages.listing import Line, lines_of
 from mithril_nb.viz.text import block_key, escaped
 
 if TYPE_CHECKING:
     from mithril_nb.analysis.compare import BlockChange, Comparison, StageComparison
-    from mithril_nb.stages.records import Instruction, Stage
+    from mithril_nb.stages.records import Instruction
 
 _AROUND = 2
 """Number of unchanged lines shown before and after a difference."""
@@ -90,8 +90,7 @@ def stage_html(found: StageComparison, links: Links, most_rows: int, *, is_open:
 class _Rows:
     def __init__(self, found: StageComparison, links: Links):
         self._found, self._links = found, links
-        self._left, self._right = _owners(found.before), _owners(found.after)
-        self._texts = _coloured(found.before), _coloured(found.after)
+        self._sides = lines_of(found.before, None), lines_of(found.after, None)
 
     def html(self, most: int) -> Iterator[str]:
         """Yield about `most` rows, and folds of unchanged rows."""
@@ -130,43 +129,20 @@ class _Rows:
 
     def _row(self, at: int) -> str:
         row = self._found.rows[at]
-        left = self._left.get(row.before) if row.before else None
-        right = self._right.get(row.after) if row.after else None
+        lines = [side[at - 1] if at else None for side, at in zip(self._sides, (row.before, row.after), strict=True)]
+        left, right = (line.instruction if line else None for line in lines)
         moved = ""
         if row.before is not None and row.after is None and row.before in self._found.moved:
             moved = f"moved to line {self._found.moved[row.before]}"
         look = f" m-{row.mark}" if row.mark != "same" else ""
         hover = f' title="{moved}"' if moved else ""
-        sides = "".join(
-            _cell(number, texts, sign, row.mark)
-            for number, texts, sign in zip((row.before, row.after), self._texts, _SIGNS[row.mark], strict=True)
-        )
+        sides = "".join(_cell(line, sign, row.mark) for line, sign in zip(lines, _SIGNS[row.mark], strict=True))
         return f'<div class="l{look}"{self._links.attributes(left, right)}{hover}>{sides}</div>'
 
 
-def _cell(number: int | None, texts: Sequence[str], sign: str, mark: str) -> str:
-    if number is None:
+def _cell(line: Line | None, sign: str, mark: str) -> str:
+    if line is None:
         return '<span class="n"></span><span class="g"></span><span class="x none"></span>'
     name = f' role="img" aria-label="{mark}"' if sign else ""
-    return (
-        f'<span class="n">{number}</span><span class="g"{name}>{sign}</span><span class="x">{texts[number - 1]}</span>'
-    )
-
-
-def _coloured(stage: Stage) -> list[str]:
-    """Return the lines of a stage as HTML. The ends of long lines are cut off."""
-    lines = stage.text.removesuffix("\n").split("\n")
-    short = "\n".join(line[:MOST_CHARACTERS] for line in lines)
-    found = [code_html(pieces) for pieces in highlighted(short, language_of(stage.name))]
-    cut = [
-        f" … {len(line) - MOST_CHARACTERS:,} more characters" if len(line) > MOST_CHARACTERS else "" for line in lines
-    ]
-    return [code + escaped(more) for code, more in zip(found, cut, strict=True)]
-
-
-def _owners(stage: Stage) -> dict[int, Instruction]:
-    """Return the innermost instruction that contains each line, by number of the line."""
-    found: dict[int, Instruction] = {}
-    for one in stage.instructions:
-        found |= dict.fromkeys(range(one.line, one.line + one.lines), one)
-    return found
+    code = code_html(line.pieces)
+    return f'<span class="n">{line.number}</span><span class="g"{name}>{sign}</span><span class="x">{code}</span>'

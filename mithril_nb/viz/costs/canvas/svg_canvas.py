@@ -50,15 +50,12 @@ class SvgCanvas:
         self._parts: list[str] = []
         self._tones: dict[str, None] = {"ground": None, "ink": None}
 
-    def rect(
-        self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, dash: str = ""
-    ) -> None:
+    def rect(self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0) -> None:
         """Draw a rectangle. Its edges are rounded to 0.1 px, so that rectangles side by side have no gap."""
         left, top = round(x, 1), round(y, 1)
         w, h = round(x + w, 1) - left, round(y + h, 1) - top
         look = self._look(fill, stroke, 1)
-        corner = rx or None
-        self._parts.append(element("rect", **look, x=left, y=top, width=w, height=h, rx=corner, stroke_dasharray=dash))
+        self._parts.append(element("rect", **look, x=left, y=top, width=w, height=h, rx=rx or None))
 
     def path(self, d: str, *, fill: str = "", stroke: str = "", width: float = 1, dash: str = "") -> None:
         """Draw a path."""
