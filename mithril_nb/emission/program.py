@@ -167,6 +167,22 @@ class Function:
         found.update(dict.fromkeys(one for one in self.outputs if isinstance(one, Value) and one not in known))
         return tuple(found)
 
+    @cached_property
+    def roles(self) -> Mapping[Value, Role | None]:
+        """The part of a training step to which each value belongs.
+
+        An input `d_x` is a gradient. What a loop carries has the role of the loop, and an item the role of its array.
+        """
+        found: dict[Value, Role | None] = {one: "backward" for one in self.inputs if one.name.startswith("d_")}
+        for one in self.walk():
+            found.update(dict.fromkeys(one.outputs, one.role))
+            if one.primitive == "scan":
+                count, inputs = one.params["num_carry"], one.bodies[0].inputs
+                found.update(dict.fromkeys(inputs[:count], one.role))
+                arrays = zip(inputs[count:], one.inputs[count:], strict=True)
+                found.update((item, found.get(array)) for item, array in arrays if isinstance(array, Value))
+        return found
+
     def is_result(self, output: Operand) -> bool:
         """Return whether an output of a forward function is an output of the block. Others are only for gradients."""
         return isinstance(output, Number) or output.name.startswith("output") or output.name in self.ports

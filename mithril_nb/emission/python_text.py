@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.emission.names import comment
+from mithril_nb.emission.naming.names import comment
 from mithril_nb.emission.program import DETACH, Function, Number, Program, Statement, Value
 from mithril_nb.emission.source import Source
 

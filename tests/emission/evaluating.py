@@ -29,6 +29,7 @@ class Interpreter:
 
     Attributes:
         steps: How many statements it ran.
+        index: Index of the step of the loop that runs; `None` outside loops.
     """
 
     def __init__(self, inspection: Inspection):
@@ -36,6 +37,7 @@ class Interpreter:
         self.sites = {site.id: site for site in traced_program(inspection).sites}
         self.constants = {value: jnp.asarray(array) for value, array in self.program.constants.items()}
         self.steps = 0
+        self.index: int | None = None
 
     def run(self, *arrays: Any) -> list[Any]:
         """Return the results of the program, flat."""
@@ -91,9 +93,11 @@ class Interpreter:
         stacks: list[Any] = []
         order = range(length - 1, -1, -1) if one.params["reverse"] else range(length)
         for index in order:
+            self.index = index
             found = self.call(one.bodies[0], [*carry, *(array[index] for array in arrays)], scope)
             carry = found[:count]
             stacks.append(found[count:])
+        self.index = None
         stacks = stacks[::-1] if one.params["reverse"] else stacks
         rest = [jnp.stack(items) for items in zip(*stacks, strict=True)]
         return [*carry, *(rest or [jnp.zeros(value.shape, value.dtype) for value in one.outputs[count:]])]

@@ -7,7 +7,7 @@ import keyword
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mithril_nb.emission.names import RESERVED, Names, identifier
+from mithril_nb.emission.naming.names import RESERVED, Names, identifier
 
 
 @given(st.text())

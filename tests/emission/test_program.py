@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,9 +15,9 @@ import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.emission.arrays.emitter import emit_arrays
 from mithril_nb.emission.cleanup import clean
-from mithril_nb.emission.meanings import Gradients
+from mithril_nb.emission.naming.gradients import Gradients
 from mithril_nb.emission.narrowing import narrow
-from mithril_nb.emission.program import Program, Value
+from mithril_nb.emission.program import Function, Program, Statement, Value
 from mithril_nb.emission.reading import read
 from mithril_nb.emission.unsupported import check_supported
 from mithril_nb.errors import StageUnavailableError, UnsupportedPrimitiveError
@@ -222,55 +222,109 @@ def activations() -> Inspection:
     return ml.compile(model, shapes={"x0": [3, 4]}).inspect("forward+backward")
 
 
+def of_scan() -> Inspection:
+    def outputs(weight: jax.Array, bias: jax.Array, x: jax.Array) -> Any:
+        def step(carry: Any, item: jax.Array) -> Any:
+            hidden, total, count = carry
+            hidden = jnp.tanh(item @ weight + hidden) * jnp.exp(-hidden) - total / 3
+            return (hidden, total + hidden * bias, count + 1), (hidden * 2, jnp.sin(total))
+
+        return jax.lax.scan(step, (bias, bias * 2, 0), x, reverse=True)
+
+    def gradients(output_gradients: Any, *args: jax.Array) -> Any:
+        found, pull_back = jax.vjp(lambda *args: outputs(*args)[1], *args)
+        return found, pull_back(output_gradients)
+
+    specs = [jax.ShapeDtypeStruct(shape, "float32") for shape in ((3, 3), (3,), (4, 3))]
+    return ml.inspect(gradients, (specs[2], specs[2]), *specs)
+
+
 MORE_PROGRAMS = {
     "shared keys": lambda: of_model(models.TransformerBlock(width=8, heads=2, kv_heads=1), 2, 3, 8),
     "activations": activations,
+    "gru": lambda: of_model(models.GRU(6), 2, 3, 4),
+    "rnn": lambda: of_model(models.RNN(6), 2, 3, 4),
+    "scan": of_scan,
 }
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn", *MORE_PROGRAMS])
+class Nudged(Interpreter):
+    """Adds an array to some values of a program, and keeps all values.
+
+    Attributes:
+        nudges: The arrays by value; for a value in a loop, one for each step.
+        seen: The values by step; `None` outside loops.
+    """
+
+    nudges: dict[Value, Any]
+    seen: dict[Value, dict[int | None, Any]]
+
+    def call(self, function: Function, arrays: Sequence[Any], around: dict[Value, Any]) -> list[Any]:
+        return super().call(function, self.nudged(function.inputs, arrays), around)
+
+    def results(self, one: Statement, inputs: list[Any], scope: dict[Value, Any]) -> list[Any]:
+        return self.nudged(one.outputs, super().results(one, inputs, scope))
+
+    def nudged(self, values: Sequence[Value], arrays: Sequence[Any]) -> list[Any]:
+        found = list[Any]()
+        for value, array in zip(values, arrays, strict=True):
+            if value in self.nudges:
+                nudge = self.nudges[value]
+                array = array + (nudge if self.index is None else nudge[self.index])
+            self.seen.setdefault(value, {})[self.index] = array
+            found.append(array)
+        return found
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lstm", *MORE_PROGRAMS])
 def test_a_gradient_has_the_name_of_its_array(name: str) -> None:
     inspection = {**PROGRAMS, **MORE_PROGRAMS}[name]()
-    interpreter = Interpreter(inspection)
+    interpreter = Nudged(inspection)
     main, constants = read(traced_program(inspection))
     main = clean(narrow(clean(main)))
-    d_outputs = [value for value in main.inputs if value.name.startswith("d_")]
-    roles = {value: one.role for one in main.statements for value in one.outputs}
+    d_outputs = [value for value in main.inputs if value.name.startswith(("d_", "output_gradients"))]
     results = {
         value: d_output.name.removeprefix("d_") for value, d_output in zip(main.outputs, d_outputs, strict=False)
     }
-    known = Gradients(main, {**roles, **dict.fromkeys(d_outputs, "backward")}, results)
+    known = Gradients(main, main.roles, results)
     found = known.of | known.minus | known.unsummed
     assert len(found) > 3
-    start = dict(zip(main.inputs, jax.tree.leaves(random_arrays(inspection.arguments)), strict=True))
-    start |= {value: jnp.asarray(array) for value, array in constants.items()}
+    lengths = {
+        value: (one.params["length"],)
+        for one in main.walk()
+        if one.primitive == "scan"
+        for value in (*one.bodies[0].inputs, *(each for step in one.bodies[0].walk() for each in step.outputs))
+    }
+    assert bool(lengths) == any(value in lengths for value in found)
+    arrays = jax.tree.leaves(random_arrays(inspection.arguments))
+    around = {value: jnp.asarray(array) for value, array in constants.items()}
 
-    def values(nudges: list[Any]) -> dict[Value, Any]:
-        by = dict(zip(dict.fromkeys(found.values()), nudges, strict=True))
-        scope = {value: array + by.get(value, 0) for value, array in start.items()}
-        for one in main.statements:
-            results = interpreter.results(one, [interpreter.array(each, scope) for each in one.inputs], scope)
-            for value, array in zip(one.outputs, results, strict=True):
-                scope[value] = array + by[value] if value in by else array
-        return scope
+    def run(nudges: list[Any]) -> list[Any]:
+        interpreter.seen, interpreter.nudges = {}, dict(zip(dict.fromkeys(found.values()), nudges, strict=True))
+        return interpreter.call(main, arrays, around)
 
     def loss(nudges: list[Any]) -> Any:
-        scope = values(nudges)
-        return sum(jnp.sum(scope[one] * scope[d]) for one, d in zip(main.outputs, d_outputs, strict=False))
+        outputs, scope = run(nudges), dict(zip(main.inputs, arrays, strict=True))
+        return sum(jnp.sum(one * scope[d]) for one, d in zip(outputs, d_outputs, strict=False))
 
-    nudges = [jnp.zeros(one.shape) for one in dict.fromkeys(found.values())]
+    def gradients(nudges: list[Any]) -> list[Any]:
+        run(nudges)
+        return [[array for _, array in sorted(interpreter.seen[one].items(), key=repr)] for one in found]
+
+    nudges = [jnp.zeros((*lengths.get(one, ()), *one.shape)) for one in dict.fromkeys(found.values())]
     expected = dict(zip(dict.fromkeys(found.values()), jax.jit(jax.grad(loss))(nudges), strict=True))
-    scope = jax.jit(lambda nudges: [values(nudges)[one] for one in found])(nudges)
-    for array, (value, whose) in zip(scope, found.items(), strict=True):
-        wanted = expected[whose] * (-1 if value in known.minus else 1)
-        scale = float(jnp.abs(wanted).max()) or 1.0
-        if array.ndim < wanted.ndim:  # summed along an axis that a reshape made
-            array, wanted = array.sum(), wanted.sum()
-        axes = array.ndim - wanted.ndim
-        extra = [axis for axis in range(array.ndim) if axis < axes or wanted.shape[axis - axes] == 1]
-        array = array.sum(extra, keepdims=True)
-        names = f"{value.name}, gradient of {whose.name}"
-        np.testing.assert_allclose(array.reshape(wanted.shape), wanted, atol=1e-4 * scale, err_msg=names)
+    for steps, (value, whose) in zip(jax.jit(gradients)(nudges), found.items(), strict=True):
+        wholes = expected[whose] if whose in lengths else [expected[whose]]
+        scale = float(jnp.abs(expected[whose]).max()) or 1.0
+        for array, wanted in zip(steps, wholes, strict=True):
+            wanted = -wanted if value in known.minus else wanted
+            if array.ndim < wanted.ndim:  # summed along an axis that a reshape made
+                array, wanted = array.sum(), wanted.sum()
+            axes = array.ndim - wanted.ndim
+            extra = [axis for axis in range(array.ndim) if axis < axes or wanted.shape[axis - axes] == 1]
+            array = array.sum(extra, keepdims=True)
+            names = f"{value.name}, gradient of {whose.name}"
+            np.testing.assert_allclose(array.reshape(wanted.shape), wanted, atol=1e-4 * scale, err_msg=names)
 
 
 def test_a_transformer_reads_like_the_textbook() -> None:
@@ -311,6 +365,18 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "# (2, 2, 3, 1); avoids overflow of exp; softmax does not depend on it",
     ):
         assert line in lines, line
+
+
+def test_a_loop_reads_like_the_textbook() -> None:
+    text = PROGRAMS["lstm"]().stage("numpy").text
+    forward, backward = text.split("def lstm_backward")
+    assert re.findall(r"    carry_1_steps.append\(carry_1\)", forward)
+    assert "    added_step = added[step]" in forward
+    assert "    carry_1 = carry_1_steps[step]" in backward
+    assert "    d_w_hh = d_w_hh_so_far\n" in backward
+    products = re.findall(r"^ +(\w+) = .*(?: @ |concatenate)", backward.partition("def ")[0], re.MULTILINE)
+    assert products == ["d_added_1", "part_of_d_w_hh", "d_carry_1", "d_w_ih"]
+    assert len(set(re.findall(r"^ +(term\w*) = ", backward, re.MULTILINE))) <= 5  # two terms for each tanh, and a sum
 
 
 def test_reshaped_outputs_keep_their_names() -> None:

@@ -16,7 +16,7 @@ from mithril_nb.emission.arrays.lax import LAX, LAX_NAMES, LaxControl
 from mithril_nb.emission.arrays.results import tree_of
 from mithril_nb.emission.arrays.rules import RULES, Context
 from mithril_nb.emission.build import build
-from mithril_nb.emission.names import comment
+from mithril_nb.emission.naming.names import comment
 from mithril_nb.emission.program import CALL, Function, Operand, Program, Statement, Value
 from mithril_nb.emission.python_text import (
     Helpers,

@@ -26,7 +26,7 @@ from mithril_nb.emission.c.primitives import (
 from mithril_nb.emission.c.rules import RULES
 from mithril_nb.emission.c.types import C_TYPES, c_shape, dims, literal, subscripts
 from mithril_nb.emission.c.writing import LOOP_VARIABLES, Body, Form, Stored, with_offsets
-from mithril_nb.emission.names import comment
+from mithril_nb.emission.naming.names import comment
 from mithril_nb.emission.program import Function, Operand, Program, Statement, Value
 from mithril_nb.emission.source import Line, Source, Writer
 from mithril_nb.emission.unsupported import check_supported, unsupported

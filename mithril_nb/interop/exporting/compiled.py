@@ -9,7 +9,7 @@ from typing import Any
 import jax
 from jax import export
 
-from mithril_nb.emission.names import identifier
+from mithril_nb.emission.naming.names import identifier
 from mithril_nb.emission.onnx.emit import OPSET, emit_onnx
 from mithril_nb.errors import UnavailableBackendError
 from mithril_nb.interop.exporting.formats import Contents, export_format

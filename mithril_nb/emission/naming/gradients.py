@@ -1,14 +1,14 @@
-"""Find the meaning of arrays: means and softmaxes by their patterns, gradients by the arrays that they belong to."""
+"""Find the gradients of a program, and the arrays that they belong to."""
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
-from mithril_nb.emission.program import Function, Number, Statement, Value
+from mithril_nb.emission.naming.loops import backward_loop
+from mithril_nb.emission.program import Function, Number, Operand, Statement, Value, substituted
 from mithril_nb.stages.records import Role
 
 _VIEWS = frozenset("reshape transpose rev squeeze expand_dims convert_element_type copy".split())
@@ -24,80 +24,12 @@ _ERRORS = frozenset("erf erfc".split())
 _DERIVATIVES = {
     "div": "the derivative of a/b by b is -a/b**2",
     "erf": "the derivative of erf(x) is 2/sqrt(pi) * exp(-x*x)",
+    "tanh": "the derivative of tanh(x) is (1 - tanh(x)) * (1 + tanh(x))",
     "erfc": "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
 }
 _CHOICES = frozenset("max min clamp select_n".split())
 _FARTHEST = 12
 """Maximum number of values that a search visits."""
-RESULT_NAMES = {
-    "attention": "attended", "layer_norm": "normalized", "rms_norm": "normalized", "gelu": "activated",
-    "gelu_tanh": "activated", "silu": "activated", "linear": "projected",
-}  # fmt: skip
-"""Names for the results of fused statements."""
-
-
-def meanings(main: Function) -> dict[Value, str]:
-    """Return usual names, such as `"softmax"`, for the results of known patterns of statements.
-
-    Examples:
-        >>> x, n = Value("x", (2, 4), "float32"), Number(4.0, "float32")
-        >>> total, ratio = Value("total", (2, 1), "float32"), Value("ratio", (2, 1), "float32")
-        >>> add = Statement("reduce_sum", (x,), (total,), {"axes": (1,), "keepdims": True})
-        >>> meanings(Function("", (x,), (ratio,), (add, Statement("div", (total, n), (ratio,)))))[ratio]
-        'mean'
-    """
-    producers = {value: one for one in main.statements for value in one.outputs}
-    found: dict[Value, str] = {}
-    for one in main.statements:
-        name = _meaning(one, producers, found)
-        if name:
-            found[one.outputs[0]] = name
-    return found
-
-
-def _meaning(one: Statement, producers: Mapping[Value, Statement], found: Mapping[Value, str]) -> str:
-    inputs = one.inputs
-
-    def before(place: int, *primitives: str) -> Statement | None:
-        value = inputs[place]
-        made = producers.get(value) if isinstance(value, Value) else None
-        return made if made is not None and made.primitive in primitives else None
-
-    def named(place: int) -> str:
-        value = inputs[place]
-        return found.get(value, "") if isinstance(value, Value) else ""
-
-    if one.primitive == "square" or (one.primitive == "mul" and inputs[0] is inputs[1]):
-        return "squared"
-    if one.primitive == "sub" and named(1) == "mean":
-        return "centered"
-    if one.primitive == "mul" and "centered" in (named(0), named(1)) and (before(0, "rsqrt") or before(1, "rsqrt")):
-        return "normalized"
-    if one.primitive == "integer_pow" and one.params["y"] == -2:
-        return "inverse_square"
-    if one.primitive == "mul" and isinstance(inputs[0], Number) and inputs[0].value == -0.5:
-        ratio = before(1, "div")
-        root = producers.get(ratio.inputs[0]) if ratio is not None and isinstance(ratio.inputs[0], Value) else None
-        if ratio is not None and root is not None and root.primitive == "rsqrt" and root.inputs[0] is ratio.inputs[1]:
-            return "rsqrt_slope"
-    if one.primitive != "div":
-        # If the clean-up merged a negation into this statement, the result still has the name of the old primitive.
-        usual = {"mul": "scaled", "sub": "difference", "add": "added"}
-        return usual.get(one.primitive, "") if one.outputs[0].name in ("negated", *usual.values()) else ""
-    total, divisor = before(0, "reduce_sum"), inputs[1]
-    if total is not None and isinstance(divisor, Number):
-        source = total.inputs[0]
-        count = math.prod(source.shape[axis] for axis in total.params["axes"])
-        if divisor.value != count or not isinstance(source, Value):
-            return ""
-        if found.get(source) != "squared":
-            return "mean"
-        squared = producers[source].inputs[0]
-        return "variance" if isinstance(squared, Value) and found.get(squared) == "centered" else "mean_square"
-    sums, exponentials = before(1, "reduce_sum"), before(0, "exp")
-    if sums is not None and exponentials is not None and sums.inputs[0] is inputs[0]:
-        return "softmax"
-    return ""
 
 
 @dataclass(frozen=True)
@@ -132,34 +64,87 @@ class Gradients:
             which the value is broadcast.
         notes: For each value that uses a known derivative, a comment, and the value whose name replaces `{0}` in the
             comment. The second is `None` if the comment contains no name.
+        steps: A dict from the items of backward loops to the values of the forward loop that were stacked for them.
     """
 
     def __init__(self, main: Function, roles: Mapping[Value, Role | None], results: Mapping[Value, str]):
         self._roles = roles
-        self._producers = {value: one for one in main.statements for value in one.outputs}
+        self._producers = {value: one for one in main.walk() for value in one.outputs}
+        self._read_values = {*main.outputs, *(value for one in main.walk() for value in one.reads)}
         self._sources: dict[Value, Value] = {}  # the values that views show
         self._partners: dict[tuple[str, str, Value], set[Value]] = defaultdict(set)
         self.notes: dict[Value, tuple[str, Value | None]] = {}
-        self._steps: dict[Value, _Known] = {}  # meaning after one more factor
+        self.steps: dict[Value, Value] = {}
+        self._next: dict[Value, _Known] = {}  # meaning after one more factor
+        self._tanh: dict[Value, tuple[Value, _Known]] = {}  # g * (1 - y) for y = tanh(x): y, and the meaning of the sum
         names = {f"d_{name}": value for value, name in results.items()}
         self._known = {one: _Known(names[one.name]) for one in main.inputs if one.name in names}
-        terms: set[Value] = set()
-        parts: set[Value] = set()
-        for one in main.statements:
-            if len(one.outputs) == 1:
-                self._read(one)
-            if one.primitive in _SUMS and roles.get(one.outputs[0]) == "backward":
-                whole = self._known.get(one.outputs[0])
-                known = [(value, self._known[value]) for value in one.inputs if value in self._known]
-                terms.update(cast(Value, value) for value, term in known if whole is None or term.of is whole.of)
-                parts.update(cast(Value, value) for value, term in known if whole is not None and term.of is whole.of)
-        complete = [(one, it) for one, it in self._known.items() if not it.is_unsummed and one not in terms]
+        self._terms: set[Value] = set()
+        self._parts: set[Value] = set()
+        self._totals: set[Value] = set()
+        self._read_all(main.statements)
+        complete = [(one, it) for one, it in self._known.items() if not it.is_unsummed and one not in self._terms]
         self.of = {value: known.of for value, known in complete if known.sign > 0}
         self.minus = {value: known.of for value, known in complete if known.sign < 0}
         rest = {one: it for one, it in self._known.items() if it.sign > 0 and one not in self.of}
         self.unsummed = {one: it.of for one, it in rest.items() if it.is_unsummed}
-        self.parts = {one: it.of for one, it in rest.items() if one in parts}
-        self.sums = {one: of for one, of in self.parts.items() if any(self._is_made(one, name) for name in _SUMS)}
+        self.parts = {one: it.of for one, it in rest.items() if one in self._parts}
+        self.sums = {
+            one: of
+            for one, of in self.parts.items()
+            if one in self._totals or any(self._is_made(one, name) for name in _SUMS)
+        }
+
+    def _read_all(self, statements: Iterable[Statement]) -> None:
+        for one in statements:
+            if one.primitive == "scan":
+                self._read_loop(one)
+            elif len(one.outputs) == 1:
+                self._read(one)
+            if one.primitive in _SUMS and self._roles.get(one.outputs[0]) == "backward":
+                whole = self._known.get(one.outputs[0])
+                known = [(value, self._known[value]) for value in self._summed(one) if value in self._known]
+                self._terms.update(value for value, term in known if whole is None or term.of is whole.of)
+                self._parts.update(value for value, term in known if whole is not None and term.of is whole.of)
+
+    def _read_loop(self, one: Statement) -> None:
+        """Read a loop. A backward loop runs over values of a forward loop, and over gradients of its results."""
+        (body,) = one.bodies
+        if self._roles.get(one.outputs[0]) != "backward":
+            self._read_all(body.statements)
+            return
+        known = {value: it.of for value, it in self._known.items() if it.sign > 0 and not it.is_unsummed}
+        loop = backward_loop(one, self._producers, known)
+        if loop is None:
+            return
+        self.steps |= loop.steps
+        for value, of in loop.gradients.items():
+            self._note(value, of)
+        statements = substituted(replace(body, inputs=()), loop.steps).statements
+        self._producers |= {value: each for each in statements for value in each.outputs}
+        self._read_all(statements)
+        for start, result, output in zip(body.inputs[: loop.totals], body.outputs, one.outputs, strict=False):
+            if isinstance(result, Value):
+                self._read_total(start, result, output)
+        inner, first = loop.forward.bodies[0], loop.totals
+        whole = dict(zip(inner.inputs, loop.forward.inputs, strict=True))
+        for result, output in zip(body.outputs[first:], one.outputs[first:], strict=True):
+            found = self._known.get(cast(Value, result))
+            # A result that nothing reads may be one of several terms, which nothing adds.
+            if found is not None and not found.is_unsummed and output in self._read_values:
+                of = next((whole[one] for one in self._same(found.of) if one in whole), None)
+                self._note(output, of if isinstance(of, Value) else None, found.sign)
+
+    def _read_total(self, start: Value, result: Value, output: Value) -> None:
+        """Read a gradient that a loop adds up: `start` before a step, `result` after it, `output` after all steps."""
+        (term,) = [cast(Value, one) for one in self._producers[result].inputs if one is not start]
+        known = self._known.get(term)
+        if known is not None and known.sign > 0 and not known.is_unsummed:
+            self._note(output, known.of)
+            self._known |= {start: known, result: known}
+            self._terms |= {start, term, result}
+            self._parts |= {start, term, result}
+            self._totals |= {start, result}
 
     def _note(self, value: Value, of: Value | None, sign: int = 1) -> None:
         if of is not None and value.size >= of.size:
@@ -187,6 +172,8 @@ class Gradients:
             for factor, other in (given, reversed(given)):
                 if self._roles.get(factor) != "backward" and self._roles.get(other) == "backward":
                     self._read_product(one, factor, other)
+        elif one.primitive == "concatenate" and all(value in self._known for value in one.inputs):
+            self._read_joined(one, [self._known[value] for value in given])
         elif one.primitive == "select_n":
             known = [self._known[value] for value in given if value in self._known]
             if len(known) == 1 == sum(self._roles.get(value) == "backward" for value in given):
@@ -201,18 +188,53 @@ class Gradients:
             if one.primitive != "div":
                 self._partners[one.primitive, one.block, self._source(first)].add(second)
 
+    def _read_joined(self, one: Statement, parts: Sequence[_Known]) -> None:
+        """Read a concatenation: the gradients of all parts of a split give the gradient of the array."""
+        made = self._producers.get(parts[0].of)
+        if made is not None and made.primitive == "split" and [part.of for part in parts] == [*made.outputs]:
+            (source,), signs = made.inputs, {part.sign for part in parts}
+            if isinstance(source, Value) and len(signs) == 1 and not any(part.is_unsummed for part in parts):
+                self._note(one.outputs[0], source, *signs)
+
+    def _summed(self, one: Statement) -> list[Value]:
+        """Return the terms of a sum, and instead of a term without a meaning that is a sum itself, its terms."""
+        found: list[Value] = []
+        for value in one.inputs:
+            made = self._producers.get(cast(Value, value))
+            is_sum = made is not None and made.primitive in ("add", "add_any") and value not in self._known
+            found += self._summed(made) if is_sum and made is not None else [cast(Value, value)]
+        return found
+
     def _read_sum(self, one: Statement) -> None:
-        signs = (1, -1 if one.primitive == "sub" else 1)
-        terms = [self._known.get(cast(Value, value)) for value in one.inputs]
-        if any(term is None or term.sign != sign for term, sign in zip(terms, signs, strict=True)):
+        terms = [*one.inputs] if one.primitive == "sub" else self._summed(one)
+        known = [self._known_term(cast(Value, value), terms) for value in terms if not self._is_second(value, terms)]
+        if one.primitive == "sub" and known[1] is not None:
+            known[1] = replace(known[1], sign=-known[1].sign)
+        first, *others = known
+        if first is None or any(term is None or term.sign != first.sign for term in others):
             return
-        first, second = ([*self._same(term.of, has_sums=True)] for term in terms if term is not None)
-        self._note(one.outputs[0], next((value for value in first if value in second), None))
+        same = [{*self._same(term.of, has_sums=True)} for term in others if term is not None]
+        of = next((value for value in self._same(first.of, has_sums=True) if all(value in each for each in same)), None)
+        self._note(one.outputs[0], of, first.sign)
+
+    # For y = tanh(x), JAX computes the gradient of x as the sum of g * (1 - y) and g * (1 - y) * y.
+
+    def _known_term(self, value: Value, terms: Sequence[Operand]) -> _Known | None:
+        if value not in self._tanh:
+            return self._known.get(value)
+        return self._tanh[value][1] if any(self._is_product(other, value) for other in terms) else None
+
+    def _is_second(self, value: Operand, terms: Sequence[Operand]) -> bool:
+        return any(one in self._tanh and self._is_product(value, cast(Value, one)) for one in terms)
+
+    def _is_product(self, value: Operand, first: Value) -> bool:
+        made = self._producers.get(cast(Value, value))
+        return made is not None and made.primitive == "mul" and {first, self._tanh[first][0]} == {*made.inputs}
 
     def _read_linear(self, one: Statement, given: Value) -> None:
         (output,) = one.outputs
-        if given in self._steps and one.primitive == "mul":
-            self._note(output, self._steps[given].of, self._steps[given].sign)
+        if given in self._next and one.primitive == "mul":
+            self._note(output, self._next[given].of, self._next[given].sign)
         known = self._known.get(given)
         if known is None:
             return
@@ -232,14 +254,14 @@ class Gradients:
         elif one.primitive == "mul":
             operand = self._operand(known.of, _ERRORS)
             if operand is not None:
-                self._steps[output] = _Known(operand, known.sign)
+                self._next[output] = _Known(operand, known.sign)
                 self.notes[output] = (_DERIVATIVES[self._producers[known.of].primitive], None)
 
     def _read_product(self, one: Statement, factor: Value, other: Value) -> None:
         """Find the meaning of the product of a value of the forward pass and a value of the backward pass."""
         (output,) = one.outputs
-        if other in self._steps:
-            self._note(output, self._steps[other].of, self._steps[other].sign)
+        if other in self._next:
+            self._note(output, self._next[other].of, self._next[other].sign)
             return
         known = self._known.get(other)
         if known is not None and not known.is_unsummed and self._read_rule(one, factor, known):
@@ -262,6 +284,15 @@ class Gradients:
             made = self._producers.get(value)
             if made is None:
                 continue
+            if made.primitive == "tanh" and one.primitive == "mul" and isinstance(made.inputs[0], Value):
+                rest = self._producers.get(factor)
+                if rest is not None and rest.primitive == "sub" and rest.inputs[1] is value:
+                    self.notes[output] = (_DERIVATIVES["tanh"], None)
+                    self._tanh[output] = (value, replace(known, of=made.inputs[0]))
+                    return True
+                if factor is not value and self._is_computed_from(factor, {value}, made.block):  # since JAX 0.12
+                    self._note(output, made.inputs[0], known.sign)
+                    return True
             operand = self._operand(value, _UNARY) if one.primitive in ("mul", "div") else None
             sources = {value} if made.primitive in _BY_RESULT else {operand}
             is_slope = factor is not operand or one.primitive == "div"  # d(log(x))/dx is 1/x
@@ -275,7 +306,7 @@ class Gradients:
                 divisor = self._producers[factor].inputs[0]
                 operand = divisor if divisor is made.inputs[1] and isinstance(divisor, Value) else None
             if operand is not None:
-                self._steps[output] = _Known(operand, -known.sign if made.primitive == "div" else known.sign)
+                self._next[output] = _Known(operand, -known.sign if made.primitive == "div" else known.sign)
                 self.notes[output] = (_DERIVATIVES[made.primitive], None)
                 return True
             if made.primitive == one.primitive:

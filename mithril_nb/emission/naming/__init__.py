@@ -1,0 +1,1 @@
+"""Name the functions and arrays of a program after ports, parameters, operations and gradients."""
