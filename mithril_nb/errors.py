@@ -158,7 +158,7 @@ def short_repr(value: object, most: int = 80) -> str:
 
 
 def _beginning(value: Any, most: int) -> Any:
-    """Return the part of a value that the first characters of its `repr` show."""
+    """Return the first items of a value, enough for the first `most` characters of its `repr`."""
     if isinstance(value, str | bytes):
         return value[:most] if len(value) > most else value
     if type(value) in (list, tuple):
@@ -188,7 +188,7 @@ def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5)
 
 
 def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
-    """Return names that start with a text or have it as initials, then at most three names of similar spelling.
+    """Return the names that start with `name` or have the initials `name`, then up to three of similar spelling.
 
     Args:
         name: The text that the user wrote.
@@ -206,10 +206,10 @@ def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
-    """Return a name that continues a text with an underscore, else one of similar spelling, else `None`; ignores case.
+    """Return the known name that is closest to a text, ignoring case; `None` if no name is similar.
 
     Args:
-        given: The value that the user wrote, of any type.
+        given: The value that the user wrote, of any type. For `"time"`, a name that starts with `"time_"` is closest.
         known: The names that exist.
 
     Examples:
@@ -290,7 +290,7 @@ class UnknownBlockError(MithrilError, LookupError):
 
 
 class UnknownOpError(MithrilError, LookupError):
-    """A backend has no kernel for an op."""
+    """No op has this name, or a backend has no kernel for the op."""
 
 
 class UnknownOptionError(MithrilError, TypeError):
@@ -337,7 +337,7 @@ class LaunchError(MithrilError, RuntimeError):
     """A process of a launch failed, or the processes did not connect to each other.
 
     Attributes:
-        status: The worst exit status of the processes; the launcher exits with it.
+        status: The highest exit status of the processes. The launcher exits with this status.
     """
 
     status = 2

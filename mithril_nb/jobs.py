@@ -40,7 +40,7 @@ class JobQueue:
 
     Args:
         name: Name of the thread.
-        failed: Receives the errors of jobs, in the thread. Default: they are printed, as for any thread.
+        failed: A function that the thread calls with the error of a failed job. By default, the error is printed.
 
     Attributes:
         is_ended: True after `end`, until the next job.
@@ -66,8 +66,8 @@ class JobQueue:
 
         Args:
             job: The job.
-            key: Kind of the job. The new job replaces a waiting job of the same kind, and marks a running one as no
-                longer wanted: the function that it receives then returns False.
+            key: Kind of the job. The new job replaces a waiting job of the same kind, and cancels a running one: the
+                function that the running job has received then returns False.
         """
         with self._wake:
             self.is_ended = False
@@ -75,7 +75,7 @@ class JobQueue:
             self._waiting[key] = _Submitted(job, key)
             if self._running is not None and self._running.key == key:
                 self._running.is_wanted = False
-            # An interrupt between two lines of `_start` leaves a thread that never ran.
+            # After a KeyboardInterrupt inside `_start`, the thread may exist without running.
             if self._thread is None or not self._thread.is_alive():
                 self._start()
 
@@ -121,7 +121,7 @@ class JobQueue:
             return self._running
 
     def _leave(self) -> None:
-        """Let another thread run the remaining jobs, because this one lives until its error is printed."""
+        """Start another thread for the remaining jobs, because this thread ends after printing the error."""
         with self._wake:
             self._running = self._thread = None
             if self._waiting:
@@ -130,7 +130,7 @@ class JobQueue:
 
 
 def rests(wanted: Wanted, rest_s: float) -> bool:
-    """Wait before work that cannot be cancelled; return False as soon as the work is no longer wanted, else True."""
+    """Wait `rest_s` seconds before work that cannot be cancelled. Return False at once if the work is not wanted."""
     until = time.monotonic() + rest_s
     while time.monotonic() < until:
         if not wanted():
@@ -142,8 +142,8 @@ def rests(wanted: Wanted, rest_s: float) -> bool:
 def in_thread(function: Callable[..., Result], *args: object) -> Result:
     """Call a function in another thread, and return its result or raise its error.
 
-    A trace started by a user's cell then equals one started by a queue: JAX stores the Python frames around each
-    equation, and in the user's thread the cell that requests a stage would count as the origin of the loss.
+    JAX stores the Python frames around each equation. In the user's thread, these include the cell that requests a
+    stage, and the cell would be reported as the source of equations. In another thread, the frames exclude the cell.
 
     Examples:
         >>> in_thread(len, "abc")

@@ -190,7 +190,7 @@ def run_with_state(
 def _bodies(
     graph: LogicalGraph, toolkit: Toolkit, training: bool
 ) -> dict[str, Callable[[Arrays, Arrays, Array | None], Arrays]]:
-    """Return a dict from the name of each block in a graph to a function that runs this block alone."""
+    """Return a function for each block of a graph, by name, which runs this block alone."""
 
     def body(name: str) -> Callable[[Arrays, Arrays, Array | None], Arrays]:
         block = graph.by_name[name].block
@@ -209,7 +209,7 @@ def _bodies(
 
 @lru_cache(maxsize=256)
 def part(graph: LogicalGraph, name: str) -> LogicalGraph:
-    """Return a graph with one of the blocks only; this block must not read from the other blocks."""
+    """Return a graph with only one of the blocks. This block must not read from the other blocks."""
     return remove(graph, [node.name for node in graph.nodes if node.name != name])
 
 

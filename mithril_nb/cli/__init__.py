@@ -106,9 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             traceback.print_exc()
         else:
             kind = type(error).__name__
-            complain(
-                [Diagnostic(str(error).strip() or kind, (), "run again with --debug to see the traceback.", code=kind)]
-            )
+            complain([Diagnostic(str(error).strip() or kind, (), "--debug  # prints the traceback", code=kind)])
     return FAILED
 
 
@@ -185,7 +183,7 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
 def _add_find(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     _add_target(parser, "forward")
-    add("query", metavar="QUERY", help="what to find, such as 'kind:dot flops>1e6', see below")
+    add("query", metavar="QUERY", help="terms to search for, such as 'kind:dot flops>1e6', see below")
     add("--stage", metavar="STAGE", help=f"search this stage (default: the first): {', '.join(STAGE_KINDS)}")
     add("--json", action="store_true", help="print JSON, with exact numbers")
     parser.set_defaults(command=find_matches)
@@ -261,8 +259,8 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
 def _add_launch(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--processes", type=int, default=2, metavar="N", help="number of processes on all machines (default: 2)")
-    add("--coordinator", metavar="HOST:PORT", help="address of process 0, to join processes on other machines")
-    add("--process-id", type=int, metavar="K", help="rank of this process, from 0; needed to join")
+    add("--coordinator", metavar="HOST:PORT", help="address of process 0, if processes run on several machines")
+    add("--process-id", type=int, metavar="K", help="index of this process, from 0; needed with --coordinator")
     add("--devices", type=int, default=1, metavar="D", help="devices of each process (default: 1)")
     add(
         "--start-timeout", type=float, default=120, metavar="S", help="seconds to wait for all processes (default: 120)"
@@ -274,14 +272,14 @@ def _add_launch(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds until an unresponsive process counts as lost (default: 60)",
     )
-    add("script", help="Python script; ml.distributed() returns the process that runs it")
+    add("script", help="Python script; in it, ml.distributed() returns the index and the number of processes")
     add("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     add("--debug", action="store_true", help="show the traceback of unexpected errors")
     parser.set_defaults(command=launch_script)
 
 
 def launch_script(options: argparse.Namespace) -> int:
-    """Run the script on all processes, and return the worst of their exit codes."""
+    """Run the script on all processes, and return the highest of their exit codes."""
     from mithril_nb.compilation.launch import launch
 
     try:

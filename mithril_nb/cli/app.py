@@ -46,7 +46,7 @@ _PAGE = """\
 def open_app(options: argparse.Namespace) -> int:
     """Serve the workbench of a model file or link on loopback, open it in the browser, and wait until the server ends.
 
-    Voilà runs in this process, so that its kernels end with this process, however it ends.
+    Voilà runs in this process, so that its kernels always end with this process, even if it is killed.
     """
     if importlib.util.find_spec("voila") is None:
         raise UnavailableBackendError(
@@ -65,7 +65,7 @@ def open_app(options: argparse.Namespace) -> int:
         if is_link(options.app):
             path = Path(folder) / "model.json"
             model.save(path)
-            print("The model is in the link. To keep your edits: Export, JSON: model.")
+            print("The page shows a copy of the model in the link. To keep your edits, click Export, then JSON: model.")
         else:
             path = Path(options.app).resolve()
         _write(Path(folder), path, shapes)
@@ -115,7 +115,7 @@ def _serve(folder: Path, model: Path, options: list[str]) -> int:
 
     class Page(Voila):
         def launch_browser(self) -> None:
-            """Print the address, and open it: the server listens now, and has chosen its port."""
+            """Print the address and open it. Voilà calls this method when the server listens and its port is known."""
             url = f"{self.connection_url}?token={token}"
             print(f"{model.name} is open at {url}\nPress Ctrl+C to stop.", flush=True)
             if _NO_BROWSER not in options:

@@ -43,7 +43,7 @@ def compare_targets(options: argparse.Namespace) -> int:
 
 
 def _side(text: str, options: argparse.Namespace) -> Any:
-    """Return one side of the comparison: the path of a saved inspection or model, a model, or an inspection."""
+    """Return the first or second argument of `compare` for BEFORE or AFTER of the command line."""
     from mithril_nb.inspection.saved import is_saved_inspection, read_json
 
     path = Path(text)

@@ -73,10 +73,10 @@ def no_target(text: str, near: str) -> ModelFileError:
     file = Path(text if text.endswith(".py") else f"{text}.py")
     names = _names_in(file) if file.is_file() else []
     return ModelFileError(
-        f"{text!r} is not a file, and not of the form module:name.",
+        f"{text!r} is neither a file nor of the form module:name.",
         (
-            ("file", "model.json, step.mlir"),
-            ("name", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
+            ("files", "model.json, step.mlir"),
+            ("names", ", ".join(f"{one}:step" for one in dict.fromkeys((text, str(file))))),
         ),
         _show(file, names[-1]) if names else f"mithril-nb show {near}" if near else _EXAMPLE,
     )
@@ -141,7 +141,7 @@ def _run(path: Path, name: str) -> ModuleType:
     except SystemExit as error:
         del sys.modules[name]
         raise ModelFileError(
-            f"{str(path)!r} exits when it is run, before its functions can be read.",
+            f"{str(path)!r} exits while it is imported, so its functions cannot be read.",
             (("SystemExit", str(error.code)),),
             'move the code that exits under `if __name__ == "__main__":`.',
         ) from error
@@ -152,7 +152,7 @@ def _run(path: Path, name: str) -> ModuleType:
 
 
 def _of_module(name: str, path: str) -> ModuleType:
-    """Import a module as `python -m` does, also from the working directory."""
+    """Import a module from the environment or the working directory, as `python -m` does."""
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 OTHERS = ("cost", "source")
-"""Values of `--stage` beside the stages: the cost, and the Python that builds a model."""
+"""Values of `--stage` that are not stages: the cost, and the Python code that builds a model."""
 
 
 def show_target(options: argparse.Namespace) -> int:
@@ -239,7 +239,7 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
     chosen = {one.id for one in _chosen(inspection, stage, options)}
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
-    # A line may contain several instructions: the first is the one that it shows.
+    # In the short form, a line may contain several instructions. It is printed if its first instruction is chosen.
     firsts: dict[int, str] = {}
     for number, name in short.lines:
         firsts.setdefault(number, name)
@@ -288,7 +288,7 @@ def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
 
 
 def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
-    """Return the line numbers of the chosen instructions; a line belongs to the innermost instruction around it."""
+    """Return the line numbers of the chosen instructions. A line belongs to the innermost instruction around it."""
     owner: dict[int, str] = {}
     for one in stage.instructions:
         owner |= dict.fromkeys(range(one.line, one.line + one.lines), one.id)
@@ -318,7 +318,7 @@ def _numbered(lines: Sequence[str], numbers: Sequence[int]) -> str:
 
 
 def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | None) -> None:
-    """Print lines, each after a stripe in its block's hue."""
+    """Print lines, each after a stripe in the hue of its block."""
     from rich.console import Console
     from rich.text import Text
 
@@ -331,7 +331,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
     for one in stage.instructions:
         if one.shares:
             hue = hue_of(max(one.shares, key=lambda pair: pair[1])[0], hues)
-            # Loss and optimizer have no hue.
+            # Instructions of the loss and the optimizer belong to no block and have no hue.
             style = "dim" if hue is None else DARK_HUES[hue]
             stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
     for block, hue in hues.items():

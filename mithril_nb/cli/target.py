@@ -36,14 +36,14 @@ _EXAMPLE = '--arg "f32[32,784]"'
 
 @dataclass(frozen=True)
 class Target:
-    """The target of a command.
+    """The model, function or program file that a command prints, searches or compares.
 
     Attributes:
         title: Name of the target in messages and titles.
         value: A model, a function, a module of Flax, Equinox or Haiku, or the `Path` of a program file.
         graph: The graph of a Mithril model; `None` for other targets.
-        args: Example arguments that the file or module provides.
-        text: The target on the command line.
+        args: Example arguments for the function, from its attribute `example_args`.
+        text: TARGET as written on the command line.
     """
 
     title: str
@@ -57,10 +57,10 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return the target that is named on the command line.
 
     Args:
-        text: Path of a model file or a program file, or a link to a model. Or `module:name` or `file.py:name`: then
-            the module or file is run.
-        has_args: True if `--arg` is given. Then a function without parameters is a target, and not called to return
-            one.
+        text: Path of a model file or a program file, link to a model, `module:name` or `file.py:name`. The last two run
+            the module or file.
+        has_args: True if `--arg` is given. Without `--arg`, a function without parameters is called, and its result is
+            the target.
 
     Raises:
         ModelFileError: A model file or module does not exist, a file contains no model, or the name after a Python file
@@ -89,7 +89,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
 
 def load_model(path: str) -> Model:
-    """Return the model in a file or link. If an error advises to load another file, the advice is its path."""
+    """Return the model in a file or link. In the advice of errors, the path of a file replaces `ml.load(path)`."""
     from mithril_nb.models import load
 
     try:
@@ -184,7 +184,9 @@ def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
 
 
 def argument(text: str) -> tuple[str, Any]:
-    """Parse a value of `--arg` to the argument's name, or `""`, and an array without memory or a Python value.
+    """Parse a value of `--arg`. Return the argument's name (`""` if omitted), and its value.
+
+    The value is a Python number or string, or an array of zeros that uses no memory.
 
     Raises:
         UnknownOptionError: The value is invalid.
@@ -221,10 +223,10 @@ def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
-    """Call a function without parameters, and return the target and its arguments.
+    """Call a function without parameters, and return a target and its arguments.
 
-    The target is the result, the first item of a result (target, arguments), or the function itself if it returns
-    neither a model nor a function.
+    If the function returns a model or a function, that is the target. If it returns a pair (target, arguments), return
+    the pair. Otherwise the function itself is the target.
     """
     made = value()
     if isinstance(made, tuple) and len(made) == 2 and (callable(made[0]) or _is_value(made[0])):

@@ -50,10 +50,7 @@ def _array(sizes: str) -> str:
 
 
 def with_commands(text: str) -> str:
-    """Return text with the advice after each `Try:` rewritten for the terminal.
-
-    Args:
-        text: The text.
+    """Rewrite the advice after each `Try:` of a text from Python to options of the command line.
 
     Examples:
         >>> with_commands("Try: ml.inspect(f, x, 3, 4, static_argnames=('n', 'm'))")

@@ -60,14 +60,15 @@ class Portable:
         save_graph(self.graph, self.name or "", path)
 
     def share_link(self, page: str = "") -> str:
-        """Return a link that contains the structure of a small model. A browser does not send the model to a server.
+        """Return a link that contains the blocks and connections of a small model, without the parameters.
 
-        The link is the address of a page that `Inspection.to_html` saved, and the model after `#`. The page then shows
-        the graph of the model, and runs no code from the link. `ml.load(link)` and `mithril-nb lab --app LINK` open the
-        model.
+        The link consists of the address of a page that `Inspection.to_html` saved, and the model after `#`. A browser
+        that opens the link shows the graph of the model. It sends the model to no server, and runs no code from the
+        link. `ml.load(link)` and `mithril-nb lab --app LINK` open the model.
 
         Args:
-            page: Address of a saved page. By default the result is only the part from `#` on, to append to an address.
+            page: Address of the page. By default, the result is only the part from `#` on, which you can append to the
+                address.
 
         Raises:
             ModelFileError: The part from `#` on has more than 8,000 characters, which suffice for about 200 blocks.
@@ -86,9 +87,10 @@ class Portable:
         """Return a table of the blocks: kind, output shape and parameters.
 
         Args:
-            shapes: Shape by input. An unknown size is a name; an input with an unknown shape is left out.
-            depth: Number of nested levels to show; all by default.
-            dtype: Dtype of parameters.
+            shapes: Shape by input, as in `{"input": ["batch", 784]}`. A name represents an unknown size. Omit inputs of
+                unknown shape.
+            depth: Number of levels of nested blocks to show; `None` for all.
+            dtype: Dtype of the parameters.
 
         Raises:
             ShapeError: Shapes are incompatible.
@@ -118,7 +120,8 @@ class Portable:
         documentation of that method describes all queries.
 
         Args:
-            query: Words, `kind:linear` and `block:"lm head"`; `-` before a term excludes its matches.
+            query: Terms separated by spaces: a word, `kind:linear` or `block:"lm head"`. `-` before a term excludes the
+                blocks that match the term.
 
         Raises:
             UnknownOptionError: The query is invalid, or searches for roles, dtypes, costs or Python lines.
@@ -133,7 +136,7 @@ class Portable:
         if needs is not None:
             raise UnknownOptionError(
                 f"a model without shapes has no {needs} to search for.",
-                (("searchable", "words, kind:, block:"),),
+                (("searchable", "words, kind:..., block:..."),),
                 f"ml.inspect(model, shapes={{'input': (32, 784)}}).find({query!r})",
             )
         kinds = {path: node.block.kind for path, node in self.graph.walk()}
@@ -152,7 +155,7 @@ def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, d
         graph: The graph.
         inference: Result of shape inference of the graph.
         depth: Number of nested levels to show; `None` for all.
-        dtype: The dtype that the table does not print.
+        dtype: The dtype of the parameters. The table prints only other dtypes.
 
     Raises:
         UnknownOptionError: The depth is invalid.
@@ -222,7 +225,7 @@ class _Table:
         parts = [f"{self.total:,} parameters" if self.total is not None else "an unknown number of parameters"]
         parts += [_bytes(sum(spec.nbytes or 0 for spec in known))] if self.total else []
         parts += [f"{fixed:,} of them not trained"] if fixed else []
-        parts += [f"{state:,} items of state"] if state else []
+        parts += [f"{state:,} state values"] if state else []
         return ", ".join(parts)
 
 

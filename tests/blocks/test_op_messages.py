@@ -157,7 +157,7 @@ ShapeError: Reshape at 'reshape' cannot use shape=None.
 ShapeError: the input 'input' does not fit 'swap_axes.input'.
     given  (3, 4) float32
     input  needs an axis 2      rank 2
-    Try: an axis from -2 to 1.
+    Try: use an axis from -2 to 1.
 
 >>> compiled(of_x(lambda x: x[:, 4]), input=["batch", 4])
 ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
@@ -259,7 +259,7 @@ ShapeError: the input 'input' does not fit 'length.input'.
 ShapeError: the input 'input' does not fit 'size.input'.
     given  (1, 3) float32
     input  needs an axis 2      rank 2
-    Try: an axis from -2 to 1.
+    Try: use an axis from -2 to 1.
 
 >>> compiled(Cast(), input=[2])
 ShapeError: Cast at 'cast' cannot use dtype=None.

@@ -203,7 +203,7 @@ def test_unexpected_errors_are_printed(model, run_cli, monkeypatch):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.models.load", broken)
-    message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
+    message = "ZeroDivisionError: deep inside\n    Try: --debug  # prints the traceback\n"
     assert run_cli("show", model) == (2, "", message)
     code, _, err = run_cli("show", model, "--debug")
     assert code == 2
@@ -232,7 +232,7 @@ def test_launch_debug_prints_the_traceback(run_cli, monkeypatch):
         raise ZeroDivisionError("deep inside")
 
     monkeypatch.setattr("mithril_nb.compilation.launch.launch", broken)
-    message = "ZeroDivisionError: deep inside\n    Try: run again with --debug to see the traceback.\n"
+    message = "ZeroDivisionError: deep inside\n    Try: --debug  # prints the traceback\n"
     assert run_cli("launch", "train.py") == (2, "", message)
     assert "Traceback (most recent call last)" in run_cli("launch", "--debug", "train.py")[2]
 

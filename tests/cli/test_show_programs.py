@@ -344,7 +344,7 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
         ),
         (
             ["mine:raising"],
-            "ZeroDivisionError: in the module\n    Try: run again with --debug to see the traceback.\n",
+            "ZeroDivisionError: in the module\n    Try: --debug  # prints the traceback\n",
         ),
     ],
 )
@@ -368,7 +368,7 @@ def test_missing_module(run_cli, folder):
     assert (code, err) == (
         2,
         "ModuleNotFoundError: No module named 'no_such_package'\n"
-        "    Try: run again with --debug to see the traceback.\n",
+        "    Try: --debug  # prints the traceback\n",
     )
 
 

@@ -70,7 +70,7 @@ def test_a_file_of_a_package_imports_relatively(run_cli, folder):
 
 def test_a_file_that_fails_is_run_again(run_cli, folder):
     (folder / "bad.py").write_text("1 / 0", encoding="utf-8")
-    message = "ZeroDivisionError: division by zero\n    Try: run again with --debug to see the traceback.\n"
+    message = "ZeroDivisionError: division by zero\n    Try: --debug  # prints the traceback\n"
     for _ in range(2):
         assert run_cli("show", "bad.py:f") == (2, "", message)
     assert "bad" not in sys.modules
@@ -101,16 +101,16 @@ def test_a_file_that_fails_is_run_again(run_cli, folder):
         ),
         (
             "mlp",
-            "ModelFileError: 'mlp' is not a file, and not of the form module:name.\n"
-            "    file  model.json, step.mlir\n"
-            "    name  mlp:step, mlp.py:step\n"
+            "ModelFileError: 'mlp' is neither a file nor of the form module:name.\n"
+            "    files  model.json, step.mlir\n"
+            "    names  mlp:step, mlp.py:step\n"
             "    Try: mithril-nb show mlp.py:forward\n",
         ),
         (
             "nope",
-            "ModelFileError: 'nope' is not a file, and not of the form module:name.\n"
-            "    file  model.json, step.mlir\n"
-            "    name  nope:step, nope.py:step\n"
+            "ModelFileError: 'nope' is neither a file nor of the form module:name.\n"
+            "    files  model.json, step.mlir\n"
+            "    names  nope:step, nope.py:step\n"
             '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
         ),
         (
@@ -170,7 +170,7 @@ def test_file_that_exits(folder: Path, run_cli) -> None:
     code, printed, failed = run_cli("show", "script.py:step")
     assert (code, printed) == (2, "")
     assert failed.endswith(
-        "script.py' exits when it is run, before its functions can be read.\n"
+        "script.py' exits while it is imported, so its functions cannot be read.\n"
         "    SystemExit  0\n"
         '    Try: move the code that exits under `if __name__ == "__main__":`.\n'
     )
@@ -180,7 +180,7 @@ def test_advice_for_names(folder: Path, run_cli) -> None:
     (folder / "my net.py").write_text("import jax.numpy as jnp\ndef step(x): return x\nmodel: object = 3\n")
     assert "Try: mithril-nb show 'my net.py:step'\n" in run_cli("show", "my net.py:ste")[2]
     assert "    has  step\n" in run_cli("show", "my net.py:jnq")[2], "modules are no programs"
-    assert "    name  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli("show", "mlp.py:")[2]
+    assert "    names  mlp.py:step\n    Try: mithril-nb show mlp.py:forward\n" in run_cli("show", "mlp.py:")[2]
     (folder / "values.py").write_text("model: object = 3\n", encoding="utf-8")
     assert "    has  model\n" in run_cli("show", "values.py")[2]
 

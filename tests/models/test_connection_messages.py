@@ -76,7 +76,7 @@ CASES = {
         ShapeError: 'input': declared shape does not match the inferred shape.
             declared  (2, 4)
             inferred  (2, 5) float32
-            Try: model.set_shapes({'input': [2, 5]})  # or another shape for this input
+            Try: model.set_shapes({'input': [2, 5]})  # or pass an input of the declared shape
         """,
     ),
     "a parameter with another shape than declared": (
@@ -85,7 +85,7 @@ CASES = {
         ShapeError: the parameter 'linear_0.weight': declared shape does not match the inferred shape.
             declared  (7, 3)
             inferred  (4, 3)
-            Try: model.set_shapes({'linear_0.weight': [4, 3]})  # or leave it out
+            Try: model.set_shapes({'linear_0.weight': [4, 3]})  # or declare no shape
         """,
     ),
     "another dtype than a block gives": (
@@ -112,7 +112,7 @@ CASES = {
         ShapeError: 'x': declared shape does not match the inferred shape.
             declared  ('n', 'n')
             inferred  (2, 3) float32
-            Try: model.set_shapes({'x': [2, 3]})  # or another shape for this input
+            Try: model.set_shapes({'x': [2, 3]})  # or pass an input of the declared shape
         """,
     ),
     "a number for an output": (

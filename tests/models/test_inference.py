@@ -268,7 +268,7 @@ def test_a_weight_may_be_computed():
         "cannot connect 'linear_0.output' to 'linear_1.weight'.\n"
         "    output  (9, 4) float32\n"
         "    weight  needs (3, 4)\n"
-        "    Try: give it this shape, or leave the port open for a parameter."
+        "    Try: connect an array of shape (3, 4), or leave 'weight' open."
     )
     assert problem.edge == ("linear_0.output", "linear_1.weight")
 
@@ -292,7 +292,7 @@ def test_an_op_without_a_rule():
     with pytest.raises(UnknownOpError) as error:
         infer(graph, {})
     assert str(error.value) == (
-        "block 'fft_0' has an unknown op 'fft'.\n    all ops  mithril_nb.models.op.OPS\n"
+        "block 'fft_0' has an unknown op 'fft'.\n    known ops  list(mithril_nb.models.op.OPS)\n"
         "    Try: list(ml.models.op.OPS)  # one of these names"
     )
 

@@ -61,7 +61,7 @@ def test_shared_parameters_count_once_and_frozen_ones_are_listed():
         linear_0      Linear     (2, 4)      16  66.7 %
         linear_1      Linear     (2, 4)  shared
         batch_norm_0  BatchNorm  (2, 4)       8  33.3 %
-        24 parameters, 96 B, 16 of them not trained, 8 items of state""")
+        24 parameters, 96 B, 16 of them not trained, 8 state values""")
 
 
 def test_a_repeated_block():

@@ -147,7 +147,7 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
     if stop is None and start is not None and start < 0:
         length = least(size, -start)
     else:
-        # Python clips both bounds to the axis. A bound is not clipped where the length is at most 0 either way.
+        # Python clips both bounds to the axis. Here a bound is clipped only where this changes the length.
         first = 0 if start is None else start if start >= 0 else at_least_0(plus(size, start))
         last = size if stop is None else least(size, stop) if stop >= 0 else plus(size, stop)
         length = at_least_0(plus(last, times(first, -1)))
@@ -157,18 +157,16 @@ def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> 
 
 
 def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int | None:
-    """Return the index of an axis in the tuple `shape`.
-
-    For an open shape, which starts with `"..."`, the result is `None` unless a negative axis is among the known dims.
+    """Return the index of an axis in the tuple `shape`; `None` if unknown leading axes (`"..."`) make it unknown.
 
     Args:
         port: The input with the shape, for the error message.
         axis: The axis; a negative axis counts from the end.
         shape: The shape.
-        more: Number of axes that will be added to the shape. The result is an index in the longer shape.
+        more: Number of axes that the caller will add to the shape. The result is an index in the longer shape.
 
     Raises:
-        MismatchError: The shape is not open, and does not have this axis.
+        MismatchError: The shape does not have this axis.
 
     Examples:
         >>> place_of("input", -1, ("batch", 3)), place_of("input", -1, ("...", 3)), place_of("input", 0, ("...", 3))
@@ -178,7 +176,7 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
     if LEADING in shape[:1]:
         return rank + axis if -rank < axis < 0 else None
     if not -rank <= axis < rank:
-        places = f"an axis from {-rank} to {rank - 1}." if rank else "an input with axes."
+        places = f"use an axis from {-rank} to {rank - 1}." if rank else "use an input with at least one axis."
         raise MismatchError(port, f"an axis {axis}", places, f"rank {len(shape)}")
     return axis % rank
 

@@ -25,11 +25,13 @@ class FlatOp:
     Attributes:
         path: Path of the block.
         block: The block.
-        sources: The source of each connected port: an output of an op, or an input of the model, whose path is `""`.
-        arrays: Name of the parameter or state at each port that is not connected, by port.
-        origins: The source of each connected port as shown in messages. Its block is at the same nesting level as this
-            op, or around it, so it may be a composite block.
-        inner: For a block that runs others: a dict from the name of a parameter inside it to its name in the model.
+        sources: The output of an op that feeds each connected port, by port. For an input of the model, the node of
+            the endpoint is `""`.
+        arrays: Name of the parameter or state at each open port, by port.
+        origins: The text that messages show for each source, by port. It may name the output of a composite block,
+            where `sources` has an op inside that block.
+        inner: For a block that runs others, such as `Repeat`: the name in the model of each parameter inside it, by the
+            name in the inner graph.
     """
 
     path: str
@@ -173,7 +175,7 @@ class _Flattening:
 
 
 def inside(block: Block) -> tuple[str, ...]:
-    """Return the names that the parameters of a block that runs others have inside it.
+    """Return the names of all parameters inside a block that runs others, as the inner graph names them.
 
     Examples:
         >>> from mithril_nb.models import Linear, Repeat

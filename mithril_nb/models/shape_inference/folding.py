@@ -22,14 +22,14 @@ FOLDS: dict[str, Callable[..., Any]] = {
     "minimum": min,
     "maximum": max,
 }
-"""By arithmetic op, its function of Python numbers. The op returns a static value if all its inputs are static."""
+"""The function that computes each arithmetic op if all its inputs are static values."""
 _BY_NAME: dict[str, Callable[..., Dim | None]] = {
     "add": lambda a, b: plus(a, b),
     "subtract": lambda a, b: plus(a, times(b, -1)),
     "multiply": lambda a, b: product((a, b)),
     "floor_divide": lambda a, b: quotient((a,), (b,)),
 }
-"""By op, its function of dims, for sizes that are names. The other ops of `FOLDS` then have an unknown result."""
+"""The functions for sizes that are names, such as `"batch"`. The other ops of `FOLDS` give an unknown result."""
 
 
 def all_values(op: str, given: Mapping[str, Spec]) -> bool:
@@ -38,7 +38,7 @@ def all_values(op: str, given: Mapping[str, Spec]) -> bool:
 
 
 def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
-    """Return the result of an arithmetic op on static values. It is unknown if it cannot be computed, as `1 / 0`.
+    """Return the result of an arithmetic op on static values. A result such as `1 / 0` is unknown.
 
     Examples:
         >>> folded("multiply", {"left": StaticSpec("batch"), "right": StaticSpec(2)})
@@ -60,20 +60,12 @@ def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
 
 
 def as_arrays(given: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
-    """Return the specs of inputs by port, with those of static values replaced by those of arrays.
-
-    Args:
-        given: Specs by port.
-        dtype: The dtype of arrays of floats.
-
-    Raises:
-        MismatchError: A value cannot be converted to an array.
-    """
+    """Apply `as_array` to the spec of each input."""
     return {port: as_array(port, spec, dtype) for port, spec in given.items()}
 
 
 def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
-    """Return the spec of an array unchanged, and for a static value the spec of the array with that value.
+    """Return the spec of an input as the spec of an array: a static value becomes an array of this value.
 
     Args:
         port: The input that receives the value, for the error message.

@@ -177,7 +177,7 @@ class _Work:
                 Diagnostic(
                     f"the block {place!r} cannot repeat {first.path!r}, which has a state.",
                     (("state", first.name),),
-                    "a norm without running statistics inside, such as LayerNorm().",
+                    "use blocks without a state, such as LayerNorm().",
                     block=f"{place}/{first.path}",
                     code="ShapeError",
                 )
@@ -201,7 +201,7 @@ class _Work:
         return Inferred(found.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
-        """Return the attributes of an op, with the values of connected ones. Raise if such a value is invalid."""
+        """Return the attributes of an op. A connected attribute has the value from its connection, which is checked."""
         options = dict(op.block.attributes)
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
@@ -222,7 +222,7 @@ class _Work:
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
             return self.known.get(op.sources[port])
-        # A parameter that this block only reads, or an input that the user made trainable.
+        # A data input that reads a trainable array: a parameter of another block, or a trainable input of the model.
         name = op.arrays[port]
         if name in self.sizes:
             return self.sizes[name]
@@ -238,7 +238,7 @@ class _Work:
         if note and note.shape is not None:
             both = meet(shape, note.shape, {})
             if both is None:
-                advice = f"model.set_shapes({{{name!r}: {list(shape)!r}}})  # or leave it out"
+                advice = f"model.set_shapes({{{name!r}: {list(shape)!r}}})  # or declare no shape"
                 self.contradiction("shape", place, str(note.shape), str(shape), advice, end)
             shape = shape if both is None else both
         if note and note.dtype not in (None, self.dtype):
@@ -332,7 +332,7 @@ class _Work:
         both = spec.shape if note.shape is None else meet(spec.shape, note.shape, self.names)
         if both is None:
             instead = f"change the blocks or shapes that lead to {origin(end)!r}"
-            instead = instead if end.node else "another shape for this input"
+            instead = instead if end.node else "pass an input of the declared shape"
             advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or {instead}"
             self.contradiction("shape", repr(place), str(note.shape), str(spec), advice, end)
             both = spec.shape

@@ -56,7 +56,7 @@ def check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
         MismatchError: The shapes differ.
     """
     if isinstance(spec, TensorSpec) and not agree(spec.shape, needed):
-        raise MismatchError(port, str(needed), "give it this shape, or leave the port open for a parameter.")
+        raise MismatchError(port, str(needed), f"connect an array of shape {needed}, or leave {port!r} open.")
 
 
 def check_option(kind: str, port: str, value: Value) -> None:
@@ -87,7 +87,7 @@ def rule_of(op: FlatOp) -> type[OpRules]:
     if op.block.op not in OPS:
         raise UnknownOpError(
             f"block {op.path!r} has an unknown op {op.block.op!r}.",
-            (("all ops", "mithril_nb.models.op.OPS"),),
+            (("known ops", "list(mithril_nb.models.op.OPS)"),),
             "list(ml.models.op.OPS)  # one of these names",
             block=op.path,
         )
