@@ -46,11 +46,12 @@ _COMPARED = """\
 _FOUND = """\
 QUERY is one argument, in quotes. Its terms are separated by spaces, and all must match.
 
-  dot                    in a block path, an operation or the kind of a block
-  kind:dot block:head    in the operation or kind; in this block (* is any text)
+  dot                    the block path, the operation or the kind of a block contains "dot"
+  kind:dot               the operation or the kind of a block contains "dot"
+  block:head             in the block "head" (* is any text)
   role:backward dtype:f64 line:train.py
   flops>1e6 bytes>=2M memory<4KiB
-  -kind:dot              not
+  -kind:dot              does not match kind:dot
   block:"lm head"        quotes keep spaces
 
   mithril-nb find model.json "kind:linear"
@@ -62,11 +63,10 @@ TARGET is one of
   model.json        a model saved by ml.save(model, path); no code is run. Use --shape for the shapes of its inputs.
   step.mlir         a file with StableHLO (.mlir), HLO (.hlo) or an exported program, as text (also .txt) or
                     serialized (.pb, .bin); no code is run.
-  file.py:name      an object in a Python file, which is run with its folder on sys.path:
-                    a function, whose arguments are given by --arg, or by its attribute example_args, a tuple;
-                    a function without arguments, which is called and returns a model, a module, or
-                    (function, arguments);
-                    a Model, or a module of Flax, Equinox or Haiku.
+  file.py:name      an object in a Python file, which is run with its folder on sys.path. The object is
+                    - a function. --arg, or the tuple in its attribute example_args, gives the arguments.
+                    - a function without arguments that returns a model, a module or (function, arguments).
+                    - a Model, or a module of Flax, Equinox or Haiku.
   module:name       an object in a module, which is imported from the working directory or the environment.
 
   mithril-nb show model.json --shape input=32,784 --stage hlo --block linear_0
@@ -115,34 +115,22 @@ def _parser() -> argparse.ArgumentParser:
         prog="mithril-nb", description="Compose a model, inspect every compiler stage and its cost, and train it."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_lab(commands.add_parser("lab", help="open JupyterLab on the builder notebook, or one model"))
-    written = {"epilog": _TARGETS, "formatter_class": argparse.RawDescriptionHelpFormatter}
-    _add_show(commands.add_parser("show", help="print a program at one of its compiler stages, or its cost", **written))
-    _add_find(
-        commands.add_parser(
-            "find",
-            help="list the equations or blocks that match a query",
-            epilog=_FOUND + _TARGETS,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    _add_report(
-        commands.add_parser("report", help="write a self-contained HTML file with graph, stages and costs", **written)
-    )
-    _add_compare(
-        commands.add_parser(
+    for name, add_arguments, help, epilog in (
+        ("lab", _add_lab, "open JupyterLab on the builder notebook, or one model", None),
+        ("show", _add_show, "print a program at one of its compiler stages, or its cost", _TARGETS),
+        ("find", _add_find, "list the equations or blocks that match a query", _FOUND + _TARGETS),
+        ("report", _add_report, "write a self-contained HTML file with graph, stages and costs", _TARGETS),
+        (
             "compare",
-            help="print or write the differences between two models or programs",
-            epilog=_COMPARED + _TARGETS,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-    )
-    _add_export(
-        commands.add_parser("export", help="write a folder with a program that runs without mithril_nb", **written)
-    )
-    _add_launch(
-        commands.add_parser("launch", help="run a training script on several processes, on one or more machines")
-    )
+            _add_compare,
+            "print or write the differences between two models or programs",
+            _COMPARED + _TARGETS,
+        ),
+        ("export", _add_export, "write a folder with a program that runs without mithril_nb", _TARGETS),
+        ("launch", _add_launch, "run a training script on several processes, on one or more machines", None),
+    ):
+        formatter = argparse.RawDescriptionHelpFormatter if epilog else argparse.HelpFormatter
+        add_arguments(commands.add_parser(name, help=help, epilog=epilog, formatter_class=formatter))
     return parser
 
 
