@@ -10,7 +10,7 @@ from advice import check
 PLACES = r"""
 models/library/classical/operators.py:Cholesky.infer
     shapes(Cholesky(), input=[3, 4])
-    # Try: shapes(Model() | Transpose()(input="x", output="t") | MatrixMultiply()(left="t", right="x", output="s") | Cholesky()(input="s"), x=[3, 4])
+    # Try: model = Model() | Relu()(input="h", output="x"); x = model.x; model |= Cholesky()(input={}); shapes(model, h=[3, 4])
 models/library/classical/operators.py:GPRAlpha.infer
     shapes(GPRAlpha(), label_mu_diff=[3, 1], K_term=[4, 4], L=[4, 4])
     # Try: shapes(GPRAlpha(), label_mu_diff=[4, 1], K_term=[4, 4], L=[4, 4])
@@ -59,10 +59,10 @@ models/library/layers/attention.py:RotaryEmbedding.infer
 models/library/layers/attention_rules.py:ends
     shapes(RotaryEmbedding(), input=[3])
     # Try: shapes(RotaryEmbedding(), input=[5, 4])
-models/library/layers/attention_rules.py:same
+models/library/layers/attention_rules.py:check_equal
     shapes(ScaledDotProduct(), query=[3, 4], key=[3, 5], value=[3, 4])
     # Try: shapes(ScaledDotProduct(), query=[3, 4], key=[3, 4], value=[3, 4])
-models/library/layers/attention_rules.py:served
+models/library/layers/attention_rules.py:broadcast_heads
     shapes(ScaledDotProduct(), query=[6, 3, 4], key=[4, 3, 4], value=[4, 3, 4])
     # Try: shapes(ScaledDotProduct(), query=[6, 3, 4], key=[2, 3, 4], value=[2, 3, 4])
 models/library/layers/attention_rules.py:check_mask
@@ -130,7 +130,7 @@ models/library/layers/windows.py:Windows.counts
 models/library/layers/windows.py:each
     shapes(Model() | Value((0, 1))(output="step") | MaxPool2D(2)(input="x", stride="step"), x=[1, 1, 4, 4])
     # Try: shapes(Model() | MaxPool2D(2)(input="x", {}), x=[1, 1, 4, 4])
-models/library/layers/windows.py:channelled
+models/library/layers/windows.py:shape_with_channels
     ml.compile(Conv2d(3, 3), shapes={"input": [28, 28]})
 models/library/networks/feedforward.py:Layer.__init__
     Layer("relu")
@@ -263,9 +263,9 @@ models/library/operations/joining.py:pad_pairs
     shapes(Pad((1, 2, 3)), input=[3, 4])
 models/library/operations/joining.py:pad_pairs#2
     shapes(Pad(((0, 0), (1, 1))), input=[3])
-models/library/operations/reducing.py:places
+models/library/operations/reducing.py:negative_axes
     shapes(Sum(axis=3), input=[3, 4])
-models/library/operations/reducing.py:places#2
+models/library/operations/reducing.py:negative_axes#2
     shapes(Sum(axis=(1, 1)), input=[3, 4])
 models/library/operations/reducing.py:Reduction.infer
     shapes(Max(axis=0), input=[0, 4])

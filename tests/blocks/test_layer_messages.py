@@ -6,7 +6,7 @@ from tests.blocks.running import error_of, messages
 @messages("""
 >>> Conv2d(4, groups=3)
 UnknownOptionError: Conv2d cannot take groups=3.
-    needs  a number that divides out_channels, which is 4
+    needs  a number that divides out_channels=4
     Try: Conv2d(out_channels=4, groups=1)
 
 >>> Conv3d(4, padding=(1, 2))
@@ -24,7 +24,7 @@ UnknownOptionError: MaxPool2d cannot take padding=-1.
 >>> compiled(Conv2d(4, groups=2), input=[1, 3, 8, 8])
 ShapeError: the input 'input' does not fit 'conv2d.input'.
     given  (1, 3, 8, 8) float32
-    input  needs channels that divide into 2 groups      axis 1: 3 channels
+    input  needs a number of channels that groups=2 divides      axis 1: 3 channels
     Try: Conv2d(..., groups=1)
 
 >>> compiled(Conv1d(4), input=[1, 3, 8, 8])
@@ -36,26 +36,26 @@ ShapeError: the input 'input' does not fit 'conv1d.input'.
 >>> compiled(Conv2d(4, 3, dilation=4, padding="valid"), input=[1, 3, 8, 8])
 ShapeError: the input 'input' does not fit 'conv2d.input'.
     given  (1, 3, 8, 8) float32
-    input  needs at least 9 on axis 2      axis 2: 8 < 9
-    Try: padding='same'  # or a smaller kernel_size: the window is 9x9
+    input  needs at least 9 items on axis 2      axis 2: 8 < 9
+    Try: padding='same'  # or a smaller kernel_size: a window covers 9x9 items
 
 >>> compiled(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3])
 ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.
     given   (4, 3) float32
     weight  needs (out, in / groups, length)      rank 2
-    Try: a weight of this shape.
+    Try: use a weight of the shape (out, in / groups, length).
 
 >>> compiled(ConvTranspose1d(4, 3, padding=3), input=[1, 3, 2])
 ShapeError: the input 'input' does not fit 'conv_transpose1d.input'.
     given  (1, 3, 2) float32
     input  needs more items on axis 2      axis 2: 2
-    Try: less padding.
+    Try: reduce the padding.
 
 >>> compiled(GlobalAvgPool2d(), input=[1, 3, 0, 4])
 ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
     given  (1, 3, 0, 4) float32
     input  needs a non-empty image      axis 2: 0
-    Try: a larger image.
+    Try: use a larger image.
 
 >>> ml.compile(
     Model() | ToTuple(2)(input1=2, input2=1, output="step") | MaxPool2D(2)(input="x", stride="step"),
@@ -68,14 +68,14 @@ ConnectionError: the stride of a window comes from an array, so it is unknown un
 >>> compiled(GroupNorm(), input=[2, 12, 3])
 ShapeError: the input 'input' does not fit 'group_norm.input'.
     given  (2, 12, 3) float32
-    input  needs channels that divide into 32 groups      axis 1: 12 channels
+    input  needs a number of channels that num_groups=32 divides      axis 1: 12 channels
     Try: GroupNorm(12)
 
 >>> compiled(Model() | Linear(4)(output="y") | BatchNorm2d()(input="y"), input=[2, 3])
 ShapeError: cannot connect 'linear_0.output' to 'batch_norm2d_0.input'.
     output  (2, 4) float32
     input   needs (batch, channels, height, width)      rank 2 != 4
-    Try: an array with a batch and channels.
+    Try: use an input of the shape (batch, channels, height, width).
 
 >>> compiled(BatchNorm(3), input=[2, 4])
 ShapeError: the input 'input' does not fit 'batch_norm.input'.
@@ -87,10 +87,10 @@ ShapeError: the input 'input' does not fit 'batch_norm.input'.
 ShapeError: the input 'input' does not fit 'rms_norm.input'.
     given  () float32
     input  needs at least one axis      rank 0
-    Try: give the input at least one axis; the last one is normalized.
+    Try: use an input with axes, such as (batch, features).
 
 >>> Residual(Model())
-UnknownOptionError: cannot build Residual around Model(): it has no input.
+UnknownOptionError: cannot build Residual around Model(): the block has no input.
     needs  a block with an input and an output
     Try: Residual(Linear(64))
 
@@ -125,13 +125,13 @@ UnknownOptionError: ResNet cannot take layers='180'.
 ShapeError: the input 'target' does not fit 'squared_error.target'.
     given   (3, 1) float32
     target  needs (3,)      both inputs would broadcast to (3, 3)
-    Try: a target with the shape of the input.
+    Try: use a target with the shape (3,), like the input.
 
 >>> fit_or_raise(SquaredError(), input=("n", 3), target=("n", 4))
 ShapeError: the input 'target' does not fit 'squared_error.target'.
     given   ('n', 4) float32
     target  needs ('n', 3)      axis -1: 3 != 4
-    Try: a target with the shape of the input.
+    Try: use a target with the shape ('n', 3), like the input.
 
 >>> fit_or_raise(CrossEntropy(), input=(8, 5, 10), target=((8, 5), "int32"))
 ShapeError: the input 'target' does not fit 'cross_entropy.target'.
@@ -160,7 +160,7 @@ ShapeError: the input 'target' does not fit 'cross_entropy.target'.
 >>> fit_or_raise(CrossEntropy(weights=[1.0, 2.0]), input=(8, 3), target=((8,), "int32"))
 ShapeError: the input 'input' does not fit 'cross_entropy.input'.
     given  (8, 3) float32
-    input  needs 2 classes, one per weight
+    input  needs 2 classes, one for each of the weights
     Try: weights=[1.0, 1.0, 1.0]
 
 >>> CrossEntropy(weights="balanced")
@@ -177,11 +177,11 @@ UnknownOptionError: BinaryCrossEntropy cannot take pos_weight=-1.0.
 ShapeError: the input 'target' does not fit 'info_nce.target'.
     given   (8, 4) float32
     target  needs (8, 3)
-    Try: a target with the shape of the input.
+    Try: use a target with the shape of the input.
 
 >>> Accuracy(threshold=0.3)
 UnknownOptionError: Accuracy cannot take threshold=0.3.
-    because  only a binary metric has one: else the class with the highest score is chosen
+    because  a threshold needs is_binary=True; otherwise the class with the highest score counts
     Try: Accuracy(is_binary=True, threshold=0.3)
 
 >>> Precision("macro")
@@ -193,41 +193,41 @@ UnknownOptionError: Precision needs 'n_classes' to average over classes.
 ShapeError: cannot connect 'cast_1.output' to 'class_difference_0.label'.
     output  (8,) int32
     label   needs (8, 1)
-    Try: a label with the shape of the pred; reshape one of them.
+    Try: reshape pred or label, so that they have the same shape.
 
 >>> fit_or_raise(TopKHits(2), pred=(8, 10), label=((8, 10), "int32"))
 ShapeError: the input 'label' does not fit 'top_k_hits.label'.
     given  (8, 10) int32
     label  needs (8,)
-    Try: one whole number for each sample.
+    Try: use one class index for each sample.
 
 >>> fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 2), norm=())
 ShapeError: the input 'right' does not fit 'distance_matrix.right'.
     given  (5, 2) float32
     right  needs (points, 3)      axis 1: 2 != 3
-    Try: points of the same space.
+    Try: use points with 3 features.
 
 >>> fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 3), norm=(4,))
 ShapeError: the input 'norm' does not fit 'distance_matrix.norm'.
     given  (4,) float32
     norm   needs one number, of shape ()
-    Try: one order for all distances.
+    Try: use one order for all distances.
 
 >>> fit_or_raise(Cholesky(), input=(4, 3))
 ShapeError: the input 'input' does not fit 'cholesky.input'.
     given  (4, 3) float32
     input  needs a square matrix
-    Try: x.T @ x, or a kernel of points with themselves.
+    Try: x.T @ x  # or another square matrix
 
 >>> fit_or_raise(GPRAlpha(), label_mu_diff=(4, 4), K_term=(4, 4), L=(4, 4))
 ShapeError: the input 'label_mu_diff' does not fit 'gpr_alpha.label_mu_diff'.
     given          (4, 4) float32
     label_mu_diff  needs (4, 1)
-    Try: labels and a mean of shape (4, 1).
+    Try: use labels and a mean of shape (4, 1).
 
 >>> KernelizedSVM("rbf")
 UnknownOptionError: KernelizedSVM cannot take kernel='rbf'.
-    needs  a block that takes two sets of points
+    needs  a block with two inputs and an output
     Try: KernelizedSVM(RBFKernel())
 
 >>> DistanceEncoder(LinearSVM())
@@ -264,14 +264,14 @@ UnknownOptionError: Bidirectional cannot reverse Linear(dimension=3, use_bias=Tr
 >>> compiled(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
 ShapeError: the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.
     given        (2, 1, 4) float32
-    prev_hidden  needs at least the rows of the input, (5, 1), then features      got (2, 1), then features
-    Try: one state per row of the input.
+    prev_hidden  needs (5, 1) as the leading sizes, like the input, or more rows      got (2, 1)
+    Try: use one state for each row of the input.
 
 >>> compiled(LSTM(4, use_initial_state=True), input=[2, 5, 3], initial_cell=[2, 3])
 ShapeError: the input 'initial_cell' does not fit 'lstm.initial_cell'.
     given         (2, 3) float32
     initial_cell  needs (2, 4)      (2, 3)
-    Try: the final state of another block of this kind, or leave use_initial_state out.
+    Try: connect the final state of another recurrent block, or leave use_initial_state out.
 
 >>> MultiHeadAttention(10, 4)
 UnknownOptionError: MultiHeadAttention cannot split width=10 into heads=4.
@@ -281,14 +281,14 @@ UnknownOptionError: MultiHeadAttention cannot split width=10 into heads=4.
 >>> compiled(ScaledDotProduct(), query=[3, 4], key=[3, 5], value=[3, 4])
 ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
     given  (3, 5) float32
-    key    needs 4 on axis -1, like the query      axis -1: 5 != 4
+    key    needs size 4 on axis -1, like the query      axis -1: 5 != 4
     Try: use the same size for key and query.
 
 >>> compiled(ScaledDotProduct(), query=[4, 3, 2], key=[3, 3, 2], value=[3, 3, 2])
 ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
     given  (3, 3, 2) float32
     key    needs leading axes that match (4,) of the query      (3,)
-    Try: the same sizes, or a number of heads that divides the query's.
+    Try: use the same sizes, or fewer heads of key whose number divides that of the query.
 
 >>> compiled(SplitHeads((4,)), input=[2, 3, 10])
 ShapeError: the input 'input' does not fit 'split_heads.input'.

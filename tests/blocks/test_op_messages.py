@@ -8,7 +8,13 @@ from tests.blocks.running import error_of, messages
 ShapeError: the input 'input' does not fit 'glu.input'.
     given  (2, 5) float32
     input  needs an even size on axis -1      axis -1: 5
-    Try: size 6, for two halves.
+    Try: use an even size on axis -1, such as 6.
+
+>>> fit_or_raise(Glu(), input=())
+ShapeError: the input 'input' does not fit 'glu.input'.
+    given  () float32
+    input  needs an array that has axis -1      rank 0
+    Try: use an input with at least one axis.
 
 >>> fit_or_raise(LogSoftmax(2), input=(2, 5))
 ShapeError: the input 'input' does not fit 'log_softmax.input'.
@@ -61,7 +67,7 @@ ShapeError: the input 'left' does not fit 'subtract.left'.
 >>> Power(threshold=-1.0)
 UnknownOptionError: Power cannot take threshold=-1.0.
     needs  a number from 0 to 1, or None
-    means  The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise `t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
+    means  Lower bound t of `|b|` for the plain power. Default: the dtype's smallest normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))` for other exponents, so that the gradient does not overflow.
     Try: Power(threshold=0.1)
 
 >>> fit_or_raise(LogicalAnd(), left=(2,), right=((2,), "bool"))
@@ -92,7 +98,7 @@ ShapeError: the input 'input' does not fit 'arg_max.input'.
 ShapeError: the input 'input' does not fit 'sum.input'.
     given  () float32
     input  needs an array that has axis 0      rank 0
-    Try: Sum(axis=None)
+    Try: use an input with at least one axis.
 
 >>> fit_or_raise(Sum(axis=[0, -2]), input=(2, 3))
 ShapeError: the input 'input' does not fit 'sum.input'.
@@ -122,31 +128,31 @@ ShapeError: the input 'input' does not fit 'unique.input'.
 ShapeError: the input 'x' does not fit 'trapezoid.x'.
     given  (4,) float32
     x      needs (..., 5)      axis -1: 4 != 5
-    Try: as many positions as values.
+    Try: use as many positions x as values y.
 
 >>> compiled(Reshape((4, 6)), input=[3, 4])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  (3, 4) float32
     input  needs 24 items, for shape (4, 6)      12 != 24
-    Try: sizes whose product is 12.
+    Try: use sizes whose product is 12.
 
 >>> compiled(Reshape((5, -1)), input=[3, 4])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  (3, 4) float32
-    input  needs a multiple of 5 items, for shape (5, -1)      12 is not a multiple
-    Try: sizes whose product is 12.
+    input  needs a multiple of 5 items, for shape (5, -1)      12 items
+    Try: use sizes whose product is 12.
 
 >>> compiled(Reshape(("batch", 4)), input=["batch", 3, 4])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  ('batch', 3, 4) float32
     input  needs batch*4 items, for shape ('batch', 4)      batch*12 != batch*4
-    Try: sizes whose product is batch*12.
+    Try: use sizes whose product is batch*12.
 
 >>> compiled(Reshape(("m", "n", -1)), input=["n", "m", 3])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  ('n', 'm', 3) float32
     input  needs 'm' on axis 0, for shape ('m', 'n', -1)      axis 0: n != m
-    Try: x.reshape(x.shape()[1], x.shape()[0], -1)  # which states where the sizes come from
+    Try: x.reshape(x.shape()[1], x.shape()[0], -1)  # each size from its axis
 
 >>> compiled(Reshape(), input=[3, 4])
 ShapeError: Reshape at 'reshape' cannot use shape=None.
@@ -163,43 +169,43 @@ ShapeError: the input 'input' does not fit 'swap_axes.input'.
 ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
     output  ('batch', 4) float32
     input   needs an item with index 4 on axis 1      axis 1: 4 items
-    Try: a number from -4 to 3.
+    Try: use an index from -4 to 3.
 
 >>> compiled(of_x(lambda x: x[0, 0, 0]), input=["batch", 4])
 ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
     output  ('batch', 4) float32
-    input   needs at least 3 axes, for this index      rank 2
-    Try: fewer numbers and slices.
+    input   needs at least 3 axes, for an index of 3 items      rank 2
+    Try: use an index of at most 2 items.
 
 >>> compiled(of_x(lambda x: x.reshape(x.shape()[2], -1)), input=["batch", 4])
 ShapeError: cannot connect 'shape_0.output' to 'indexer_0.input'.
     output  static ('batch', 4)
     input   needs an item with index 2      2 items
-    Try: a number from -2 to 1.
+    Try: use an index from -2 to 1.
 
 >>> compiled(Concat(2, axis=-1), input1=[2, 3], input2=[4, 3])
 ShapeError: the input 'input2' does not fit 'concat.input2'.
     given   (4, 3) float32
-    input2  needs (2, 'any'), like input1 (2, 3)      axis 0: 4 != 2
-    Try: the same sizes on the other axes.
+    input2  needs (2, any), like input1 (2, 3)      axis 0: 4 != 2
+    Try: use arrays with the same size on axis 0.
 
 >>> compiled(Stack(2), input1=[2, 3], input2=[2])
 ShapeError: the input 'input2' does not fit 'stack.input2'.
     given   (2,) float32
     input2  needs (2, 3), like input1 (2, 3)      rank 1 != 2
-    Try: arrays with the same number of axes.
+    Try: use arrays with the same number of axes.
 
 >>> compiled(BroadcastTo((2, 4)), input=[2, 3])
 ShapeError: the input 'input' does not fit 'broadcast_to.input'.
     given  (2, 3) float32
     input  needs a shape that broadcasts to (2, 4)      axis 1: 3 != 4
-    Try: size 1 or 4 on that axis.
+    Try: use an input with size 1 or 4 on axis 1.
 
 >>> compiled(Split(3, axis=-1), input=[2, 4])
 ShapeError: the input 'input' does not fit 'split.input'.
     given  (2, 4) float32
-    input  needs a multiple of 3 on axis 1      axis 1: 4 is not a multiple
-    Try: a number of parts that divides it.
+    input  needs a multiple of 3 on axis 1      axis 1: 4
+    Try: use a number of parts that divides 4.
 
 >>> compiled(Squeeze(0), input=[2, 1])
 ShapeError: the input 'input' does not fit 'squeeze.input'.
@@ -211,7 +217,7 @@ ShapeError: the input 'input' does not fit 'squeeze.input'.
 ShapeError: the input 'input' does not fit 'transpose.input'.
     given  (2, 1, 3) float32
     input  needs rank 2, for axes=(0, 1)      rank 3
-    Try: axes that name each axis of the input once.
+    Try: use axes that contain each number from 0 to 2 once.
 
 >>> compiled(Flatten(2, 1), input=[2, 1, 3])
 ShapeError: the input 'input' does not fit 'flatten.input'.
@@ -229,13 +235,13 @@ ShapeError: the input 'input' does not fit 'pad.input'.
 ShapeError: the input 'right' does not fit 'cartesian_difference.right'.
     given  (4, 2) float32
     right  needs (rows, 3), like left (5, 3)      axis 1: 2 != 3
-    Try: the same number of features in both.
+    Try: use the same number of columns for left and right.
 
 >>> compiled(Gather(), input=[5, 3], indices=[4])
 ShapeError: the input 'indices' does not fit 'gather.indices'.
     given    (4,) int32
     indices  needs as many axes as the input (5, 3)      rank 1 != 2
-    Try: ExpandDims(-1)  # for indices of more axes
+    Try: ExpandDims(-1)  # adds an axis to the indices
 
 >>> compiled(Model() + Size() + ToTuple(1) + Linear(3), input=[2, 3])
 ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
@@ -269,8 +275,8 @@ ShapeError: Cast at 'cast' cannot use dtype=None.
 >>> compiled(Model() | Value(((1, 2), (3,)))(output="v") | ToTensor()(input="v") | Shape(), input=[])
 ShapeError: cannot connect 'value_0.output' to 'to_tensor_0.input'.
     output  static ((1, 2), (3,))
-    input   needs tuples of one length at each depth      lengths differ
-    Try: tuples of one length.
+    input   needs tuples of the same length at each depth      lengths differ
+    Try: use tuples of the same length, such as ((1, 2), (3, 4)).
 
 >>> fit_or_raise(Ones())
 ShapeError: Ones at 'ones' cannot use shape=None.
@@ -279,27 +285,27 @@ ShapeError: Ones at 'ones' cannot use shape=None.
 
 >>> fit_or_raise(Randn((2, -1)))
 ShapeError: Randn at 'randn' cannot use shape=(2, -1).
-    shape  needs sizes from 0      (2, -1)
+    shape  needs sizes of 0 or more      shape=(2, -1)
     Try: shape=(2, 3)
 
 >>> fit_or_raise(Arange())
 ShapeError: Arange at 'arange' cannot use stop=None.
     stop  needs a number below 2**63
-    Try: Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]
+    Try: Arange(0, 10, 2)  # or stop=x.shape()[0], the size of an axis
 
 >>> fit_or_raise(Arange(0, 5, 0))
 ShapeError: Arange at 'arange' cannot use step=0.
     step  needs a number other than 0
-    Try: Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]
+    Try: Arange(0, 10, 2)  # or stop=x.shape()[0], the size of an axis
 
 >>> fit_or_raise(Eye())
 ShapeError: Eye at 'eye' cannot use N=None.
-    N  needs a size from 0
+    N  needs a size of 0 or more
     Try: N=3  # or a connected size: N=x.shape()[0]
 
 >>> fit_or_raise(RandInt((2,), 5, 5))
 ShapeError: RandInt at 'rand_int' cannot use high=5.
-    high  needs a number above low=5      5
+    high  needs a number above low=5      high=5
     Try: RandInt(shape, 5, 15)
 
 >>> fit_or_raise(RandInt((2,), dtype="float32"))

@@ -98,7 +98,7 @@ def test_the_maximum_of_an_empty_array_is_rejected(kind: str):
         f"ShapeError: the input 'input' does not fit '{name}.input'.\n"
         "    given  (0, 2) float32\n"
         "    input  needs at least one item along axis -2      axis -2: size 0\n"
-        "    Try: an array that is not empty."
+        "    Try: use an array with at least one item along axis -2."
     )
 
 

@@ -233,7 +233,7 @@ mlp.evaluate(params, {"input": X[0, 0]})
 ShapeError: the input 'input' does not fit 'linear_0.input'.
     given  () float32
     input  needs at least one axis      rank 0
-    Try: give the input at least one axis; the last one is multiplied by the weight.
+    Try: use an input with axes, such as (batch, features).
 
 add.evaluate({}, {"left": X, "right": X[:2]})
 ShapeError: the input 'right' does not fit 'add.right'.

@@ -114,7 +114,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension='many'.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),
@@ -123,7 +123,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=True.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),
@@ -132,7 +132,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=0.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),
@@ -141,7 +141,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=2.5.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),
@@ -150,7 +150,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=inf.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),
@@ -159,7 +159,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension=2097152.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),
@@ -328,7 +328,7 @@ CASES = {
         """
         UnknownOptionError: Linear cannot take dimension='x'.
             needs  a whole number from 1 to 1048576, or None
-            means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+            means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
             Try: Linear(dimension=64)
         """,
     ),

@@ -240,9 +240,9 @@ def test_an_mlp_in_mithril_form():
     with pytest.raises(UnknownOptionError) as caught:
         MLP(activations=[Relu()], dimensions=[4, 5])
     assert caught.value.__str__() == (
-        "cannot build MLP from these layers.\n"
-        "    activations  1, one for each layer\n"
-        "    dimensions   2, one for each layer\n"
+        "cannot build MLP: it needs one activation and one dimension for each layer.\n"
+        "    activations  1\n"
+        "    dimensions   2\n"
         "    Try: MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])"
     )
 

@@ -213,7 +213,7 @@ BROKEN = {
         "block 'linear_0' of this model cannot be built.",
         "Linear cannot take dimension=\"__import__('os')\".",
         "needs  a whole number from 1 to 1048576, or None",
-        "means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.",
+        "means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.",
     ),
     "an attribute that is an object": (
         lambda: from_dict(data(graph__nodes__0__attributes__use_bias={"a": 1})),
@@ -227,14 +227,14 @@ BROKEN = {
         "block 'linear_0' of this model cannot be built.",
         "Linear cannot take dimension=10000000000000000000000000000000000000000000000000000000000000000000000000000....",  # noqa: E501
         "needs  a whole number from 1 to 1048576, or None",
-        "means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.",
+        "means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.",
     ),
     "an attribute that is infinite": (
         lambda: from_dict(json.loads(json.dumps(data()).replace('"dimension": 3', '"dimension": 1e999'))),
         "block 'linear_0' of this model cannot be built.",
         "Linear cannot take dimension=inf.",
         "needs  a whole number from 1 to 1048576, or None",
-        "means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.",
+        "means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.",
     ),
     "an edge of three parts": (
         lambda: from_dict(data(graph__edges__0=["a", "b", "c"])),

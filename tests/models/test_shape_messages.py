@@ -145,8 +145,8 @@ CASES = {
         """
         ShapeError: cannot connect 'max_pool2d_0.output' to 'max_pool2d_1.input'.
             output  (2, 1, 3, 3) float32
-            input   needs at least 4 on axis 2      axis 2: 3 < 4
-            Try: padding='same'  # or a smaller kernel_size: the window is 4x4
+            input   needs at least 4 items on axis 2      axis 2: 3 < 4
+            Try: padding='same'  # or a smaller kernel_size: a window covers 4x4 items
         """,
     ),
     "no such axis": (
@@ -164,7 +164,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'linear.input'.
             given  () float32
             input  needs at least one axis      rank 0
-            Try: give the input at least one axis; the last one is multiplied by the weight.
+            Try: use an input with axes, such as (batch, features).
         """,
     ),
     "a number for Flatten": (
@@ -173,7 +173,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'flatten.input'.
             given  () float32
             input  needs at least one axis      rank 0
-            Try: give the input a batch axis.
+            Try: use an input with a batch axis.
         """,
     ),
     "a number for LayerNorm": (
@@ -182,7 +182,7 @@ CASES = {
         ShapeError: the input 'input' does not fit 'layer_norm.input'.
             given  () float32
             input  needs at least one axis      rank 0
-            Try: give the input at least one axis; the last one is normalized.
+            Try: use an input with axes, such as (batch, features).
         """,
     ),
     "floating numbers for an Embedding": (

@@ -152,7 +152,7 @@ def test_failed_command_changes_nothing(session):
     assert str(problem) == (
         "Linear cannot take dimension='wide'.\n"
         "    needs  a whole number from 1 to 1048576, or None\n"
-        "    means  Size of the last axis of the output; with `None`, the weight and any bias are inputs.\n"
+        "    means  Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.\n"
         "    Try: Linear(dimension=64)"
     )
     assert (session.design, session.analysis.version) == (before, version)

@@ -71,7 +71,7 @@ class PolynomialFeatures(Operator):
             raise MismatchError(
                 "input",
                 "at least one axis",
-                "give the input at least one axis; the last one holds the features.",
+                "use an input with axes, such as (batch, features).",
                 "rank 0",
             )
         if shape == (LEADING,) or not isinstance(degree, int):
@@ -84,10 +84,10 @@ class PolynomialFeatures(Operator):
 
 
 class PolynomialRegression(Composite):
-    """Polynomial of the items of the last axis with learned coefficients: `PolynomialFeatures`, then `Linear`.
+    """Polynomial of the items of the last axis: `PolynomialFeatures`, then `Linear` with the learned coefficients.
 
     Args:
-        degree: Maximum number of factors of a product.
+        degree: Degree of the polynomial.
         dimension: Size of the last axis of the output; by default 1.
 
     Examples:
@@ -109,9 +109,10 @@ class PolynomialRegression(Composite):
 
 
 class LogisticRegression(Composite):
-    """Logistic regression (Cox, 1958). `output` is the logit; use it with the loss `BinaryCrossEntropy()`.
+    """Logistic regression (Cox, 1958).
 
-    `probs_output` is the probability of the positive class.
+    `output` is the logit: pass it to the loss `BinaryCrossEntropy()`. `probs_output` is the probability of the positive
+    class.
 
     Examples:
         >>> [port.name for port in LogisticRegression().outputs]
@@ -131,8 +132,8 @@ class LogisticRegression(Composite):
 class LinearSVM(Composite):
     """Linear support vector machine: separates classes -1 and 1 by a plane (Cortes and Vapnik, 1995).
 
-    `output` is the score; use it with the loss `HingeLoss()` and `L2()` of the weight. `decision_output` is the sign of
-    the score.
+    `output` is the score: pass it to the loss `HingeLoss()`, and pass `weight` to the regularizer `L2()`.
+    `decision_output` is the sign of the score.
 
     Examples:
         >>> [port.name for port in LinearSVM().outputs]
@@ -152,7 +153,8 @@ class LinearSVM(Composite):
 class RBFKernel(Composite):
     """Squared exponential kernel: the similarity of points (Rasmussen and Williams, 2006, eq. 2.31).
 
-    The output contains the similarity of each point of `input1` to each point of `input2`.
+    The output contains the similarity of each point of `input1` to each point of `input2`. It is at most `sigma²`, and
+    decreases with the distance on the length scale `l_scale`.
 
     Examples:
         >>> sorted(port.name for port in RBFKernel().inputs)
@@ -175,7 +177,9 @@ class RBFKernel(Composite):
 
 
 class PolynomialKernel(Composite):
-    """Polynomial kernel: the dot product in the space of products of items (Schölkopf and Smola, 2002, eq. 2.30).
+    """Polynomial kernel: the dot product of points plus `poly_coef`, to the power of `degree`.
+
+    Reference: Schölkopf and Smola (2002), eq. 2.30.
 
     Args:
         robust: If true, gradients are finite also where the base of the power is zero; see `Power`.
@@ -199,12 +203,12 @@ class PolynomialKernel(Composite):
 class KernelizedSVM(Composite):
     """Support vector machine: separates two classes by a plane in the space of a kernel (Boser et al., 1992).
 
-    `input1` contains the points to classify, `input2` the support points, each with a learned weight. Use `output` with
-    the loss `HingeLoss()` and `QuadraticFormRegularizer()` of the weight.
+    `input1` contains the points to classify, and `input2` the support points. Each support point has a learned weight.
+    Pass `output` to the loss `HingeLoss()`, and pass `weight` to the regularizer `QuadraticFormRegularizer()`.
 
     Args:
-        kernel: A block with two sets of points as inputs: `input1` and `input2`, or else its first two inputs. Further
-            inputs keep their names.
+        kernel: A block that reads two sets of points, such as `RBFKernel()`. They are its inputs `input1` and `input2`,
+            or its first two inputs if these names are missing. Its other inputs become inputs of this block.
 
     Raises:
         UnknownOptionError: `kernel` is not a block with two inputs and an output.
@@ -223,7 +227,7 @@ class KernelizedSVM(Composite):
         if len(named) < 2 or not kernel.outputs:
             raise UnknownOptionError(
                 f"KernelizedSVM cannot take kernel={kernel!r}.",
-                (("needs", "a block that takes two sets of points"),),
+                (("needs", "a block with two inputs and an output"),),
                 "KernelizedSVM(RBFKernel())",
             )
         super().__init__(name)
@@ -236,7 +240,8 @@ class KernelizedSVM(Composite):
 class GPRLoss(Composite):
     """Negative log marginal likelihood of the labels (Rasmussen and Williams, 2006, eq. 2.30, algorithm 2.1).
 
-    L is the Cholesky factor of `K_term`. If L is NaN, `Eigvalsh` replaces its diagonal.
+    The inputs are those of the algorithm: `K_term` is the kernel of the points plus the noise, `L` its Cholesky factor,
+    and `alpha` the result of `GPRAlpha`. If `L` is NaN, the loss uses the eigenvalues of `K_term`, see `Eigvalsh`.
 
     Args:
         robust: If true, the logarithm is finite at zero too; see `Log`.
@@ -263,21 +268,25 @@ class GPRLoss(Composite):
 
 
 class GaussProcessRegressionCore(Composite):
-    """Predicts labels and their variance from kernels of points.
+    """Gaussian process regression: predicts the labels of m points and their variance, from n labelled points.
 
     The equations are 2.23 to 2.26 and 2.38, and algorithm 2.1, of Rasmussen and Williams (2006).
 
-    The inputs are `k`, the kernel of the n labelled points with themselves, `s`, the variance of the label noise, `mu`,
-    the prior mean, and `k_star`, the kernel of the points to predict with themselves. By default, the points to predict
-    are the labelled points. With `new_points`, they are m other points, and the input `k_cross` is the kernel of the
-    labelled points with these points, `(n, m)`.
+    | input | contents |
+    |---|---|
+    | `label` | the labels, `(n, 1)` |
+    | `k` | the kernel of the labelled points, `(n, n)` |
+    | `s` | the variance of the label noise |
+    | `mu` | the prior mean, a number or `(n, 1)` |
+    | `k_star` | the kernel of the points to predict, `(m, m)` |
+    | `k_cross` | with `new_points`, the kernel of labelled points and points to predict, `(n, m)` |
 
-    The outputs are `loss`, the result of `GPRLoss`, and for each point to predict `prediction`, the mean, and
-    `confidence`, the variance, as a column.
+    The output `loss` is the result of `GPRLoss`. The outputs `prediction` and `confidence` are the predicted means and
+    variances, `(m, 1)`.
 
     Args:
-        new_points: If true, predict other points than the labelled ones. `mu` must then broadcast to both sets of
-            points.
+        new_points: If false, the points to predict are the labelled points. If true, they are other points. `mu` must
+            then broadcast to both sets of points, like a number.
 
     Examples:
         >>> [port.name for port in GaussProcessRegressionCore().outputs]

@@ -1,4 +1,4 @@
-"""Multidimensional scaling and t-SNE: learn points whose distances or neighbours are given."""
+"""Multidimensional scaling and t-SNE: learn the coordinates of points from their distances or neighbours."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ Perplexity = Annotated[float, Range(1.0, 1e6)]
 
 
 class EncoderDistanceMatrix(Composite):
-    """Minkowski distances between the points of `input1` and those of `input2`, by a norm whose order can be learned.
+    """Minkowski distances between the points of `input1` and those of `input2`.
 
-    The input `norm` is the order p of the norm. `NormModifier` keeps it between 1 and 5.
+    The input `norm` is the order p of the norm. It may be a parameter: `NormModifier` keeps it between 1 and 5.
 
     Args:
-        get_final_distance: If true, return the distances; otherwise the distances to the power of p.
+        get_final_distance: If true, return the distances. If false, return the distances to the power of p.
         robust: If true, the gradient is finite where two points coincide; see `Power`.
 
     Examples:
@@ -55,11 +55,11 @@ class EncoderDistanceMatrix(Composite):
 class MDSCore(Composite):
     """Stress of multidimensional scaling: the error of `pred_distances` against `distances`, relative to `distances`.
 
-    The input `norm` is the order p of the norm. For `norm` 2, the result is Kruskal's stress-1 (1964), divided by the
-    target distances instead of the predicted ones. If all target distances are 0, the divisor is 1.
+    The input `norm` is the order p of the norm. For an order of 2, the result is like Kruskal's stress-1 (1964), which
+    divides by the predicted distances instead. If all `distances` are 0, the divisor is 1.
 
     Args:
-        exact_distances: If true, both inputs are distances, else distances to the power of p.
+        exact_distances: If true, both inputs are distances. If false, they are distances to the power of p.
         robust: If true, the gradients of roots are finite at zero; see `Power`.
 
     Examples:
@@ -97,9 +97,9 @@ class TSNECore(Composite):
     that follows from `pred_distances` by Student's t-distribution.
 
     Args:
-        exact_distances: If true, `distances` and `pred_distances` are distances, else squared distances.
-        calculate_p_joint: If true, `TsnePJoint` computes `p_joint` from the input `distances` in each step. Otherwise
-            `p_joint` is an input. It does not change during training, so it can be computed once.
+        exact_distances: If true, `distances` and `pred_distances` are distances. If false, they are squared distances.
+        calculate_p_joint: If true, `TsnePJoint` computes `p_joint` from the input `distances` in each step. If false,
+            `p_joint` is an input, which you can compute once before training.
         perplexity: Approximate number of neighbours of a point; used only with `calculate_p_joint`.
 
     Examples:
@@ -148,11 +148,11 @@ class DistanceEncoder(Composite):
     """Learns the coordinates of points by a loss that compares distances: the common part of `MDS` and `TSNE`.
 
     Args:
-        base_model: The loss. It has an input `pred_distances` and an output `output`, and it may have the inputs
-            `distances` and `norm`.
-        input_type: `"distances"` between all points, `"powers"` for distances to the power of the norm's order, or
-            `"points"`. With `"powers"`, `pred_distances` are powers too.
-        prediction_dim: Number of coordinates; by default the width of the connected `coords`.
+        base_model: The loss, such as `MDSCore()`. It needs an input `pred_distances` and an output `output`. Inputs
+            `distances` and `norm` are optional.
+        input_type: Contents of `input`: `"distances"` between all points, `"powers"` for distances to the power of the
+            norm's order, or `"points"`. With `"powers"`, the loss receives powers as `pred_distances` too.
+        prediction_dim: Number of coordinates of a point; by default taken from the array connected to `coords`.
 
     Raises:
         UnknownOptionError: `base_model` is not a block with these ports, or `input_type` is invalid.
@@ -194,7 +194,7 @@ class MDS(Composite):
 
     Args:
         prediction_dim: Number of coordinates of a point.
-        input_type: The kind of input: `"distances"` between all points, `"powers"` for distances to the power of the
+        input_type: Contents of `input`: `"distances"` between all points, `"powers"` for distances to the power of the
             norm's order, or `"points"`.
 
     Examples:
@@ -218,10 +218,10 @@ class TSNE(Composite):
 
     Args:
         prediction_dim: Number of coordinates of a point.
-        input_type: The kind of input: `"distances"` between all points, `"powers"` for squared distances, or
+        input_type: Contents of `input`: `"distances"` between all points, `"powers"` for squared distances, or
             `"points"`.
-        preplexity: Mithril's spelling of `perplexity`.
-        calculate_p_joint: If true, compute the target probabilities from the input in each step. Otherwise they are an
+        preplexity: The same as `perplexity`, in Mithril's spelling.
+        calculate_p_joint: If true, compute the target probabilities from the input in each step. If false, they are the
             input `p_joint`, see `TSNECore`.
         perplexity: Approximate number of neighbours of a point; by default `preplexity`.
 
@@ -255,22 +255,18 @@ class TSNE(Composite):
 
 
 def _encoder(core: Model, options: Options) -> Placed:
-    """Return a `DistanceEncoder` with a loss, whose ports become ports of the model under the same names."""
+    """Return a `DistanceEncoder` with the loss `core`. Its ports keep their names in the model."""
     encoder = DistanceEncoder(core, options["input_type"], options["prediction_dim"])  # pyright: ignore
     return encoder(**{port.name: port.name for port in (*encoder.inputs, *encoder.outputs)})
 
 
 def _check_base(base_model: object, input_type: object) -> None:
-    """Raise if the arguments of `DistanceEncoder` are invalid.
-
-    Raises:
-        UnknownOptionError: An argument is invalid.
-    """
+    """Raise an `UnknownOptionError` if an argument of `DistanceEncoder` is invalid."""
     call = "DistanceEncoder(MDSCore(), prediction_dim=2)"
     if not isinstance(base_model, Model):
         raise UnknownOptionError(
             f"DistanceEncoder cannot take base_model={base_model!r}.",
-            (("needs", "a block that compares distances"),),
+            (("needs", "a block that compares distances, such as MDSCore()"),),
             call,
         )
     found = sorted(port.name for port in (*base_model.inputs, *base_model.outputs))

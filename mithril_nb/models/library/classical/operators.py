@@ -27,9 +27,10 @@ __all__ = [
 
 
 class Cholesky(KeepsShape, Operator):
-    """Cholesky factor of a symmetric matrix x: the lower triangular L with `L Lᵀ = x`. NaN if x has none.
+    """Cholesky factor of a symmetric matrix x: the lower triangular L with `L Lᵀ = x`.
 
-    Axes before the last two are batch axes. For a matrix that is not symmetric, x is its symmetric part.
+    The result is NaN if x is not positive definite. Axes before the last two are batch axes. A matrix that is not
+    symmetric is replaced by its symmetric part.
 
     Examples:
         >>> Cholesky()
@@ -48,7 +49,7 @@ class Cholesky(KeepsShape, Operator):
             return Inferred({"output": shape})
         rows, columns = shape[-2:] if len(shape) > 1 else (LEADING, LEADING)
         if len(shape) < 2 or (isinstance(rows, int) and isinstance(columns, int) and rows != columns):
-            raise MismatchError("input", "a square matrix", "x.T @ x, or a kernel of points with themselves.")
+            raise MismatchError("input", "a square matrix", "x.T @ x  # or another square matrix")
         return Inferred({"output": shape})
 
 
@@ -59,18 +60,18 @@ class _Factored(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of `L` for `K_term`, and the reverse."""
+        """Infer that `L` and `K_term` have the same shape."""
         return {"K_term": inputs["L"].shape, "L": inputs["K_term"].shape}
 
 
 class Eigvalsh(_Factored):
-    """Diagonal of the Cholesky factor L of a matrix, or the square roots of the eigenvalues if L is NaN.
+    """Diagonal of the Cholesky factor `L` of `K_term`, or the square roots of the eigenvalues of `K_term` if L is NaN.
 
-    L is NaN if rounding makes the matrix indefinite. In both cases, the sum of the logarithms is half the
+    L is NaN if rounding makes the matrix indefinite. In both cases, the sum of the logarithms of the result is half the
     log-determinant of the matrix.
 
     Args:
-        threshold: Smaller eigenvalues are replaced by this; by default the dtype's epsilon.
+        threshold: Lower bound of the eigenvalues; by default the dtype's epsilon.
 
     Examples:
         >>> [port.name for port in Eigvalsh().inputs]
@@ -87,15 +88,15 @@ class Eigvalsh(_Factored):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of `(n, n)` to `(n,)`."""
+        """Map the matrices `(n, n)` to `(n,)`."""
         return Inferred({"output": _same_square(inputs, "K_term", "L")[:1]})
 
 
 class GPRAlpha(_Factored):
-    """Solves `K_term α = label_mu_diff` with the Cholesky factor L.
+    """Solves `K_term α = label_mu_diff` for α with the Cholesky factor `L` of `K_term`.
 
     This is line 3 of algorithm 2.1 of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning. If L is
-    NaN, the equation is solved with `K_term` itself, to whose diagonal the largest possible rounding error is added.
+    NaN, the op adds a bound of the rounding error to the diagonal of `K_term`, and solves the equation without L.
 
     Examples:
         >>> [port.name for port in GPRAlpha().inputs]
@@ -108,26 +109,26 @@ class GPRAlpha(_Factored):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of `label_mu_diff`, which is `(n,)` or a column `(n, 1)`. The others are `(n, n)`."""
+        """Return the shape of `label_mu_diff`, `(n,)` or `(n, 1)`. The matrices `K_term` and `L` are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["label_mu_diff"].shape
         if shape[:1] == (LEADING,):
             return Inferred({"output": shape})
         if not 1 <= len(shape) <= 2 or meet((size, 1)[: len(shape)], shape, {}) is None:
-            raise MismatchError("label_mu_diff", f"({size}, 1)", f"labels and a mean of shape ({size}, 1).")
+            raise MismatchError("label_mu_diff", f"({size}, 1)", f"use labels and a mean of shape ({size}, 1).")
         return Inferred({"output": shape})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for `label_mu_diff`, the shape of `L` for `K_term`, and the reverse."""
+        """Infer that `label_mu_diff` has the output's shape, and that `L` and `K_term` have the same shape."""
         return {"label_mu_diff": outputs["output"].shape, **super().refine(options, inputs, outputs)}
 
 
 class GPRVOuter(_Factored):
-    """The amount by which the labelled points reduce the covariance of new points: `Kᵀ K_term⁻¹ K`.
+    """Reduction of the covariance of new points by the labelled points: `Kᵀ K_term⁻¹ K`.
 
-    It is computed as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is NaN, `K_term`
-    is used instead, as in `GPRAlpha`.
+    The op computes `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is NaN, it uses
+    `K_term` instead, as in `GPRAlpha`.
 
     Examples:
         >>> [port.name for port in GPRVOuter().inputs]
@@ -140,21 +141,21 @@ class GPRVOuter(_Factored):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, m)` and two of `(n, n)` to `(m, m)`."""
+        """Map `K` of shape `(n, m)` to `(m, m)`. The matrices `K_term` and `L` are `(n, n)`."""
         size = _same_square(inputs, "K_term", "L")[0]
         shape = inputs["K"].shape
         if shape[:1] == (LEADING,):
             return Inferred({"output": (LEADING,)})
         if len(shape) != 2 or meet((size,), shape[:1], {}) is None:
-            raise MismatchError("K", f"({size}, new points)", "the kernel of labelled points and new ones.")
+            raise MismatchError("K", f"({size}, new points)", "use the kernel of labelled points and new points as K.")
         return Inferred({"output": (shape[1], shape[1])})
 
 
 class NormModifier(KeepsShape, Operator):
-    """Maps any number to a number from 1 to 5: an order of a norm that training cannot move out of this range.
+    """Maps any number to a number from 1 to 5, so that training keeps the order of a norm in this range.
 
-    Numbers from 1 to 5 are unchanged. The function continues outside as a triangle wave of period 8. At a turning point
-    of the wave, the gradient is the slope on the right.
+    Numbers from 1 to 5 are unchanged. Outside, the function is a triangle wave of period 8. At its minima and maxima,
+    the gradient is the slope on the right.
 
     Examples:
         >>> NormModifier()
@@ -167,10 +168,10 @@ class NormModifier(KeepsShape, Operator):
 
 
 class DistanceMatrix(Operator):
-    """Minkowski distances between the points of `left` and those of `right`, to the power of the norm's order.
+    """Minkowski distances between the points of `left` and those of `right`, to the power of `norm`.
 
-    For the distances themselves, use `EncoderDistanceMatrix`, or raise the result to `1 / norm`. A coordinate in which
-    two points are equal contributes 0 to the gradient.
+    `norm` is the order of the norm. For the distances without the power, use `EncoderDistanceMatrix`. A coordinate in
+    which two points are equal contributes 0 to the gradient.
 
     Examples:
         >>> [port.name for port in DistanceMatrix().inputs]
@@ -185,16 +186,16 @@ class DistanceMatrix(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(n, features)`, `(m, features)` and a number to `(n, m)`."""
-        scalar(inputs, "norm", "one order for all distances.")
+        scalar(inputs, "norm", "use one order for all distances.")
         (rows, width), (columns, other) = points(inputs, "left"), points(inputs, "right")
         if isinstance(width, int) and isinstance(other, int) and width != other:
             detail = f"axis 1: {other} != {width}"
-            raise MismatchError("right", f"(points, {width})", "points of the same space.", detail)
+            raise MismatchError("right", f"(points, {width})", f"use points with {width} features.", detail)
         return Inferred({"output": (LEADING,) if rows is None or columns is None else (rows, columns)})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of one side from the output's size and the number of features of the other side."""
+        """Infer the number of points of each input from the output, and the number of features from the other input."""
         found: dict[str, tuple[Dim, ...]] = {"norm": ()}
         sizes = outputs["output"].shape
         for place, (port, other) in enumerate((("left", "right"), ("right", "left"))):
@@ -214,7 +215,8 @@ class TsnePJoint(Operator):
     probabilities of a pair, divided by the number of points. The gradient is 0.
 
     Args:
-        threshold: Lower bound of the sum that normalises the conditional probabilities; by default the dtype's epsilon.
+        threshold: Lower bound of the divisor that makes the conditional probabilities sum to 1; by default the dtype's
+            epsilon.
 
     Examples:
         >>> [port.name for port in TsnePJoint().inputs]
@@ -232,21 +234,21 @@ class TsnePJoint(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, n)` and a number to `(n, n)`."""
-        scalar(inputs, "target_perplexity", "one perplexity for all points.")
+        """Return the shape of the distances, `(n, n)`."""
+        scalar(inputs, "target_perplexity", "use one perplexity for all points.")
         return Inferred({"output": square(inputs, "squared_distances")})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape for the distances."""
+        """Infer the shape of the distances: it is the output's."""
         return {"squared_distances": outputs["output"].shape, "target_perplexity": ()}
 
 
 class Coordinates(Operator):
-    """A learned point for each row of the input; only the number of rows is used.
+    """A learned point for each row of the input, whose values are ignored.
 
     Args:
-        dimension: Number of coordinates of a point; by default the width of the connected `coords`.
+        dimension: Number of coordinates of a point; by default taken from the array connected to `coords`.
 
     Examples:
         >>> Coordinates(2).inputs
@@ -267,14 +269,14 @@ class Coordinates(Operator):
         """Map `(n, ...)` to `(n, dimension)`."""
         shape, dimension = inputs["input"].shape, options["dimension"]
         if not shape:
-            raise MismatchError("input", "at least one axis", "one row for each point.", "rank 0")
+            raise MismatchError("input", "at least one axis", "use an input with one row for each point.", "rank 0")
         points: Dim = "points" if shape[0] == LEADING else shape[0]
         width: Dim = dimension if isinstance(dimension, int) else "prediction_dim"
         return Inferred({"output": (points, width)}, {"coords": (points, width)})
 
 
 def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
-    """Return the shape of an input that is a square matrix, with a number in both places if one size is a number.
+    """Return the shape of a square matrix: `(3, 3)` for an input `("n", 3)`, because both sizes are equal.
 
     Raises:
         MismatchError: The input is not a square matrix.
@@ -286,7 +288,7 @@ def square(inputs: Specs, port: str) -> tuple[Dim, ...]:
         return (shape[-1], shape[-1])
     numbers = {dim for dim in shape if isinstance(dim, int)}
     if len(shape) != 2 or len(numbers) > 1:
-        raise MismatchError(port, "a square matrix", "one row and one column for each point.")
+        raise MismatchError(port, "a square matrix", "use a matrix with one row and one column for each point.")
     return (next(iter(numbers)),) * 2 if numbers else shape
 
 
@@ -299,12 +301,12 @@ def _same_square(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
     left, right = square(inputs, one), square(inputs, other)
     both = meet(left, right, {})
     if both is None:
-        raise MismatchError(other, str(left), f"the Cholesky factor of {one}.")
+        raise MismatchError(other, str(left), f"use the Cholesky factor of {one} as {other}.")
     return both
 
 
 def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
-    """Return the number of points of an input, and the number of features of a point; `None` for an unknown number.
+    """Return the numbers of points and features of an input `(points, features)`; `None` for an unknown number.
 
     Raises:
         MismatchError: The input is not a matrix.
@@ -313,16 +315,14 @@ def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
     if LEADING in shape[:1]:
         return None, (shape[-1] if len(shape) > 1 else None)
     if len(shape) != 2:
-        raise MismatchError(port, "(points, features)", "one row for each point.", f"rank {len(shape)} != 2")
+        raise MismatchError(
+            port, "(points, features)", "use a matrix with one row for each point.", f"rank {len(shape)} != 2"
+        )
     return shape[0], shape[1]
 
 
 def scalar(inputs: Specs, port: str, advice: str) -> None:
-    """Raise if an input is not a single number.
-
-    Raises:
-        MismatchError: The input has axes.
-    """
+    """Raise a `MismatchError` with this advice if an input is not a single number."""
     shape = inputs[port].shape
     if shape != (LEADING,) and shape != ():
         raise MismatchError(port, "one number, of shape ()", advice)

@@ -9,14 +9,14 @@ from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import Range, whole
 from mithril_nb.models.library.layers.attention_rules import (
+    broadcast_heads,
     check_divides,
+    check_equal,
     check_mask,
     check_time,
     ends,
     joined,
     numbers,
-    same,
-    served,
 )
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
@@ -43,8 +43,8 @@ class ScaledDotProduct(Operator):
     """Attention: for each query, a mean of the values, weighted by the match of key and query (Vaswani et al., 2017).
 
     Arrays are `(..., time, features)`, or `(..., heads, time, features)`. Keys and values may have fewer heads than
-    queries: several heads of queries then use one head of keys and values. If all keys of a query are masked, the
-    result for the query is zero.
+    queries: with 8 and 2 heads, four heads of queries share one head of keys and values. If all keys of a query are
+    masked, the result for the query is zero.
 
     Args:
         is_causal: If true, a query at time t sees only keys up to time t.
@@ -85,20 +85,20 @@ class ScaledDotProduct(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `query`, `key`, `value`, `attn_mask` with `use_attn_mask`, and `lengths` with `use_lengths`."""
+        """Return the names of the data inputs. `attn_mask` and `lengths` are optional."""
         more = (port for port in ("attn_mask", "lengths") if options[f"use_{port}"])
         return ("query", "key", "value", *more)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(..., t, e)`, `(..., s, e)` and `(..., s, f)` to `(..., t, f)`."""
+        """Map a query `(..., t, e)`, a key `(..., s, e)` and a value `(..., s, f)` to `(..., t, f)`."""
         lead, (time, features) = ends("query", inputs["query"], 2)
         key_lead, (steps, key_features) = ends("key", inputs["key"], 2)
         value_lead, (value_steps, out) = ends("value", inputs["value"], 2)
-        same("key", "query", key_features, features, -1)
-        same("value", "key", value_steps, steps, -2)
+        check_equal("key", "query", key_features, features, -1)
+        check_equal("value", "key", value_steps, steps, -2)
         for port, other in (("key", key_lead), ("value", value_lead)):
-            lead = served(port, lead, other)
+            lead = broadcast_heads(port, lead, other)
         dtype = promoted([inputs[port].dtype for port in ("query", "key", "value")])
         if "attn_mask" in inputs:
             check_mask(inputs["attn_mask"], (*lead, time, steps))
@@ -106,7 +106,7 @@ class ScaledDotProduct(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return the number of features of the query for the key, or the reverse, if one is unknown."""
+        """Infer that query and key have the same number of features."""
         features, key_features = (ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
         if features is None and key_features is not None:
             return {"query": (LEADING, key_features)}
@@ -117,8 +117,8 @@ class SplitHeads(Operator):
     """Splits the last axis into heads: `(..., time, heads * size)` becomes `(..., heads, time, size)`.
 
     Args:
-        heads: Number of heads of the output. Two numbers split the input into `key` and `value` with so many heads,
-            three into `query`, `key` and `value`. All heads have the same size.
+        heads: Number of heads of the output. Two numbers are the heads of the outputs `key` and `value`, and three
+            those of `query`, `key` and `value`. All heads have the same size.
 
     Examples:
         >>> [port.name for port in SplitHeads((12, 4, 4)).outputs]
@@ -140,7 +140,7 @@ class SplitHeads(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(..., t, h * size)` to `(..., h, t, size)` for each part."""
+        """Map `(..., t, width)` to `(..., h, t, size)` for each output, which has h heads."""
         heads = numbers(options["heads"])
         if len(heads) > 3 or not heads:
             raise MismatchError("input", "one, two or three numbers of heads", "SplitHeads((12, 12, 12))", str(heads))
@@ -221,14 +221,14 @@ class PositionalEncoding(_Positions):
 class RotaryEmbedding(_Positions):
     """Rotates pairs of features by angles proportional to the time step (Su et al., 2021).
 
-    Apply it to the heads of queries and keys before their product. The product then depends on the distance between two
-    time steps, and not on their positions.
+    Apply it to queries and keys before attention. The score of a query and a key then depends on the distance between
+    their time steps, and not on their positions.
 
     Args:
         base: For d features, pair i rotates by an angle of `base ** (-2i / d)` per time step.
         is_interleaved: If true, neighbouring features form a pair, as in GPT-J. By default, a feature of the first half
             forms a pair with one of the second half, as in Llama.
-        start: Time of the first step: the number of earlier steps that are not in the input.
+        start: Position of the first time step of the input: the number of steps before it.
 
     Examples:
         >>> RotaryEmbedding()
@@ -253,12 +253,14 @@ class RotaryEmbedding(_Positions):
         """Keep the shape, after checking that the number of features is even."""
         _, (_, width) = ends("input", inputs["input"], 2)
         if isinstance(width, int) and width % 2:
-            raise MismatchError("input", "an even number of features", "heads of an even size.", f"axis -1: {width}")
+            raise MismatchError(
+                "input", "an even number of features", f"use {width + 1} features per head.", f"axis -1: {width}"
+            )
         return Inferred({"output": inputs["input"].shape})
 
 
 class LearnedPositions(_Positions):
-    """Adds a learned row to each time step, as in GPT-2.
+    """Adds a learned vector to each time step, as in GPT-2.
 
     Args:
         context: Maximum number of time steps.

@@ -13,10 +13,14 @@ _AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time
 
 
 def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
-    """Return the leading axes of an array, and its last `count` axes; `None` for an unknown size.
+    """Return the leading sizes of an array, and its last `count` sizes; `None` for an unknown size.
 
     Raises:
         MismatchError: The array has fewer than `count` axes.
+
+    Examples:
+        >>> ends("query", TensorSpec(("batch", 8, 10, 64)), 2), ends("query", TensorSpec(("...", 64)), 2)
+        ((('batch', 8), (10, 64)), (('...',), (None, 64)))
     """
     shape = spec.shape
     if shape[:1] == (LEADING,):
@@ -24,12 +28,17 @@ def ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tupl
         if len(known) < count:
             return (LEADING,), (*(None,) * (count - len(known)), *known)
     elif len(shape) < count:
-        raise MismatchError(port, _AXES[count], f"an array with {count} axes or more.", f"rank {len(shape)}")
+        raise MismatchError(port, _AXES[count], f"use an array with at least {count} axes.", f"rank {len(shape)}")
     return shape[: len(shape) - count], shape[len(shape) - count :]
 
 
 def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
-    """Return the shape `(*lead, *last)`. If a size in `last` is `None`, the shape is open up to that axis."""
+    """Return the shape `(*lead, *last)`, the inverse of `ends`. `"..."` replaces the sizes up to the last `None`.
+
+    Examples:
+        >>> joined(("batch", 8), (None, 64))
+        ('...', 64)
+    """
     known: list[Dim] = []
     for dim in reversed(last):
         if dim is None:
@@ -38,40 +47,36 @@ def joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ..
     return (*lead, *reversed(known))
 
 
-def same(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int) -> None:
-    """Raise if two sizes that must be equal differ.
+def check_equal(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int) -> None:
+    """Raise a `MismatchError` if the size of `port` on an axis certainly differs from the wanted size, that of `other`.
 
-    Args:
-        port: The input with the first size.
-        other: The input with the second size.
-        size: The first size.
-        wanted: The second size.
-        axis: The axis of `port`, for the error message.
-
-    Raises:
-        MismatchError: Both sizes are numbers, and differ.
+    Unknown sizes are accepted: `None` and names.
     """
     if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
         raise MismatchError(
             port,
-            f"{wanted} on axis {axis}, like the {other}",
+            f"size {wanted} on axis {axis}, like the {other}",
             f"use the same size for {port} and {other}.",
             f"axis {axis}: {size} != {wanted}",
         )
 
 
-def served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return the leading axes of queries, broadcast with those of keys or values.
+def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Broadcast the leading sizes of queries with those of keys or values, which may have fewer heads.
 
-    Keys and values may have fewer heads than the queries: their number of heads divides that of the queries.
+    The last leading size is the number of heads.
 
     Args:
         port: `"key"` or `"value"`, for the error message.
-        lead: The leading axes of the queries; the last of them may be the heads.
-        other: The leading axes of the keys or values.
+        lead: The leading sizes of the queries.
+        other: The leading sizes of the keys or values.
 
     Raises:
-        MismatchError: The leading axes do not fit.
+        MismatchError: The sizes do not broadcast, and the numbers of heads do not divide.
+
+    Examples:
+        >>> broadcast_heads("key", ("batch", 8), ("batch", 2))
+        ('batch', 8)
     """
     if lead[-1:] and other[-1:] and other[-1] != LEADING:
         heads, fewer = lead[-1], other[-1]
@@ -84,23 +89,15 @@ def served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Di
         raise MismatchError(
             port,
             f"leading axes that match {lead} of the query",
-            "the same sizes, or a number of heads that divides the query's.",
+            f"use the same sizes, or fewer heads of {port} whose number divides that of the query.",
             str(other),
         ) from found
 
 
 def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
-    """Raise if a mask has integers, or does not broadcast to the scores.
-
-    Args:
-        mask: Spec of the mask.
-        scores: The shape of the scores; `None` for an unknown size.
-
-    Raises:
-        MismatchError: The mask does not fit.
-    """
+    """Raise a `MismatchError` if a mask has integers, or does not broadcast to the shape `scores`."""
     if "int" in mask.dtype:
-        need = "booleans, or floating-point numbers to add"
+        need = "booleans, or floating-point numbers that are added to the scores"
         raise MismatchError("attn_mask", need, 'array.astype("bool")', f"got {mask.dtype}")
     unknown = LEADING in scores or LEADING in mask.shape
     pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
@@ -110,28 +107,20 @@ def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
     if not fits or (len(mask.shape) > len(scores) and not unknown):
         raise MismatchError(
             "attn_mask",
-            f"a shape that broadcasts to the scores' {scores}",
-            "axes (..., query time, key time).",
+            f"a shape that broadcasts to {scores}, the shape of the scores",
+            "use a mask with the axes (..., query time, key time).",
             str(mask.shape),
         )
 
 
 def check_time(time: Dim | None, most: Value, advice: str) -> None:
-    """Raise if there are more than `most` time steps.
-
-    Raises:
-        MismatchError: Both numbers are known, and `time` is larger.
-    """
+    """Raise a `MismatchError` with this advice if there are certainly more than `most` time steps."""
     if isinstance(time, int) and isinstance(most, int) and time > most:
         raise MismatchError("input", f"at most {most} time steps", advice, f"axis -2: {time} > {most}")
 
 
 def check_divides(model: Model, **numbers: int) -> None:
-    """Raise if the first of two named numbers, such as `heads=8` and `width=64`, does not divide the second.
-
-    Raises:
-        UnknownOptionError: The division leaves a remainder.
-    """
+    """Raise an `UnknownOptionError` if the first of two arguments, `heads=8, width=64`, does not divide the second."""
     (part, few), (whole, many) = numbers.items()
     if many % few:
         near = max(number for number in range(1, few + 1) if many % number == 0)
@@ -143,6 +132,6 @@ def check_divides(model: Model, **numbers: int) -> None:
 
 
 def numbers(value: Value) -> tuple[int, ...]:
-    """Return an attribute that is a tuple of integers, with the static type of one."""
+    """Return a value that is a tuple of integers, with this type for the type checker."""
     assert isinstance(value, tuple)
     return tuple(whole(number) for number in value)

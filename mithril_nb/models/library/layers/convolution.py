@@ -15,10 +15,10 @@ from mithril_nb.models.library.layers.windows import (
     Size,
     Window,
     Windows,
-    channelled,
     each,
     refusal,
     refuse_padding,
+    shape_with_channels,
     transposed_pads,
     windows,
 )
@@ -31,7 +31,9 @@ Shape = tuple[Dim, ...]
 
 
 class Convolution(Operator):
-    """Base of the convolutions. If the attributes do not determine the shape of the weight, the weight is an input.
+    """Base of the convolutions.
+
+    The weight and bias are parameters if the block has the attributes `out_channels` and `kernel_size`; else inputs.
 
     Attributes:
         axes: Number of axes that the windows slide over.
@@ -49,23 +51,23 @@ class Convolution(Operator):
         groups = self.options.get("groups", 1)
         for key in ("out_channels", "in_channels"):
             if (self.options.get(key) or groups) % groups:
-                need = f"a number that divides {key}, which is {self.options[key]}"
+                need = f"a number that divides {key}={self.options[key]}"
                 raise refusal(self, "groups", (("needs", need),), 1)
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and without a size also `weight`, and `bias` if there is one."""
+        """Return the names of the data inputs. They include weight and bias if these are not parameters."""
         return ("input",) if _is_sized(options) else ("input", *_weights(options))
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight`, and `bias` if there is one; nothing if they are inputs."""
+        """Return the names of the parameters; empty if weight and bias are inputs."""
         return _weights(options) if _is_sized(options) else ()
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Map `(batch, in, ...)` to `(batch, out, ...)`."""
-        shape, groups = channelled(inputs["input"], cls.axes), options.get("groups", 1)
+        shape, groups = shape_with_channels(inputs["input"], cls.axes), options.get("groups", 1)
         unknown = Inferred({"output": (LEADING,)})
         if groups == UNKNOWN:
             return unknown
@@ -77,7 +79,7 @@ class Convolution(Operator):
         cls._check_channels(options, shape, weight, count)
         out = cls.channels(weight, count)[1]
         if isinstance(out, int) and out % count:
-            raise MismatchError("groups", f"a number that divides {out} channels", "groups=1", f"got {count}")
+            raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", f"got {count}")
         kernel = [size for size in weight[2:] if isinstance(size, int)]
         found = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
         output = (LEADING,) if shape is None or found is None else (shape[0], out, *cls.sizes(options, shape, found))
@@ -86,7 +88,7 @@ class Convolution(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's batch and `in_channels`, for the input."""
+        """Infer the batch size of the input from the output, and its channels from `in_channels`."""
         shape: Shape = inputs["input"].shape
         output: Shape = outputs["output"].shape if "output" in outputs else ()
         if len(shape) != cls.axes + 2 or shape[0] == LEADING:
@@ -104,12 +106,12 @@ class Convolution(Operator):
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
-        """Return the numbers of input channels and of output channels of a weight; `None` for an unknown one."""
+        """Return the numbers of input and output channels for a weight; `None` for an unknown number."""
         return weight[1] * groups if isinstance(weight[1], int) else None, weight[0]
 
     @classmethod
     def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
-        """Return the sizes of the output after batch and channels."""
+        """Return the sizes of the output's axes after batch and channels."""
         return found.counts(shape)
 
     @classmethod
@@ -121,11 +123,11 @@ class Convolution(Operator):
             raise MismatchError(
                 "input",
                 f"(batch, {needs}, {', '.join(SPATIAL[cls.axes])})",
-                advice if _is_sized(options) else f"a weight for {has} channels.",
+                advice if _is_sized(options) else f"use a weight for {has} input channels.",
                 f"axis 1: {has} != {needs}",
             )
         if isinstance(has, int) and has % groups:
-            need, advice = f"channels that divide into {groups} groups", f"{cls.__name__}(..., groups=1)"
+            need, advice = f"a number of channels that groups={groups} divides", f"{cls.__name__}(..., groups=1)"
             raise MismatchError("input", need, advice, f"axis 1: {has} channels")
 
     @classmethod
@@ -138,12 +140,13 @@ class Convolution(Operator):
         if len(weight) != cls.axes + 2 or cls.channels(weight, groups)[1] != out or weight[2:] != kernel:
             parts = [str(size) for size in kernel] if options.get("kernel_size") is not None else SPATIAL[cls.axes]
             need = f"({options.get('out_channels') or 'out'}, in / groups, {', '.join(parts)})"
-            raise MismatchError("weight", need, "a weight of this shape.", f"rank {len(weight)}")
+            raise MismatchError("weight", need, f"use a weight of the shape {need}.", f"rank {len(weight)}")
         if isinstance(out, int) and out % groups:
-            raise MismatchError("weight", f"channels that divide into {groups} groups", "groups=1", f"axis 0: {out}")
+            need = f"a number of output channels that groups={groups} divides"
+            raise MismatchError("weight", need, "groups=1", f"axis 0: {out}")
         bias = inputs["bias"].shape if "bias" in inputs else (out,)
         if bias[:1] != (LEADING,) and (len(bias) != 1 or (isinstance(bias[0], int) and bias[0] != out)):
-            raise MismatchError("bias", f"({out},)", "one number for each channel of the output.")
+            raise MismatchError("bias", f"({out},)", "use a bias with one number for each channel of the output.")
         return weight
 
 
@@ -275,13 +278,13 @@ class _Transposed(Convolution):
 
     @classmethod
     def channels(cls, weight: Shape, groups: int) -> tuple[Dim | None, Dim]:
-        """Return the numbers of input channels and of output channels of a weight."""
+        """Return the numbers of input and output channels for a weight."""
         assert isinstance(weight[1], int)
         return weight[0], weight[1] * groups
 
     @classmethod
     def sizes(cls, options: Options, shape: Shape, found: Windows) -> Shape:
-        """Return the sizes of the output: `size * stride`, plus a number that depends on window and padding."""
+        """Return the sizes of the output's axes after batch and channels."""
         extra = options["output_padding"]
         assert isinstance(extra, int)
         sizes: list[Dim] = []
@@ -294,14 +297,16 @@ class _Transposed(Convolution):
                 else (size if step == 1 else f"({size})*{step}") + (f"{change:+d}" if change else "")
             )
             if isinstance(sizes[-1], int) and sizes[-1] < 1:
-                raise MismatchError("input", f"more items on axis {axis}", "less padding.", f"axis {axis}: {size}")
+                raise MismatchError(
+                    "input", f"more items on axis {axis}", "reduce the padding.", f"axis {axis}: {size}"
+                )
         return tuple(sizes)
 
 
 class ConvTranspose1d(_Transposed):
     """Transposed convolution, which upsamples series. Series are `(batch, channels, length)`.
 
-    The weight is stored as `(in, out / groups, length)`, like that of the `Conv1d` whose gradient it is.
+    The weight is stored as `(in, out / groups, length)`, like that of `Conv1d`.
 
     Args:
         out_channels: Number of channels of the output.
@@ -313,7 +318,7 @@ class ConvTranspose1d(_Transposed):
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.
-        output_padding: Number of items to add after each axis of the output.
+        output_padding: Number of items to add at the end of each axis of the output.
 
     Examples:
         >>> ConvTranspose1d(8, 4, stride=2).options["stride"]
@@ -327,7 +332,7 @@ class ConvTranspose1d(_Transposed):
 class ConvTranspose2d(_Transposed):
     """Transposed convolution, which upsamples images. Images are `(batch, channels, height, width)`.
 
-    The weight is stored as `(in, out / groups, height, width)`, like that of the `Conv2d` whose gradient it is.
+    The weight is stored as `(in, out / groups, height, width)`, like that of `Conv2d`.
 
     Args:
         out_channels: Number of channels of the output.
@@ -339,7 +344,7 @@ class ConvTranspose2d(_Transposed):
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.
-        output_padding: Number of items to add after each axis of the output.
+        output_padding: Number of items to add at the end of each axis of the output.
 
     Examples:
         >>> ConvTranspose2d(8, 4, stride=2).options["stride"]
@@ -353,7 +358,7 @@ class ConvTranspose2d(_Transposed):
 class ConvTranspose3d(_Transposed):
     """Transposed convolution, which upsamples volumes. Volumes are `(batch, channels, depth, height, width)`.
 
-    The weight is stored as `(in, out / groups, depth, height, width)`, like that of the `Conv3d` whose gradient it is.
+    The weight is stored as `(in, out / groups, depth, height, width)`, like that of `Conv3d`.
 
     Args:
         out_channels: Number of channels of the output.
@@ -365,7 +370,7 @@ class ConvTranspose3d(_Transposed):
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.
-        output_padding: Number of items to add after each axis of the output.
+        output_padding: Number of items to add at the end of each axis of the output.
 
     Examples:
         >>> ConvTranspose3d(8, 4, stride=2).options["stride"]

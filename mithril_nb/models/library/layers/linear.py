@@ -22,7 +22,7 @@ class Linear(Operator):
     by `he_uniform` if an activation reads the output, else by `lecun_uniform`. The bias is initialised to 0.
 
     Args:
-        dimension: Size of the last axis of the output; with `None`, the weight and any bias are inputs.
+        dimension: Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
         use_bias: If true, add a bias.
         input_size: Size of the last axis of the input; by default taken from the input.
 
@@ -48,12 +48,12 @@ class Linear(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and without `dimension` also `weight`, and `bias` if there is one."""
+        """Return the names of the data inputs. They include weight and bias if `dimension` is `None`."""
         return ("input", *_weights(options)) if options["dimension"] is None else ("input",)
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight`, and `bias` if there is one; nothing without `dimension`."""
+        """Return the names of the parameters; empty if `dimension` is `None`."""
         return () if options["dimension"] is None else _weights(options)
 
     @classmethod
@@ -64,7 +64,7 @@ class Linear(Operator):
             raise MismatchError(
                 "input",
                 "at least one axis",
-                "give the input at least one axis; the last one is multiplied by the weight.",
+                "use an input with axes, such as (batch, features).",
                 "rank 0",
             )
         if options["dimension"] is None:
@@ -89,7 +89,7 @@ class Linear(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's leading axes and the known input size, for the input."""
+        """Infer the input's leading axes from the output. The last axis has `input_size` items."""
         shape, size = inputs["input"].shape, options["input_size"]
         last = size if isinstance(size, int) else shape[-1] if shape and shape[-1] != LEADING else None
         if last is None:
@@ -101,7 +101,7 @@ class Linear(Operator):
 class Embedding(Operator):
     """Maps each integer to a row of a learned matrix.
 
-    If an argument is `None`, the matrix `weight` is an input.
+    Without `num_embeddings` or `dim`, the matrix is an input, `weight`.
 
     Args:
         num_embeddings: Number of rows: inputs are from 0 to `num_embeddings - 1`.
@@ -128,17 +128,17 @@ class Embedding(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and also `weight` if an argument is `None`."""
+        """Return the names of the data inputs. They include `weight` if `num_embeddings` or `dim` is `None`."""
         return ("input",) if cls.param_ports(options) else ("input", "weight")
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight`; nothing if an argument is `None`."""
+        """Return the names of the parameters; empty if `num_embeddings` or `dim` is `None`."""
         return () if None in (options["num_embeddings"], options["dim"]) else ("weight",)
 
     @classmethod
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
-        """Return the range from 0 to the last row."""
+        """Return the range of the indices: from 0 to the last row."""
         rows = options["num_embeddings"]
         return {} if rows is None else {"input": (0, whole(rows) - 1)}
 
@@ -154,12 +154,13 @@ class Embedding(Operator):
             return Inferred({"output": (LEADING,)})
         declared = zip(weight, (rows, length), strict=False)
         if len(weight) != 2 or any(_is_number(has, need) and has != need for has, need in declared):
-            raise MismatchError("weight", f"({rows or 'rows'}, {length or 'dim'})", "a weight of this shape.")
+            need = f"({rows or 'rows'}, {length or 'dim'})"
+            raise MismatchError("weight", need, f"use a weight of the shape {need}.")
         return Inferred({"output": (*inputs["input"].shape, weight[1])})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of the output without the last axis, for the input."""
+        """Infer the input's shape: that of the output without the last axis."""
         shape = outputs["output"].shape if "output" in outputs else ()
         return {"input": shape[:-1]} if shape and shape != (LEADING,) else {}
 
@@ -169,23 +170,19 @@ def _weights(options: Options) -> tuple[str, ...]:
 
 
 def _mapped(inputs: Specs) -> tuple[Dim, ...]:
-    """Return the output's shape if weight and bias are inputs.
-
-    Raises:
-        MismatchError: The shapes do not fit.
-    """
+    """Return the output's shape if weight and bias are inputs; raise a `MismatchError` if the shapes do not fit."""
     shape, weight = inputs["input"].shape, inputs["weight"].shape
     if weight[:1] == (LEADING,):
         return (LEADING,)
     if len(weight) != 2:
         need = f"({'input_size' if shape[-1] == LEADING else shape[-1]}, dimension)"
-        raise MismatchError("weight", need, "Linear(64)  # which has its own weight", f"rank {len(weight)}")
+        raise MismatchError("weight", need, "Linear(64)  # with its own weight", f"rank {len(weight)}")
     if _is_number(shape[-1], weight[0]) and shape[-1] != weight[0]:
         detail = f"axis 0: {weight[0]} != {shape[-1]}"
-        raise MismatchError("weight", f"({shape[-1]}, dimension)", "Linear(64)  # which has its own weight", detail)
+        raise MismatchError("weight", f"({shape[-1]}, dimension)", "Linear(64)  # with its own weight", detail)
     bias = inputs["bias"].shape if "bias" in inputs else weight[1:]
     if bias[:1] != (LEADING,) and (len(bias) != 1 or (_is_number(*bias, weight[1]) and bias[0] != weight[1])):
-        raise MismatchError("bias", f"({weight[1]},)", "one number for each column of the weight.")
+        raise MismatchError("bias", f"({weight[1]},)", "use a bias with one number for each column of the weight.")
     lead = shape if shape == (LEADING,) else shape[:-1]
     return (*lead, weight[1])
 

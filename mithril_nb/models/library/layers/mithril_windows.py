@@ -1,4 +1,4 @@
-"""Convolutions and pools as in Mithril: attributes can be connected, and weights can be inputs."""
+"""Convolutions and pools as in Mithril: outputs of other blocks can be connected to attributes such as `stride`."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = [
 
 
 class Convolution1D(Convolution):
-    """Cross-correlation of series with windows, like `Conv1d`, with attributes that can be connected, as in Mithril.
+    """Cross-correlation of series with windows, like `Conv1d`. Attributes are also inputs, as in Mithril.
 
-    If `kernel_size` or `out_channels` is `None`, the weight and any bias are inputs instead of parameters.
+    If `kernel_size` or `out_channels` is `None`, the weight and the bias are data inputs instead of parameters.
 
     Args:
         kernel_size: Length of a window.
@@ -61,15 +61,16 @@ class Convolution1D(Convolution):
 
 
 class Convolution2D(Convolution):
-    """Cross-correlation of images with windows, like `Conv2d`, with attributes that can be connected, as in Mithril.
+    """Cross-correlation of images with windows, like `Conv2d`. Attributes are also inputs, as in Mithril.
 
-    If `kernel_size` or `out_channels` is `None`, the weight and any bias are inputs instead of parameters.
+    If `kernel_size` or `out_channels` is `None`, the weight and the bias are data inputs instead of parameters.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         out_channels: Number of channels of the output.
         stride: Distance between neighbouring windows; one number for both.
-        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
+            `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window; one number for both.
         groups: Number of groups of channels. The windows of a group use only its channels.
         use_bias: If true, add a bias to each channel.
@@ -100,7 +101,7 @@ class Convolution2D(Convolution):
 
 
 class PrimitiveConvolution1D(Convolution):
-    """Cross-correlation of series with windows that are the input `weight`.
+    """Cross-correlation of series with windows, which are the input `weight`.
 
     Args:
         use_bias: If true, there is an input `bias`.
@@ -130,12 +131,13 @@ class PrimitiveConvolution1D(Convolution):
 
 
 class PrimitiveConvolution2D(Convolution):
-    """Cross-correlation of images with windows that are the input `weight`.
+    """Cross-correlation of images with windows, which are the input `weight`.
 
     Args:
         use_bias: If true, there is an input `bias`.
         stride: Distance between neighbouring windows; one number for both.
-        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
+            `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window; one number for both.
         groups: Number of groups of channels. The windows of a group use only its channels.
 
@@ -163,9 +165,7 @@ class PrimitiveConvolution2D(Convolution):
 
 
 class MaxPool1D(Pool):
-    """Maximum of each window, like `MaxPool1d`, with attributes that can be connected, as in Mithril.
-
-    The gradient of equal items is that of `MaxPool1d`.
+    """Maximum of each window, like `MaxPool1d`. Attributes are also inputs, as in Mithril.
 
     Args:
         kernel_size: Length of a window.
@@ -196,7 +196,7 @@ class MaxPool1D(Pool):
 
 
 class _ConnectedPool2D(Pool):
-    """Base of Mithril's image pools. Each attribute can be connected."""
+    """Base of the pools of images as in Mithril. All attributes are also inputs."""
 
     category = "As in Mithril"
     axes = 2
@@ -214,14 +214,13 @@ class _ConnectedPool2D(Pool):
 
 
 class MaxPool2D(_ConnectedPool2D):
-    """Maximum of each window, like `MaxPool2d`, with attributes that can be connected, as in Mithril.
-
-    The gradient of equal items is that of `MaxPool2d`.
+    """Maximum of each window, like `MaxPool2d`. Attributes are also inputs, as in Mithril.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
+            `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -234,12 +233,13 @@ class MaxPool2D(_ConnectedPool2D):
 
 
 class AvgPool2D(_ConnectedPool2D):
-    """Mean of each window, like `AvgPool2d`, with attributes that can be connected, as in Mithril.
+    """Mean of each window, like `AvgPool2d`. Attributes are also inputs, as in Mithril.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
+            `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -252,7 +252,7 @@ class AvgPool2D(_ConnectedPool2D):
 
 
 class PrimitiveMaxPool1D(MaxPool1D):
-    """`MaxPool1D` under the name of Mithril's primitive.
+    """The same as `MaxPool1D`, under the name of a primitive of Mithril.
 
     Args:
         kernel_size: Length of a window.
@@ -269,12 +269,13 @@ class PrimitiveMaxPool1D(MaxPool1D):
 
 
 class PrimitiveMaxPool2D(MaxPool2D):
-    """`MaxPool2D` under the name of Mithril's primitive.
+    """The same as `MaxPool2D`, under the name of a primitive of Mithril.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
+            `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -286,12 +287,13 @@ class PrimitiveMaxPool2D(MaxPool2D):
 
 
 class PrimitiveAvgPool2D(AvgPool2D):
-    """`AvgPool2D` under the name of Mithril's primitive.
+    """The same as `AvgPool2D`, under the name of a primitive of Mithril.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: A number, one for each axis, a pair (before, after) for each axis, `"same"` or `"valid"`.
+        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
+            `"same"` or `"valid"`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:

@@ -36,7 +36,7 @@ class _Norm(KeepsShape, Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight` with `use_scale`, and `bias` with `use_bias`."""
+        """Return the names of the parameters: `weight` if `use_scale` is true, and `bias` if `use_bias` is true."""
         return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
 
 
@@ -47,7 +47,10 @@ class _LastAxis(_Norm):
         shape = inputs["input"].shape
         if not shape:
             raise MismatchError(
-                "input", "at least one axis", "give the input at least one axis; the last one is normalized.", "rank 0"
+                "input",
+                "at least one axis",
+                "use an input with axes, such as (batch, features).",
+                "rank 0",
             )
         last: Dim = "features" if shape[-1] == LEADING else shape[-1]
         return Inferred({"output": shape}, {port: (last,) for port in cls.param_ports(options)})
@@ -80,7 +83,7 @@ class LayerNorm(_LastAxis):
 
     @property
     def b(self) -> Connection:
-        """The port of the bias, under Mithril's name."""
+        """The port `bias`, under the name that it has in Mithril."""
         return self.bias
 
 
@@ -117,7 +120,7 @@ class ElementWiseAffine(_LastAxis):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `weight` and `bias`."""
+        """Return the names of the parameters: `weight` and `bias`."""
         return "weight", "bias"
 
 
@@ -125,7 +128,7 @@ class _Channels(_Norm):
     """Base of the norms of `(batch, channels, ...)`. Each parameter has one number per channel.
 
     Attributes:
-        ranks: The numbers of axes that the input may have; empty for any number from 2.
+        ranks: The numbers of axes that the input may have; empty for 2 or more.
     """
 
     ranks: ClassVar[tuple[int, ...]] = ()
@@ -139,7 +142,7 @@ class _Channels(_Norm):
             need = {(2, 3): "(batch, channels), or (batch, channels, length)", (4,): "(batch, channels, height, width)"}
             wanted = need.get(cls.ranks, "(batch, channels, ...)")
             has = f"rank {len(shape)} != {cls.ranks[0]}" if len(cls.ranks) == 1 else f"rank {len(shape)}"
-            raise MismatchError("input", wanted, "an array with a batch and channels.", has)
+            raise MismatchError("input", wanted, f"use an input of the shape {wanted}.", has)
         declared = options.get("num_features")
         channels: Dim = "channels" if is_open else shape[1]
         if isinstance(declared, int):
@@ -153,7 +156,7 @@ class _Channels(_Norm):
 
     @classmethod
     def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
-        """Raise a `MismatchError` if the number of channels is not supported. Here, all numbers are."""
+        """Raise a `MismatchError` if the block does not support this number of channels. The default does nothing."""
 
 
 class GroupNorm(_Channels):
@@ -188,7 +191,8 @@ class GroupNorm(_Channels):
         """Raise a `MismatchError` if the number of groups does not divide the number of channels."""
         groups = options["num_groups"]
         if isinstance(channels, int) and isinstance(groups, int) and (channels % groups or not channels):
-            need, advice = f"channels that divide into {groups} groups", f"GroupNorm({_divisor(channels, groups)})"
+            need = f"a number of channels that num_groups={groups} divides"
+            advice = f"GroupNorm({_divisor(channels, groups)})"
             raise MismatchError("input", need, advice, f"axis 1: {channels} channels")
 
 
@@ -228,8 +232,8 @@ class BatchNorm(_Channels):
         use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
-        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
-            training in `fit`, inference in `evaluate`.
+        inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
+            not in `fit`.
 
     Examples:
         >>> [port.name for port in BatchNorm().inputs if port.role == "state"]
@@ -268,8 +272,8 @@ class BatchNorm1d(BatchNorm):
         use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
-        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
-            training in `fit`, inference in `evaluate`.
+        inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
+            not in `fit`.
 
     Examples:
         >>> BatchNorm1d(8).options["num_features"]
@@ -289,8 +293,8 @@ class BatchNorm2d(BatchNorm):
         use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`, as in PyTorch.
-        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
-            training in `fit`, inference in `evaluate`.
+        inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
+            not in `fit`.
 
     Examples:
         >>> BatchNorm2d(8).options["num_features"]
@@ -310,8 +314,8 @@ class BatchNorm2D(BatchNorm):
         use_bias: If true, add a parameter.
         eps: Added to the variance, so that a constant channel does not divide by zero.
         momentum: Weight of the batch in an update: `(1 - momentum) * running + momentum * batch`.
-        inference: If true, use the running mean and variance, without updates. `None` leaves it to the program:
-            training in `fit`, inference in `evaluate`.
+        inference: If true, use the running mean and variance, without updates. With `None`, do so in `evaluate`, but
+            not in `fit`.
 
     Examples:
         >>> BatchNorm2D().options["inference"]

@@ -1,8 +1,8 @@
 """Pooling of windows, channel by channel.
 
-Arrays are `(batch, channels, ...)`. For pools with a `kernel_size`, the batch axis may be missing, as in PyTorch. The
-gradient of a maximum goes to the first of equal items in its window, as in PyTorch. In adaptive pools and with
-dilation, equal items share the gradient.
+Arrays are `(batch, channels, ...)`. Pools with a `kernel_size` also accept `(channels, ...)`, as in PyTorch. If several
+items of a window are the maximum, the gradient goes to the first of them, as in PyTorch. In adaptive pools and in pools
+with dilation, these items share the gradient.
 """
 
 from __future__ import annotations
@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim
-from mithril_nb.models.library.layers.windows import Pair, Window, as_output, channelled, refuse_padding, windows
+from mithril_nb.models.library.layers.windows import (
+    Pair,
+    Window,
+    as_output,
+    refuse_padding,
+    shape_with_channels,
+    windows,
+)
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
@@ -46,15 +53,15 @@ class Pool(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Replace the sizes after the channels by the numbers of windows."""
-        shape, found = channelled(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
+        """Return the shape of the output, whose axes after the channels contain one item per window."""
+        shape, found = shape_with_channels(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
         if shape is None or found is None:
             return Inferred({"output": (LEADING,)})
         return Inferred({"output": (*shape[: -cls.axes], *found.counts(shape))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's batch and channels for the input."""
+        """Infer the input's batch and channels from the output."""
         return as_output(inputs, outputs, cls.axes)
 
 
@@ -91,7 +98,7 @@ class _AvgPool(Pool):
 class MaxPool1d(_MaxPool):
     """Maximum of each window of a series, channel by channel.
 
-    The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
+    If several items are the maximum, the gradient goes to the first, as in PyTorch. With `dilation`, they share it.
 
     Args:
         kernel_size: Length of a window.
@@ -131,7 +138,7 @@ class AvgPool1d(_AvgPool):
 class MaxPool2d(_MaxPool):
     """Maximum of each window of an image, channel by channel.
 
-    The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
+    If several items are the maximum, the gradient goes to the first, as in PyTorch. With `dilation`, they share it.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
@@ -171,7 +178,7 @@ class AvgPool2d(_AvgPool):
 class MaxPool3d(_MaxPool):
     """Maximum of each window of a volume, channel by channel.
 
-    The gradient goes to the first of equal items, as in PyTorch; with `dilation`, equal items share it.
+    If several items are the maximum, the gradient goes to the first, as in PyTorch. With `dilation`, they share it.
 
     Args:
         kernel_size: Depth, height and width of a window; one number for all.
@@ -217,25 +224,25 @@ class _Adaptive(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`; to `(batch, channels)` if global."""
-        shape, size = channelled(inputs["input"], 2), options.get("output_size", ())
+        """Map `(batch, channels, h, w)` to `(batch, channels, *output_size)`, or to `(batch, channels)` if global."""
+        shape, size = shape_with_channels(inputs["input"], 2), options.get("output_size", ())
         assert isinstance(size, tuple)
         if shape is None:
             return Inferred({"output": (LEADING,)})
         for axis, length in enumerate(shape[2:], start=2):
             if length == 0:
-                raise MismatchError("input", "a non-empty image", "a larger image.", f"axis {axis}: 0")
+                raise MismatchError("input", "a non-empty image", "use a larger image.", f"axis {axis}: 0")
         dims: list[Dim] = [one for one in size if isinstance(one, int)]
         return Inferred({"output": (*shape[:2], *dims)})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's batch and channels for the input."""
+        """Infer the input's batch and channels from the output."""
         return as_output(inputs, outputs, 2)
 
 
 class AdaptiveAvgPool2d(_Adaptive):
-    """Mean of each window of an image, which is covered by `output_size` windows of nearly equal size.
+    """Mean of each window of an image. The windows have nearly equal sizes, and `output_size` of them cover the image.
 
     Args:
         output_size: Height and width of the output; one number for both.
@@ -250,9 +257,9 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class AdaptiveMaxPool2d(_Adaptive):
-    """Maximum of each window of an image, which is covered by `output_size` windows of nearly equal size.
+    """Maximum of each window of an image.
 
-    Equal maxima share the gradient.
+    The windows have nearly equal sizes, and `output_size` of them cover the image. Equal maxima share the gradient.
 
     Args:
         output_size: Height and width of the output; one number for both.

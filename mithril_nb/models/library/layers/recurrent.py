@@ -8,7 +8,14 @@ from typing import ClassVar
 
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.fields import whole
-from mithril_nb.models.library.layers.recurrent_cells import BIAS, OPEN, RECURRENT, WEIGHT, row, row_of_gates
+from mithril_nb.models.library.layers.recurrent_cells import (
+    BIAS,
+    OPEN,
+    RECURRENT,
+    WEIGHT,
+    gate_initializers,
+    gate_shapes,
+)
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError, meet
@@ -46,17 +53,17 @@ class _Recurrent(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, and with `use_initial_state` the initial states, such as `initial_hidden`."""
+        """Return the names of the data inputs. They include the initial states if `use_initial_state` is true."""
         return ("input", *(f"initial_{state}" for state in cls.states if options["use_initial_state"]))
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the weights, and with `use_bias` the biases. Each concatenates the parameters of all gates."""
+        """Return the names of the parameters. Each parameter concatenates those of all gates."""
         return tuple(port for port in cls.initializers if options["use_bias"] or not port.startswith("bias"))
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `output`, and with `return_state` the final states."""
+        """Return the names of the outputs. They include the final states if `return_state` is true."""
         return ("output", *(cls.states if options["return_state"] else ()))
 
     @classmethod
@@ -65,15 +72,16 @@ class _Recurrent(Operator):
         shape, size = inputs["input"].shape, whole(options["hidden_size"])
         unknown = shape[:1] == (LEADING,)
         if len(shape) < 2 and not unknown:
-            raise MismatchError("input", "(..., time, features)", "an array with 2 axes or more.", f"rank {len(shape)}")
+            need = "(..., time, features)"
+            raise MismatchError("input", need, "use an array with at least 2 axes.", f"rank {len(shape)}")
         state = (*shape[:-2], size) if not unknown or len(shape) > 2 else (LEADING, size)
         for port in cls.data_ports(options)[1:]:
             if meet(inputs[port].shape, state, {}) is None:
-                advice = "the final state of another block of this kind, or leave use_initial_state out."
+                advice = "connect the final state of another recurrent block, or leave use_initial_state out."
                 raise MismatchError(port, str(state), advice, str(inputs[port].shape))
         output = (*shape[:-1], size) if shape != (LEADING,) else (LEADING, size)
         step: Dim = "input_size" if shape == (LEADING,) else tuple(shape)[-1]
-        params = {**row_of_gates(step, size, cls.gates), "bias_n": (size,)}
+        params = {**gate_shapes(step, size, cls.gates), "bias_n": (size,)}
         return Inferred(
             {"output": output if options["return_sequence"] else state, **dict.fromkeys(cls.states, state)},
             {port: params[port] for port in cls.param_ports(options)},
@@ -81,7 +89,7 @@ class _Recurrent(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return `(..., hidden_size)` for each initial state."""
+        """Infer the last size of each initial state: it is `hidden_size`."""
         return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, whole(options["hidden_size"])))
 
 
@@ -90,7 +98,7 @@ class RNN(_Recurrent):
 
     Args:
         hidden_size: Size of the hidden state.
-        return_sequence: If true, `output` has the hidden states of all steps, else only of the last step.
+        return_sequence: If true, `output` contains the hidden states of all steps; if false, that of the last step.
         return_state: If true, the last hidden state is also an output `hidden`.
         use_initial_state: If true, there is an input `initial_hidden`; else the initial state is zero.
         is_reversed: If true, run from the last step to the first.
@@ -113,7 +121,7 @@ class LSTM(_Recurrent):
 
     Args:
         hidden_size: Size of the hidden state and of the cell state.
-        return_sequence: If true, `output` has the hidden states of all steps, else only of the last step.
+        return_sequence: If true, `output` contains the hidden states of all steps; if false, that of the last step.
         return_state: If true, the last hidden state and cell state are also outputs `hidden` and `cell`.
         use_initial_state: If true, there are inputs `initial_hidden` and `initial_cell`; else both states are zero.
         is_reversed: If true, run from the last step to the first.
@@ -128,18 +136,18 @@ class LSTM(_Recurrent):
     formula = "c[t] = f c[t-1] + i g, h[t] = o tanh(c[t])"
     states: ClassVar = ("hidden", "cell")
     gates = 4
-    initializers: ClassVar = {**row(1, 1, 2, 1), "bias": replace(OPEN, parts=(0, 1, 0, 0))}
+    initializers: ClassVar = {**gate_initializers(1, 1, 2, 1), "bias": replace(OPEN, parts=(0, 1, 0, 0))}
 
 
 class GRU(_Recurrent):
     """A gated recurrent unit over time (Cho et al., 2014).
 
-    The reset gate multiplies the product of the previous state and its weight, and not the previous state. Each weight
-    concatenates the weights of the gates in the order reset, update, new state, as in Equinox and PyTorch.
+    As in Equinox and PyTorch, the reset gate multiplies the product of state and weight, and not the state. Each weight
+    concatenates the weights of the gates in the order reset, update, new state.
 
     Args:
         hidden_size: Size of the hidden state.
-        return_sequence: If true, `output` has the hidden states of all steps, else only of the last step.
+        return_sequence: If true, `output` contains the hidden states of all steps; if false, that of the last step.
         return_state: If true, the last hidden state is also an output `hidden`.
         use_initial_state: If true, there is an input `initial_hidden`; else the initial state is zero.
         is_reversed: If true, run from the last step to the first.
@@ -153,4 +161,4 @@ class GRU(_Recurrent):
     op = "gru"
     formula = "h[t] = n + z (h[t-1] - n), n = tanh(x W_n + r (h[t-1] U_n + b_n))"
     gates = 3
-    initializers: ClassVar = {**row(1, 1, 2), "bias": BIAS, "bias_n": BIAS}
+    initializers: ClassVar = {**gate_initializers(1, 1, 2), "bias": BIAS, "bias_n": BIAS}

@@ -17,28 +17,24 @@ __all__ = ["GRUCell", "LSTMCell", "LSTMCellBody", "RNNCell"]
 
 WEIGHT, RECURRENT, BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"), Initializer("zeros")
 OPEN = Initializer("ones")
-"""Initializer of the forget gate's bias. The gate then first keeps most of the state (Jozefowicz et al., 2015)."""
+"""Initializer of the forget gate's bias: an untrained gate keeps most of the state (Jozefowicz et al., 2015)."""
 _OF_LSTM = {"w_c": Initializer("lecun_uniform", scale=2.0), "bias_f": OPEN}
-"""A gate of 0.5, its first value, halves the new cell state. The factor 2 compensates: without it, ten layers in a row
-would lose nearly all of their input.
+"""An untrained input gate is 0.5 and halves the new cell state, so its weights are doubled. Without the factor 2, ten
+layers in a row would lose nearly all of their input.
 """
 
 
-def row(*factors: float) -> dict[str, Initializer]:
-    """Return the initializers of the concatenated gate weights `w_ih` and `w_hh`.
-
-    Args:
-        factors: Scale of the input weights of each gate.
-    """
+def gate_initializers(*factors: float) -> dict[str, Initializer]:
+    """Return the initializers of the concatenated gate weights `w_ih` and `w_hh`. `factors` scale `w_ih`, by gate."""
     return {"w_ih": replace(WEIGHT, parts=factors), "w_hh": replace(RECURRENT, parts=(1,) * len(factors))}
 
 
 class _Cell(Operator):
     """Base of the cells: maps the `input` of one step and the previous state to the next state.
 
-    A batch contains sequences of different lengths, longest first. After a sequence has ended, its row is missing in
-    `input`, but not in the previous state. The output `hidden_compl` contains the rows of the previous hidden state
-    that are missing in `input`.
+    A batch contains sequences of different lengths, longest first. If some sequences ended at the previous step,
+    `input` has fewer rows than the previous state. The output `hidden_compl` contains the other rows of the previous
+    hidden state: the final states of these sequences.
     """
 
     category = "Layers"
@@ -63,18 +59,18 @@ class _Cell(Operator):
 
     @classmethod
     def data_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return `input`, `prev_hidden`, and for an LSTM `prev_cell`."""
+        """Return the names of the data inputs: `input`, `prev_hidden`, and for an LSTM also `prev_cell`."""
         return ("input", *(f"prev_{state}" for state in cls.states))
 
     @classmethod
     def result_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the states, `hidden_compl` with `use_complement`, and `output` with `use_output`."""
+        """Return the names of the outputs. `hidden_compl` and `output` are optional."""
         more = (("hidden_compl", "use_complement"), ("output", "use_output"))
         return (*cls.states, *(port for port, flag in more if options[flag]))
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, ..., in)` and `(m, ..., hidden)` to `(n, ..., hidden)` and `(m - n, ..., hidden)`."""
+        """Return the shapes of the outputs: for n rows of input and m rows of state, `hidden_compl` has m - n rows."""
         step = _last("input", inputs["input"])
         size = _size(options["hidden_size"], [("prev_" + state, inputs["prev_" + state]) for state in cls.states])
         shape = inputs["input"].shape
@@ -108,15 +104,15 @@ class _Cell(Operator):
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
-        """Return the parameters of the gates, and with `use_output` those of the output map."""
+        """Return the names of the parameters. They include those of the output map if `use_output` is true."""
         last = () if options["use_output"] else cls.of_output
         return tuple(port for port in cls.initializers if port not in last)
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Return the last sizes that follow: `hidden_size` for the states, and the output's for the input.
+        """Infer the last size of the states from `hidden_size`, and that of the input from the output.
 
-        The input has as many features as the output if `output_size` is `None`.
+        Input and output have the same number of features if `output_size` is `None`.
         """
         found: dict[str, tuple[Dim, ...]] = {}
         if options["hidden_size"] is not None:
@@ -131,10 +127,11 @@ class RNNCell(_Cell):
 
     Args:
         hidden_size: Size of the hidden state; by default taken from `prev_hidden`.
-        output_size: Number of features of the output; by default that of the input, so that the output can be the next
-            input.
+        output_size: Number of features of the output; by default as many as the input, so that the output can be the
+            next input.
         use_output: If true, there is an output `output`.
-        use_complement: If true, there is an output `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        use_complement: If true, there is an output `hidden_compl`. For an input with n rows, it contains the rows of
+            `prev_hidden` after the first n.
 
     Examples:
         >>> [port.name for port in RNNCell().outputs]
@@ -159,10 +156,11 @@ class LSTMCell(_Cell):
 
     Args:
         hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.
-        output_size: Number of features of the output; by default that of the input, so that the output can be the next
-            input.
+        output_size: Number of features of the output; by default as many as the input, so that the output can be the
+            next input.
         use_output: If true, there is an output `output`.
-        use_complement: If true, there is an output `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        use_complement: If true, there is an output `hidden_compl`. For an input with n rows, it contains the rows of
+            `prev_hidden` after the first n.
 
     Examples:
         >>> [port.name for port in LSTMCell().outputs]
@@ -213,7 +211,7 @@ class LSTMCellBody(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, ..., in)` and two of `(n, ..., hidden)` to `(2 n, ..., hidden)`."""
+        """Map states `(n, ..., hidden)` to `(2 n, ..., hidden)`."""
         step, shape = _last("input", inputs["input"]), inputs["input"].shape
         states = [(port, inputs[port]) for port in ("prev_hidden", "prev_cell")]
         size = _size(options["hidden_size"], states)
@@ -229,14 +227,15 @@ class LSTMCellBody(Operator):
 class GRUCell(_Cell):
     """One step of a gated recurrent unit (Cho et al., 2014).
 
-    The reset gate multiplies the product of the previous state and its weight, and not the previous state.
+    The reset gate multiplies the product of state and weight, and not the state, as in PyTorch.
 
     Args:
         hidden_size: Size of the hidden state; by default taken from `prev_hidden`.
-        output_size: Number of features of the output; by default that of the input, so that the output can be the next
-            input.
+        output_size: Number of features of the output; by default as many as the input, so that the output can be the
+            next input.
         use_output: If true, there is an output `output`, an affine map of the hidden state.
-        use_complement: If true, there is an output `hidden_compl`: the rows of `prev_hidden` beyond those of the input.
+        use_complement: If true, there is an output `hidden_compl`. For an input with n rows, it contains the rows of
+            `prev_hidden` after the first n.
 
     Examples:
         >>> [port.name for port in GRUCell().outputs], [port.name for port in GRUCell(use_output=True).outputs]
@@ -247,7 +246,7 @@ class GRUCell(_Cell):
     formula = "n = tanh(x W_n + r (h₋₁ U_n + b_n)), h = n + z (h₋₁ - n)"
     of_output: ClassVar = ("w_out", "bias_out")
     initializers: ClassVar = {
-        **row(1, 1, 2),
+        **gate_initializers(1, 1, 2),
         "bias": BIAS,
         "bias_n": BIAS,
         "w_out": WEIGHT,
@@ -266,14 +265,15 @@ class GRUCell(_Cell):
 
     @classmethod
     def shapes(cls, step: Dim, size: Dim, out: Dim) -> Mapping[str, tuple[Dim, ...]]:
-        """Return the shapes of the parameters. Those of the three gates are concatenated along the last axis."""
-        return {**row_of_gates(step, size, 3), "bias_n": (size,), "w_out": (size, out), "bias_out": (out,)}
+        """Return the shapes of the parameters. The three gates are concatenated along the last axis."""
+        return {**gate_shapes(step, size, 3), "bias_n": (size,), "w_out": (size, out), "bias_out": (out,)}
 
 
 def _last(port: str, spec: TensorSpec) -> Dim | None:
     *rest, last = spec.shape or (None,)
     if not rest and last != LEADING:
-        raise MismatchError(port, "(batch, ..., features)", "an array with 2 axes or more.", f"rank {len(spec.shape)}")
+        need = "(batch, ..., features)"
+        raise MismatchError(port, need, "use an array with at least 2 axes.", f"rank {len(spec.shape)}")
     return None if last == LEADING else last
 
 
@@ -282,11 +282,7 @@ def _only(size: Dim | None) -> tuple[Dim, ...]:
 
 
 def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
-    """Return the size of the state: `wanted`, or that of the previous states; `None` if it is unknown.
-
-    Args:
-        wanted: The attribute `hidden_size`.
-        states: The previous states: pairs of port and spec.
+    """Return the size of the states: the attribute `wanted`, or the last size of a state; `None` if it is unknown.
 
     Raises:
         MismatchError: Two sizes differ.
@@ -298,29 +294,23 @@ def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
             first, found = port, size
         elif isinstance(size, int) and isinstance(found, int) and size != found:
             need = f"(..., {found}), like {first}"
-            raise MismatchError(port, need, "states of one size.", f"axis {len(spec.shape) - 1}: {size} != {found}")
+            detail = f"axis {len(spec.shape) - 1}: {size} != {found}"
+            raise MismatchError(port, need, f"use {found} as the last size of {port}.", detail)
     return found
 
 
 def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, may_be_more: bool = True) -> None:
-    """Raise if the axes of a state and an input differ, except for the last axis.
+    """Raise a `MismatchError` if the leading sizes of the input and of the state at `port` differ.
 
-    Args:
-        port: The port of the state.
-        shape: The shape of the input.
-        state: The shape of the state.
-        may_be_more: True if the state may have more rows than the input.
-
-    Raises:
-        MismatchError: The axes differ.
+    With `may_be_more`, the state may have more rows than the input.
     """
     if LEADING in (*shape[:1], *state[:1]):
         return
     rows, known = shape[:1], state[:1]
     more = may_be_more and isinstance(known[0], int) and isinstance(rows[0], int) and known[0] > rows[0]
     if not agree(state[:-1], (*known, *shape[1:-1]) if more else shape[:-1]):
-        need = ("at least " if may_be_more else "") + f"the rows of the input, {shape[:-1]}, then features"
-        raise MismatchError(port, need, "one state per row of the input.", f"got {state[:-1]}, then features")
+        need = f"{shape[:-1]} as the leading sizes, like the input" + (", or more rows" if may_be_more else "")
+        raise MismatchError(port, need, "use one state for each row of the input.", f"got {state[:-1]}")
 
 
 def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:
@@ -328,6 +318,6 @@ def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:
     return {**weights, **dict.fromkeys(("bias_f", "bias_i", "bias_c", "bias_o"), (size,))}
 
 
-def row_of_gates(step: Dim, size: Dim, count: int) -> dict[str, tuple[Dim, ...]]:
+def gate_shapes(step: Dim, size: Dim, count: int) -> dict[str, tuple[Dim, ...]]:
     """Return the shapes of the concatenated weights and biases of `count` gates, by port."""
     return {"w_ih": (step, times(size, count)), "w_hh": (size, times(size, count)), "bias": (times(size, count),)}

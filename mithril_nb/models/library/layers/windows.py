@@ -24,7 +24,7 @@ Pair = Annotated[int | Sequence[int], _RANGES[1]]
 Window = Annotated[int | Sequence[int], RangeByAxes(_RANGES)]
 
 SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
-"""Names of the axes after batch and channels, by their number."""
+"""Names of the axes after batch and channels, for 1 to 3 axes."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Windows:
     """The windows that a convolution or a pool slides over some axes.
 
     Attributes:
-        size: Number of items in a window, by axis.
-        stride: Distance between neighbouring windows, by axis.
-        dilation: Distance between neighbouring items of a window, by axis.
-        padding: `"same"`, `"valid"`, or the number of items added before and after each axis.
+        size: For each axis, the number of items in a window.
+        stride: For each axis, the distance between neighbouring windows.
+        dilation: For each axis, the distance between neighbouring items of a window.
+        padding: `"same"`, `"valid"`, or for each axis the numbers of items added before and after it.
     """
 
     size: tuple[int, ...]
@@ -45,11 +45,11 @@ class Windows:
 
     @property
     def reach(self) -> tuple[int, ...]:
-        """Number of positions from the first to the last item of a window, both included, by axis."""
+        """For each axis, the number of positions that a window with dilation covers."""
         return tuple((size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True))
 
     def pads(self, sizes: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
-        """Return the number of items added before and after each axis, given the sizes of the axes."""
+        """Return the numbers of items added before and after each axis. `sizes` are the sizes of the axes."""
         if isinstance(self.padding, tuple):
             return self.padding
         if self.padding == "valid":
@@ -57,7 +57,7 @@ class Windows:
         return tuple(same_padding(*one) for one in zip(sizes, self.reach, self.stride, strict=True))
 
     def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Return the number of windows that fit on each of the last axes of an array with this shape.
+        """Return the numbers of windows on the last axes of an array of this shape.
 
         Raises:
             MismatchError: No window fits on an axis.
@@ -69,21 +69,20 @@ class Windows:
             if count == 0:
                 raise MismatchError(
                     "input",
-                    f"at least {window} on axis {axis}",
-                    f"padding='same'  # or a smaller kernel_size: the window is {'x'.join(map(str, reach))}",
+                    f"at least {window} items on axis {axis}",
+                    f"padding='same'  # or a smaller kernel_size: a window covers {'x'.join(map(str, reach))} items",
                     f"axis {axis}: {shape[axis]} < {window}",
                 )
         return found
 
 
 def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = None) -> Windows | None:
-    """Return the windows of a block; `None` if an attribute is unknown.
+    """Return the windows of a block; `None` if an attribute is known only at run time.
 
     Args:
-        options: The attributes `kernel_size`, `stride`, `padding` and `dilation`. Defaults: `size`, the size of a
-            window, `"valid"` and 1.
+        options: The attributes `kernel_size`, `stride`, `padding` and `dilation`, which may be missing.
         axes: Number of axes that the windows slide over.
-        size: Number of items in a window, by axis, if it does not follow from the attributes.
+        size: For each axis, the number of items in a window. Default: `kernel_size`.
 
     Raises:
         MismatchError: A value is invalid.
@@ -112,7 +111,7 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
 
     Args:
         found: The windows of the transposed convolution.
-        extra: Number of items to add after each axis of the output.
+        extra: Number of items to add at the end of each axis of the output.
 
     Examples:
         >>> transposed_pads(windows({"stride": 2, "padding": "same"}, 1, size=(3,)))
@@ -131,15 +130,14 @@ def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ..
 
 
 def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
-    """Return an attribute as a tuple with one number per axis.
-
-    Args:
-        port: The attribute, for the error message.
-        value: One number for all axes, or a tuple with one for each.
-        axes: The number of axes.
+    """Return the value of the attribute `port`, one number or a tuple, as a tuple with one number per axis.
 
     Raises:
-        MismatchError: The value is neither, or a number is not a positive integer.
+        MismatchError: The value contains something else than positive integers, or the wrong count of them.
+
+    Examples:
+        >>> each("stride", 2, axes=3), each("stride", (1, 2), axes=2)
+        ((2, 2, 2), (1, 2))
     """
     found = (value,) * axes if isinstance(value, int) else value
     if isinstance(found, tuple) and len(found) == 1:
@@ -151,16 +149,12 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
 
 
 def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int], ...]:
-    """Return an attribute `padding` as `"same"`, `"valid"`, or one pair of numbers per axis.
+    """Return the value of the attribute `port`, a padding, as `"same"`, `"valid"`, or one pair of numbers per axis.
 
-    Args:
-        port: The attribute, for the error message.
-        value: `"same"`, `"valid"`, one number for all axes, or a tuple with a number or a pair for each axis. For one
-            axis, two numbers are a pair.
-        axes: The number of axes.
+    One number is the padding at both ends of an axis, or of all axes. For a single axis, two numbers are a pair.
 
     Raises:
-        MismatchError: The value is none of these.
+        MismatchError: The value is not a padding, see `padding_need`.
 
     Examples:
         >>> paddings("padding", (1, 2), 2), paddings("padding", (1, 2), 1)
@@ -179,22 +173,14 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
 
 
 def padding_need(axes: int) -> str:
-    """Return the valid values of an attribute `padding` as text."""
+    """Return the list of valid values of an attribute `padding`, for messages."""
     if axes == 1:
         return "'same', 'valid', a number, or a pair (before, after)"
     return f"'same', 'valid', a number, {axes} numbers, or {axes} pairs (before, after)"
 
 
 def refuse_padding(block: Model, axes: int) -> None:
-    """Raise if the attribute `padding` of a block is invalid.
-
-    Args:
-        block: The block.
-        axes: Number of axes that its windows slide over.
-
-    Raises:
-        UnknownOptionError: The padding is invalid.
-    """
+    """Raise an `UnknownOptionError` if the attribute `padding` of a block with windows over `axes` axes is invalid."""
     value = block.options["padding"]
     try:
         paddings("padding", value, axes)
@@ -204,14 +190,7 @@ def refuse_padding(block: Model, axes: int) -> None:
 
 
 def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: Value) -> UnknownOptionError:
-    """Return the error for an invalid attribute of a block.
-
-    Args:
-        block: The block.
-        key: The attribute.
-        facts: The facts of the message.
-        better: A valid value, for the advice.
-    """
+    """Return the error for an invalid attribute `key` of a block, with the valid value `better` in its advice."""
     given = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
     call = ", ".join(f"{name}={value!r}" for name, value in {**given, key: better}.items())
     return UnknownOptionError(
@@ -219,16 +198,16 @@ def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: 
     )
 
 
-def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[Dim, ...] | None:
+def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[Dim, ...] | None:
     """Return the shape of an array `(batch, channels, ...)`; `None` if leading axes are unknown.
 
     Args:
         spec: Spec of the array.
         axes: Number of axes after the channels.
-        needs_batch: True if the batch axis is required, false if it may be missing.
+        needs_batch: If false, the batch axis may be missing.
 
     Raises:
-        MismatchError: The array has another number of axes.
+        MismatchError: The array does not have this number of axes.
     """
     if spec.shape[:1] == (LEADING,):
         return None
@@ -246,9 +225,9 @@ def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[D
 
 
 def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
-    """Return a shape for the input: batch and channels of the output, and the last `axes` sizes of the input.
+    """Infer the input's batch and channels, which are those of the output. The last `axes` sizes stay.
 
-    The result is empty if one of the shapes is unknown.
+    The result is empty if the shape of the input or of the output is unknown.
     """
     shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
     lead = len(shape) - axes

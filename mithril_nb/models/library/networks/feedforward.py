@@ -41,7 +41,7 @@ class Sequential(Composite):
     """Blocks in sequence: each reads the output of the previous one.
 
     Args:
-        blocks: The blocks. If one block is given twice, each of its places has separate parameters.
+        blocks: The blocks. A block that is given twice has separate parameters for each use.
 
     Examples:
         >>> from mithril_nb.models import Relu
@@ -60,7 +60,7 @@ class Layer(Composite):
 
     Args:
         activation: The activation.
-        dimension: Size of the last axis of the output; with `None`, the weight and bias are inputs.
+        dimension: Size of the last axis of the output. With `None`, the weight and bias are inputs, not parameters.
 
     Raises:
         UnknownOptionError: `activation` is not a block, or `dimension` is invalid.
@@ -106,7 +106,7 @@ class Residual(Composite):
         self |= Add()(left=around, right=way, output="output")
 
     def _reading(self, block: Model) -> Connection:
-        """Add a block whose first input reads the model's input. Return the connection of its first output."""
+        """Add a block, connect its first input to the model's input, and return its first output."""
         if not isinstance(block, Model):
             raise UnknownOptionError(
                 f"cannot build Residual around {short_repr(block)}.",
@@ -116,7 +116,7 @@ class Residual(Composite):
         data = [port.name for port in block.inputs if port.role == "data"]
         if not data or not block.outputs:
             raise UnknownOptionError(
-                f"cannot build Residual around {block!r}: it has no {'output' if data else 'input'}.",
+                f"cannot build Residual around {block!r}: the block has no {'output' if data else 'input'}.",
                 (("needs", "a block with an input and an output"),),
                 "Residual(Linear(64))",
             )
@@ -127,19 +127,18 @@ class Residual(Composite):
 class MLP(Composite):
     """Linear blocks with an activation between them.
 
-    As in Mithril, the arguments can also be a list of activations and a list of widths:
-    `MLP([Relu(), Softmax()], [256, 10])`. Then an activation follows each Linear block, and the parameters are named
-    `weight0`, `bias0`, `weight1` and so on.
+    Mithril's arguments, a list of activations and a list of widths, work too: `MLP([Relu(), Softmax()], [256, 10])`. An
+    activation then follows each Linear block, and the parameters are named `weight0`, `bias0`, `weight1` and so on.
 
     Args:
         input_size: Size of the last axis of the input; by default taken from the input.
         hidden_sizes: Widths of the hidden blocks.
         output_size: Width of the last block.
         activation: The activation between two blocks.
-        activations: In Mithril's form, the activation after each Linear block.
-        dimensions: In Mithril's form, the width of each Linear block. With `None`, its weight and bias are inputs.
-        input_name_templates: In Mithril's form, the names of the parameters before the number. The default is
-            `{"weight": "weight", "bias": "bias"}`.
+        activations: Mithril's argument: the activation after each Linear block.
+        dimensions: Mithril's argument: the width of each Linear block. With `None`, weight and bias are inputs.
+        input_name_templates: Mithril's argument: names of the parameters, without the number. With
+            `{"weight": "w"}`, the weights are named `w0`, `w1` and so on.
 
     Raises:
         UnknownOptionError: A size is invalid, or the numbers of activations and widths differ.
@@ -184,13 +183,13 @@ class MLP(Composite):
     def _layers(self, activations: Sequence[Model], dimensions: Sequence[int | None], names: Mapping[str, str]) -> None:
         unknown = [port for port in names if port not in ("weight", "bias")]
         if len(activations) != len(dimensions) or not activations or unknown:
+            counts = (("activations", f"{len(activations)}"), ("dimensions", f"{len(dimensions)}"))
+            because = "it needs one activation and one dimension for each layer"
+            if unknown:
+                because = f"input_name_templates has the unknown key {unknown[0]!r}"
             raise UnknownOptionError(
-                "cannot build MLP from these layers.",
-                (
-                    ("activations", f"{len(activations)}, one for each layer"),
-                    ("dimensions", f"{len(dimensions)}, one for each layer"),
-                    *((("names", f"weight and bias, not {unknown[0]!r}"),) if unknown else ()),
-                ),
+                f"cannot build MLP: {because}.",
+                (("keys", "'weight' and 'bias'"),) if unknown else counts,
                 "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
             )
         for dimension in dimensions:  # checked before the first layer is built
@@ -296,8 +295,8 @@ class ResNet(Composite):
         dimension: Width of the output.
         width: Channels of the first stage.
         bottleneck: If true, the residual blocks have bottlenecks, see `ResidualBlock`.
-        small: True for small images. The blocks before the first stage then keep the size of the image, instead of
-            dividing it by 4.
+        small: If true, the blocks before the first stage keep the size of the image, which suits small images. If
+            false, they divide it by 4.
 
     Examples:
         >>> model = ResNet((1, 1), 10, width=8, small=True)
@@ -341,5 +340,5 @@ class ResNet(Composite):
 
 
 def _normed(channels: int, size: int, stride: int = 1) -> tuple[Conv2d, BatchNorm2d]:
-    """Return a convolution and a norm. The padding is the same on both sides, as in PyTorch; `"same"` differs."""
+    """Return a convolution and a norm. Both sides have the same padding, as in PyTorch and unlike `"same"`."""
     return Conv2d(channels, size, stride=stride, padding=size // 2, use_bias=False), BatchNorm2d()

@@ -47,14 +47,15 @@ class RowsLike(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(m, *rest)` and `(n, ...)` to `(n, *rest)`."""
+        """Map an input `(m, *rest)` to `(n, *rest)`, for n rows of `like`."""
         rows, shape = inputs["like"].shape[:1], inputs["input"].shape
         for port in cls.input_ports:
             if not inputs[port].shape:
-                raise MismatchError(port, "at least one axis", "an array with an axis of rows.", "rank 0")
+                raise MismatchError(port, "at least one axis", f"use an input {port} with rows.", "rank 0")
         if isinstance(rows[0], int) and isinstance(shape[0], int) and rows[0] > shape[0]:
             advice = "sort the sequences by length, longest first."
-            raise MismatchError("like", f"at most the {shape[0]} rows of the input", advice, f"axis 0: {rows[0]}")
+            need = f"at most {shape[0]} rows, like the input"
+            raise MismatchError("like", need, advice, f"axis 0: {rows[0]}")
         kept = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
         return Inferred({"output": TensorSpec(kept, inputs["input"].dtype)})
 
@@ -62,15 +63,15 @@ class RowsLike(Operator):
 class OneToMany(Composite):
     """Runs a cell step by step from one input. The input of each later step is the output of the step before.
 
-    The inputs are `input`, `initial_hidden` (and `initial_cell`), and one target per later step: `target1`, `target2`,
-    ... The number of rows of a target determines how many sequences continue. The outputs are `output0`, `output1`,
-    ..., and the last state. This is Mithril's decoder in training.
+    The inputs are `input`, `initial_hidden`, for an LSTM also `initial_cell`, and one target for each step after the
+    first: `target1`, `target2`, ... A step runs only on as many sequences as its target has rows. The outputs are
+    `output0`, `output1`, ..., and the last state. Mithril uses this network as the decoder in training.
 
     Args:
         cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
         max_sequence_length: Number of steps.
-        teacher_forcing: If true, a step reads the previous target instead of the previous output. There is then also a
-            `target0`.
+        teacher_forcing: If true, a step reads the previous target instead of the previous output. The first step then
+            has a target too, `target0`.
 
     Raises:
         UnknownOptionError: `cell_type` is not a cell, or a length is invalid.
@@ -145,13 +146,11 @@ class ManyToOne(Composite):
     def __init__(self, cell_type: Model, max_sequence_length: int, name: str | None = None):
         super().__init__(name)
         _check_length(self, "max_sequence_length", max_sequence_length)
-        # No sequence has ended before the first step, so this cell needs no `hidden_compl`.
+        # All sequences have a first step, so the cell of this step needs no `hidden_compl`.
         first = _cell(self, cell_type, use_complement=False)
         cell = _cell(self, cell_type, use_complement=True)
         if max_sequence_length > 1 and "hidden_compl" not in {port.name for port in cell.outputs}:
-            raise _cell_error(
-                self, cell_type, "an output hidden_compl: the rows of prev_hidden beyond those of the input"
-            )
+            raise _cell_error(self, cell_type, "an output hidden_compl: prev_hidden[n:] for an input with n rows")
         last = max_sequence_length - 1
         for step in range(max_sequence_length):
             _add_step(self, cell if step else first, step, f"input{step}", is_last=step == last, ends={"hidden"})
@@ -163,12 +162,11 @@ class ManyToOne(Composite):
 class EncoderDecoder(Composite):
     """Sequence to sequence (Sutskever et al., 2014): a `ManyToOne` encoder, and a `OneToMany` decoder.
 
-    The decoder starts from the encoder's final states, in the order of `indices`: `indices[i]` is the row of the
-    encoder for row i of the decoder. The decoder's inputs, except for targets, have the prefix `decoder_`:
-    `decoder_input`, `decoder_w_ih`, ...
+    Row i of the decoder starts from the encoder's final state in row `indices[i]`. So both can be sorted by length. The
+    inputs of the decoder, except for the targets, have the prefix `decoder_`: `decoder_input`, `decoder_w_ih`, ...
 
     Args:
-        cell_type: The cell of encoder and decoder, such as `RNNCell()`. Each has separate parameters.
+        cell_type: The cell of encoder and decoder, such as `RNNCell()`. They do not share parameters.
         max_input_sequence_length: Number of steps of the encoder.
         max_target_sequence_length: Number of steps of the decoder.
         teacher_forcing: If true, the decoder reads targets instead of its previous outputs.
@@ -201,7 +199,7 @@ class EncoderDecoderInference(Composite):
     """`EncoderDecoder` without targets: all sequences have `max_target_sequence_length` steps of the decoder.
 
     Args:
-        cell_type: The cell of encoder and decoder, such as `RNNCell()`. Each has separate parameters.
+        cell_type: The cell of encoder and decoder, such as `RNNCell()`. They do not share parameters.
         max_input_sequence_length: Number of steps of the encoder.
         max_target_sequence_length: Number of steps of the decoder.
 
@@ -264,15 +262,10 @@ class Bidirectional(Composite):
 
 
 def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
-    """Return a cell with some attributes changed, after checking its ports.
-
-    Args:
-        model: The network, for the error message.
-        cell: The cell.
-        wanted: The new values of attributes. The ones that the cell does not have are ignored.
+    """Return a copy of a cell, in which attributes that exist have the wanted values.
 
     Raises:
-        UnknownOptionError: `cell` is not a block with the ports of a cell.
+        UnknownOptionError: `cell` is not a block with the ports of a cell. The message names the network `model`.
     """
     if not isinstance(cell, Model):
         raise _cell_error(model, cell, "a block")
@@ -295,7 +288,7 @@ def _cell_error(model: Model, cell: Any, needs: str) -> UnknownOptionError:
 
 
 def _call(model: Model) -> str:
-    """Return a constructor call of a network with valid arguments, as source code."""
+    """Return source code of a valid constructor call for the network, for an error's advice."""
     lengths = [name for name in signature(type(model)).parameters if name.startswith("max_")]
     return f"{type(model).__name__}(RNNCell(hidden_size=32), {', '.join(f'{name}=10' for name in lengths)})"
 
@@ -318,7 +311,7 @@ def _add_step(
         cell: The cell. All steps share its parameters.
         step: Number of the step, from 0.
         source: The connection that the cell reads as its input.
-        is_last: True if the cell's states become outputs of the network.
+        is_last: If true, the states after this step become outputs of the network.
         ends: The states that do not become outputs.
     """
     params = {port.name: port.name for port in cell.inputs if port.role == "param"}
@@ -336,7 +329,7 @@ def _named(model: Model, name: str) -> Model:
 
 def _encode_decode(model: Model, cell: Model, steps: int, decoder: Model) -> None:
     _check_length(model, "max_input_sequence_length", steps)
-    # Nothing reads the encoder's outputs, so it needs no parameters for them.
+    # The decoder reads only the encoder's states, so the encoder needs no parameters for outputs.
     encoder = ManyToOne(_cell(model, cell, use_output=False), steps, name="encoder")
     more = {port.name: f"encoder_{port.name}" for port in encoder.outputs if port.name != "hidden_concat"}
     model |= encoder(**{port.name: port.name for port in encoder.inputs}, **more)

@@ -27,12 +27,12 @@ Layers = Annotated[int, Range(1, 4096)]
 
 
 class SwiGLU(Composite):
-    """Gated feed-forward network: the product of two linear maps, one through SiLU, and a map back (Shazeer, 2020).
+    """Gated feed-forward network, `(silu(x W) x V) U`, as in Llama (Shazeer, 2020).
 
     Args:
         width: Size of the last axis of input and output.
-        hidden_size: Size of the last axis between the maps; by default 8/3 of the width, rounded down. The network then
-            has about as many parameters as a `FeedForward` with four times the width.
+        hidden_size: Size of the last axis between the maps; by default 8/3 of the width, rounded down. With this
+            default, the network has about as many parameters as a `FeedForward` of the same width.
         use_bias: If true, the linear maps have biases.
 
     Examples:
@@ -96,10 +96,10 @@ class TransformerBlock(Composite):
             `"swiglu"`.
         activation: The activation of the feed-forward network.
         is_causal: If true, a step attends only to itself and earlier steps.
-        dropout: Probability, in training, that an attention weight, or an item before a sum, is set to zero.
+        dropout: Probability, in training, that an attention weight, or an item before a residual sum, is set to zero.
         norm: `"layer"` for `LayerNorm`, `"rms"` for `RMSNorm`.
-        norm_first: If true, the norms come before attention and the feed-forward network, as in GPT-2; else after the
-            sums, as in BERT.
+        norm_first: If true, the norms come before attention and the feed-forward network, as in GPT-2. If false, they
+            come after the residual sums, as in BERT.
         kv_heads: Number of heads of keys and values; by default `heads`. It must divide `heads`.
         use_rotary: If true, rotate queries and keys by `RotaryEmbedding`.
         use_bias: If true, the linear maps have biases.
@@ -195,9 +195,10 @@ class TransformerEncoder(Composite):
             `"swiglu"`.
         activation: The activation of the feed-forward networks.
         is_causal: If true, a step attends only to itself and earlier steps.
-        dropout: Probability, in training, that an attention weight, or an item before a sum, is set to zero.
+        dropout: Probability, in training, that an attention weight, or an item before a residual sum, is set to zero.
         norm: `"layer"` for `LayerNorm`, `"rms"` for `RMSNorm`.
-        norm_first: If true, the norms come before attention and the feed-forward network; else after the sums.
+        norm_first: If true, the norms come before attention and the feed-forward network. If false, they come after the
+            residual sums.
         kv_heads: Number of heads of keys and values; by default `heads`. It must divide `heads`.
         use_rotary: If true, rotate queries and keys by `RotaryEmbedding`.
         use_bias: If true, the linear maps have biases.
@@ -257,12 +258,12 @@ class TransformerEncoder(Composite):
 
 
 class Unembedding(Operator):
-    """Scores of all rows of an embedding for each vector on the last axis: the vector times the transposed weight.
+    """Scores of all tokens for each vector: the dot products of the vector and the rows of an embedding.
 
     To share the weight with an `Embedding`, give both weights the same name.
 
     Args:
-        num_embeddings: Number of rows of the embedding, and of scores.
+        num_embeddings: Number of rows of the embedding.
 
     Examples:
         >>> Unembedding(1000)
@@ -286,7 +287,7 @@ class Unembedding(Operator):
             raise MismatchError(
                 "input",
                 "at least one axis",
-                "give the input at least one axis; the last one is mapped to the scores.",
+                "use an input with axes, such as (batch, features).",
                 "rank 0",
             )
         last: Dim = "input_size" if shape[-1] == LEADING else shape[-1]
@@ -297,8 +298,7 @@ class GPT(Composite):
     """GPT-2 (Radford et al., 2019): maps integer tokens to scores of the next token.
 
     The defaults give GPT-2 small, with 124,439,808 parameters. Weights are initialised from a normal distribution with
-    a standard deviation of 0.02. For a linear map whose output goes to a residual sum, it is 0.02 over the square root
-    of the number of sums, which is `2 * layers`.
+    a standard deviation of 0.02. For the linear maps before residual sums, the deviation is 0.02 / √(2 layers).
 
     Args:
         vocabulary: Number of tokens.
@@ -307,7 +307,7 @@ class GPT(Composite):
         heads: Number of heads of each block. It must divide the width.
         width: Size of the last axis between the blocks.
         dropout: Probability, in training, that an item or an attention weight is set to zero.
-        is_tied: If true, the scores use the weight of the token embedding; else a separate linear map.
+        is_tied: If true, the scores use the weight of the token embedding. If false, they use a separate linear map.
 
     Raises:
         UnknownOptionError: `heads` does not divide `width`.
@@ -365,6 +365,6 @@ class GPT(Composite):
 
 
 def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
-    """Return the graph with initializers by parameter name. One call for all is faster than one for each."""
+    """Return the graph with initializers by parameter name. One call for all parameters is fast."""
     notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
     return infer_boundary(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})

@@ -23,14 +23,14 @@ class _Numbers(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of each input for the other."""
+        """Infer that both inputs have the same shape."""
         return {"pred": inputs["label"].shape, "label": inputs["pred"].shape}
 
 
 class ClassDifference(_Numbers):
     """Index of the predicted class minus the index of the true class: 0 for a correct prediction.
 
-    Both inputs must have the same shape: `(n, 1)` and `(n,)` would broadcast to `(n, n)`.
+    Both inputs must have the same shape. Inputs such as `(n, 1)` and `(n,)` do not broadcast.
 
     Examples:
         >>> ClassDifference()
@@ -49,8 +49,8 @@ class ClassDifference(_Numbers):
 class ClassCounts(_Numbers):
     """Counts true positives, false positives and false negatives of each class.
 
-    An index outside 0 to `n_classes - 1` belongs to no class. The other index of the sample still counts as a false
-    positive or false negative.
+    An index outside 0 to `n_classes - 1` belongs to no class. If only one of prediction and label is such an index, the
+    sample still counts for the class of the other: as a false positive or a false negative.
 
     Args:
         n_classes: Number of classes.
@@ -69,7 +69,7 @@ class ClassCounts(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of one shape to three of `(n_classes,)`."""
+        """Return the shape `(n_classes,)` for each count."""
         _same(inputs, "pred", "label")
         count = options["n_classes"]
         assert isinstance(count, int)
@@ -89,7 +89,7 @@ class ClassesSeen(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of one shape to a number."""
+        """Return the spec of one integer."""
         _same(inputs, "pred", "label")
         return Inferred({"output": TensorSpec((), "int32")})
 
@@ -113,7 +113,7 @@ class ConfusionCounts(_Numbers):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of one shape to `(n_classes, n_classes)`."""
+        """Return the shape `(n_classes, n_classes)`."""
         _same(inputs, "pred", "label")
         count = options["n_classes"]
         assert isinstance(count, int)
@@ -123,8 +123,8 @@ class ConfusionCounts(_Numbers):
 class TopKHits(Operator):
     """True for each sample whose true class has one of the k highest scores.
 
-    Of equal scores, that of the class with the lower index counts as higher. A NaN score counts as higher than that of
-    the true class.
+    Of two classes with equal scores, the class with the lower index ranks higher. A class with a NaN score ranks higher
+    than the true class.
 
     Args:
         k: Number of highest scores to accept.
@@ -145,22 +145,22 @@ class TopKHits(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(*samples, classes)` and `(*samples)` to `(*samples)`."""
+        """Map scores `(*samples, classes)` and labels `samples` to `samples`."""
         scores, label = inputs["pred"].shape, inputs["label"].shape
         if not scores:
-            raise MismatchError("pred", "(..., classes)", "a score for each class.", "rank 0")
+            raise MismatchError("pred", "(..., classes)", "use an input with a score for each class.", "rank 0")
         rest = scores if scores == (LEADING,) else scores[:-1]
         found = meet(rest, label, {})
         if found is None:
-            raise MismatchError("label", str(rest), "one whole number for each sample.")
+            raise MismatchError("label", str(rest), "use one class index for each sample.")
         return Inferred({"output": TensorSpec(found, "bool")})
 
 
 class AUCCore(Operator):
     """Points of the ROC curve: false and true positive rates for each threshold, from the highest score to the lowest.
 
-    Samples with equal scores share one point, so a tie counts half in the area (Fawcett, 2006). If all labels are
-    equal, a rate is NaN. Each position on the axes before the last has a separate curve.
+    The last axis contains the samples, and other axes contain separate curves. Samples with equal scores share one
+    point, so a tie counts half in the area (Fawcett, 2006). If all labels are equal, one of the rates is NaN.
 
     Examples:
         >>> [port.name for port in AUCCore().inputs]
@@ -175,23 +175,19 @@ class AUCCore(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of `(*curves, n)`, with labels 1 and 0, to `(2, *curves, n + 1)`."""
+        """Map scores and labels of shape `(*curves, n)` to `(2, *curves, n + 1)`."""
         shape = _same(inputs, "input", "label")
         if not shape:
-            raise MismatchError("input", "(..., samples)", "one score for each sample.", "rank 0")
+            raise MismatchError("input", "(..., samples)", "use an input with one score for each sample.", "rank 0")
         if LEADING in shape:
             return Inferred({"output": TensorSpec((LEADING,), "float32")})
         return Inferred({"output": TensorSpec((2, *shape[:-1], plus(shape[-1], 1)), "float32")})
 
 
 def _same(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the common shape of two inputs.
-
-    Raises:
-        MismatchError: The shapes differ.
-    """
+    """Return the common shape of two inputs, or raise a `MismatchError` if the shapes differ."""
     shape = meet(inputs[one].shape, inputs[other].shape, {})
     if shape is None:
-        advice = f"a {other} with the shape of the {one}; reshape one of them."
+        advice = f"reshape {one} or {other}, so that they have the same shape."
         raise MismatchError(other, str(inputs[one].shape), advice)
     return shape

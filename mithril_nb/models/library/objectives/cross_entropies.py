@@ -22,10 +22,11 @@ class BinaryCrossEntropy(Paired):
         input_type: `"logits"`, whose sigmoid is the probability of a positive, or `"probs"` for probabilities.
         pos_weight: Weight of positives: one number, or one per item of the last axis. `"auto"` is the number of
             negatives in the batch divided by the number of positives, which is usual if positives are rare.
-        threshold: The t of `robust`; by default the dtype's smallest normal number.
+        threshold: Lower bound t of a probability for the plain logarithm; by default the dtype's smallest normal
+            number. Used only with `robust`.
         robust: If true, values and gradients are finite for a probability of zero or an infinite logit. For a
-            probability x below the threshold t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of
-            the probability is at least `log t`.
+            probability x below t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of the
+            probability is at least `log t`.
 
     Examples:
         >>> BinaryCrossEntropy()
@@ -52,8 +53,8 @@ class FocalLoss(Paired):
     """Focal loss: binary cross entropy of logits, with less weight on easy items (Lin et al., 2017).
 
     Args:
-        gamma: The larger, the less weight easy items have. 0 gives plain cross entropy.
-        alpha: Weight of positives; negatives have the weight `1 - alpha`. With `None`, both have the weight 1.
+        gamma: With a larger gamma, easy items have less weight. With 0, the loss is the weighted cross entropy.
+        alpha: Weight of positives; negatives have the weight `1 - alpha`. With `None`, all items have the weight 1.
 
     Examples:
         >>> FocalLoss()
@@ -128,7 +129,7 @@ class SoftCrossEntropy(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of each input for the other."""
+        """Infer that input and target have the same shape."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
@@ -144,8 +145,9 @@ class CrossEntropy(SoftCrossEntropy):
         robust: If true, values and gradients are finite for a probability of zero or a logit of -∞. For a probability x
             below the threshold t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of the
             probability is at least `log t`.
-        threshold: The t above; by default the dtype's smallest normal number.
-        categorical: If true, a target is the index of its class; otherwise it is a probability per class.
+        threshold: Lower bound t of a probability for the plain logarithm; by default the dtype's smallest normal
+            number. Used only with `robust`.
+        categorical: If true, a target is a class index. If false, it has a probability for each class.
         axis: The axis of the classes: 1 for `(batch, classes, ...)`, such as images; -1 for `(batch, time, classes)`.
         label_smoothing: Fraction of the target that is spread over all classes (Szegedy et al., 2016).
 
@@ -170,7 +172,7 @@ class CrossEntropy(SoftCrossEntropy):
         name: str | None = None,
     ):
         if not categorical:
-            # The targets of this op are probabilities, and not integers.
+            # Targets with probabilities need another op, because the targets of "cross_entropy" are integers.
             self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
         _check_weights("CrossEntropy", "weights", weights)
         Operator.__init__(
@@ -193,7 +195,7 @@ class CrossEntropy(SoftCrossEntropy):
         _check_count(options["weights"], classes)
         found = target if rest is None else meet(rest, target, {})
         if found is None:
-            advice = "one whole number for each sample."
+            advice = "use one class index for each sample as the target."
             if agree(shape, target):
                 advice = "CrossEntropy(categorical=False)  # for targets that are probabilities"
             elif agree(shape[:-1], target):
@@ -203,13 +205,13 @@ class CrossEntropy(SoftCrossEntropy):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the input's shape without the axis of the classes, for the target."""
+        """Infer the target's shape: that of the input without the axis of the classes."""
         rest, _ = _without_classes(options, inputs["input"].shape)
         return {"target": outputs["output"].shape if rest is None else rest}
 
 
 def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
-    """Return a shape without the axis of the classes, and the number of classes; `(None, None)` if unknown."""
+    """Return a shape without the axis of the classes, and the size of this axis; `(None, None)` if it is unknown."""
     axis = options["axis"]
     assert isinstance(axis, int)
     place = place_of("input", axis, shape)
@@ -220,22 +222,13 @@ def _check_count(weights: Any, classes: Dim | None) -> None:
     if isinstance(weights, tuple) and isinstance(classes, int) and len(weights) != classes:
         raise MismatchError(
             "input",
-            f"{len(weights)} classes, one per weight",
+            f"{len(weights)} classes, one for each of the weights",
             f"weights={[1.0] * classes if classes <= 16 else 'auto'!r}",
         )
 
 
 def _check_weights(kind: str, argument: str, weights: Any) -> None:
-    """Raise if an argument with weights is neither a valid keyword nor numbers.
-
-    Args:
-        kind: The kind of block, for the message.
-        argument: The argument: `"weights"` or `"pos_weight"`.
-        weights: Its value.
-
-    Raises:
-        UnknownOptionError: The value is invalid.
-    """
+    """Raise an `UnknownOptionError` if the value of the argument `"weights"` or `"pos_weight"` is invalid."""
     words = ("auto",) if argument == "pos_weight" else ("", "auto")
     try:
         found = plain(weights)

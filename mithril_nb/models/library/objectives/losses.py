@@ -1,7 +1,7 @@
 """Losses and regularizers.
 
-A loss returns one value per item. A loss of whole rows returns one value per row. Add a `Mean` block to reduce the
-values to one number. A regularizer returns one number. All logarithms are natural.
+A loss returns one value per item, or per row for `InfoNCE`. Add a `Mean` block to reduce the values to one number. A
+regularizer returns one number. All logarithms are natural.
 """
 
 from __future__ import annotations
@@ -37,17 +37,13 @@ Axis = Annotated[int, Range(-8, 7)]
 
 
 def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the shape of an elementwise result of two inputs, one of which may broadcast to the shape of the other.
+    """Return the shape of an elementwise result of the inputs `one` and `other`.
 
-    If both would broadcast, the shapes do not fit: `(n,)` and `(n, 1)` would pair each item with all others.
-
-    Args:
-        inputs: Specs of the inputs.
-        one: The first input.
-        other: The second input.
+    One of the inputs may broadcast to the shape of the other. Shapes such as `(n,)` and `(n, 1)` are rejected, because
+    their result `(n, n)` would pair each item with all others.
 
     Raises:
-        MismatchError: The shapes do not fit.
+        MismatchError: Neither shape broadcasts to the other.
 
     Examples:
         >>> from mithril_nb.graph.spec import TensorSpec
@@ -55,7 +51,7 @@ def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
         ('n', 3)
     """
     left, right = inputs[one], inputs[other]
-    advice = f"a {other} with the shape of the {one}."
+    advice = f"use a {other} with the shape {left.shape}, like the {one}."
     try:
         shape = broadcast(left, right)
     except MismatchError as found:
@@ -73,7 +69,7 @@ class Paired(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the common shape."""
+        """Return the shape of an elementwise result."""
         return Inferred({"output": paired(inputs, *cls.input_ports)})
 
 
@@ -189,7 +185,7 @@ class KLDivergence(Paired):
     below a threshold t, the logarithm of x is `2 log t - log(2t - x)`, as in `Log(robust=True)`.
 
     Args:
-        threshold: The t above; by default the dtype's smallest normal number.
+        threshold: Lower bound t of x for the plain logarithm; by default the dtype's smallest normal number.
 
     Examples:
         >>> KLDivergence()
@@ -226,7 +222,7 @@ class CosineSimilarity(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the common shape of both inputs, without the axis."""
+        """Return the shape of an elementwise result, without the axis of the vectors."""
         shape = paired(inputs, "left", "right")
         axis = options["axis"]
         assert isinstance(axis, int)
@@ -239,10 +235,10 @@ class InfoNCE(Operator):
 
     The scores of a row are the cosine similarities with all rows of the target, divided by the temperature. The loss of
     the row is the cross entropy of these scores (van den Oord et al., 2018; Radford et al., 2021). For a symmetric
-    loss, add a second block with exchanged ports.
+    loss, add a second block that reads the arrays the other way round.
 
     Args:
-        temperature: Divisor of the similarities. The smaller, the more the most similar rows determine the loss.
+        temperature: Divisor of the similarities. With a smaller temperature, the most similar rows have more weight.
 
     Examples:
         >>> InfoNCE()
@@ -260,24 +256,24 @@ class InfoNCE(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of `(batch, features)` to `(batch,)`."""
+        """Map inputs `(batch, features)` to `(batch,)`."""
         both = meet(("batch", "features"), inputs["input"].shape, {})
         if both is None:
-            raise MismatchError("input", "(batch, features)", "one row for each sample.")
+            raise MismatchError("input", "(batch, features)", "use an input with one row for each sample.")
         names: dict[str, Dim] = {}
         shape = meet(both, inputs["target"].shape, names)
         if shape is None:
-            raise MismatchError("target", str(both), "a target with the shape of the input.")
+            raise MismatchError("target", str(both), "use a target with the shape of the input.")
         return Inferred({"output": shape[:1]})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of each input for the other."""
+        """Infer that input and target have the same shape."""
         return {"input": inputs["target"].shape, "target": inputs["input"].shape}
 
 
 class L1(Composite):
-    """Sum of the absolute values of all items (the penalty of the lasso: Tibshirani, 1996). The gradient at 0 is 0.
+    """Sum of the absolute values of all items, the penalty of the lasso (Tibshirani, 1996). The gradient at 0 is 0.
 
     Examples:
         >>> [node.name for node in L1().graph.nodes]
@@ -315,7 +311,7 @@ class QuadraticFormRegularizer(Composite):
     """Quadratic form of a vector and a matrix, which regularises a kernel machine (Schölkopf and Smola, 2002, §4.2).
 
     The input x is `(n,)`, or a column `(n, 1)` like the weight of `Linear(1)`. For several columns, the result is the
-    sum of their forms. The kernel K is `(n, n)`.
+    sum over the columns. The kernel K is `(n, n)`.
 
     Examples:
         >>> sorted(port.name for port in QuadraticFormRegularizer().inputs)

@@ -35,25 +35,20 @@ __all__ = ["AUC", "F1", "R2", "Accuracy", "ConfusionMatrix", "MeanSquaredError",
 
 
 class _Classified(Composite):
-    """Base of the classification metrics: converts predictions and labels to class indices, and subtracts them.
-
-    With `is_pred_one_hot`, a prediction is a score per class on the last axis, and the class with the maximum is
-    chosen. With `is_binary`, it is one score, and the class is 1 above the threshold and else 0. Otherwise it is a
-    class index. A label is a score per class with `is_label_one_hot`; 1 or 0 with `is_binary`; or a class index.
-    """
+    """Base of the classification metrics: converts predictions and labels to class indices. See `Accuracy`."""
 
     category = "Metrics"
 
     def _classify(
         self, threshold: float | None, is_binary: bool, is_pred_one_hot: bool, is_label_one_hot: bool
     ) -> Connection:
-        """Add the blocks that convert predictions and labels to indices. Return the connection of their difference."""
+        """Add the blocks that convert predictions and labels to indices, and return the difference of the indices."""
         kind = type(self).__name__
         if threshold is not None and not is_binary:
             shown = threshold if isfinite(threshold) else 0.5
             raise UnknownOptionError(
                 f"{kind} cannot take threshold={threshold!r}.",
-                (("because", "only a binary metric has one: else the class with the highest score is chosen"),),
+                (("because", "a threshold needs is_binary=True; otherwise the class with the highest score counts"),),
                 f"{kind}(is_binary=True, threshold={shown!r})",
             )
         pred, label = IOKey("pred_formatted", expose=True), IOKey("label_formatted", expose=True)
@@ -178,8 +173,8 @@ class _Counted(_Classified):
 class Precision(_Counted):
     """Fraction of positive predictions that are correct.
 
-    The result is 0 without positive predictions. The counts are outputs too: one number each, or with `"macro"` and
-    `"weighted"` one per class. The output `n_classes` is the number of classes that occur.
+    The result is 0 without positive predictions. The counts are outputs too. With `"macro"` and `"weighted"`, they have
+    one item per class. The output `n_classes` is the number of classes that occur.
 
     Args:
         average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
@@ -206,8 +201,8 @@ class Precision(_Counted):
 class Recall(_Counted):
     """Fraction of positive samples that are found.
 
-    The result is 0 without positive samples. The counts are outputs too: one number each, or with `"macro"` and
-    `"weighted"` one per class. The output `n_classes` is the number of classes that occur.
+    The result is 0 without positive samples. The counts are outputs too. With `"macro"` and `"weighted"`, they have
+    one item per class. The output `n_classes` is the number of classes that occur.
 
     Args:
         average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
@@ -234,8 +229,8 @@ class Recall(_Counted):
 class F1(_Counted):
     """Harmonic mean of precision and recall (van Rijsbergen, 1979).
 
-    The result is 0 without positive samples and predictions. The counts are outputs too: one number each, or with
-    `"macro"` and `"weighted"` one per class. The output `n_classes` is the number of classes that occur.
+    The result is 0 without positive samples and predictions. The counts are outputs too. With `"macro"` and
+    `"weighted"`, they have one item per class. The output `n_classes` is the number of classes that occur.
 
     Args:
         average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
@@ -262,8 +257,8 @@ class F1(_Counted):
 class AUC(Composite):
     """Area under the ROC curve: the probability that a sample of a class scores higher than one of another class.
 
-    A tie counts half. The result has one value for each class against all others. `Mean` of it is the macro average;
-    Hand and Till (2001) discuss other averages. The value is NaN for a class that all samples have, or none.
+    A tie counts half. The result has one value for each class. Add a `Mean` block for the macro average; Hand and Till
+    (2001) discuss other averages. The value is NaN if no samples or all samples belong to the class.
 
     Args:
         n_classes: Number of classes. With 1, `pred` is one score per sample, and labels are 1 and 0.
@@ -280,7 +275,7 @@ class AUC(Composite):
     def __init__(self, n_classes: Classes, is_label_one_hot: bool = True, name: str | None = None):
         super().__init__(name, n_classes=n_classes, is_label_one_hot=is_label_one_hot)
         many = self.options["n_classes"] > 1
-        # The first input of a block is the one that `+=` connects, so the block of the scores comes first.
+        # `model += AUC(3)` connects the first input, which must be `pred`. So the block that reads it comes first.
         self |= (scores := Transpose() if many else Buffer())(input="pred")
         self |= (numbers := _number(many and is_label_one_hot))(
             input="label", output=IOKey("label_argmax", expose=True)
@@ -386,5 +381,5 @@ class R2(Composite):
 
 
 def _number(is_one_hot: bool) -> Operator:
-    """Return the block that computes class indices: `ArgMax` of scores on the last axis, or a cast of numbers."""
+    """Return the block that converts scores on the last axis, or numbers, to class indices."""
     return ArgMax(axis=-1) if is_one_hot else Cast("int32")

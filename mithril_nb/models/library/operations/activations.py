@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from mithril_nb.graph.spec import LEADING
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.elementwise import Elementwise
-from mithril_nb.models.library.operations.reducing import Axis, axes_of, places
+from mithril_nb.models.library.operations.reducing import Axis, axes_of, negative_axes
 from mithril_nb.models.op import Inferred, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
 
@@ -115,7 +115,7 @@ class LeakyRelu(_Elementwise):
     """Leaky rectified linear unit: x where x >= 0, slope · x elsewhere. The gradient at 0 is 1, as in JAX.
 
     Args:
-        slope: The factor of negative items. If connected, it has a gradient: the sum of the negative items.
+        slope: The factor of negative items.
 
     Examples:
         >>> LeakyRelu()
@@ -185,7 +185,7 @@ class Elu(_Elementwise):
 
 
 class Selu(_Elementwise):
-    """Scaled Elu that preserves mean 0 and variance 1 from block to block (Klambauer et al., 2017).
+    """Scaled Elu: keeps the mean near 0 and the variance near 1 in a deep network (Klambauer et al., 2017).
 
     The gradient at 0 is 1.7581, the slope of the exponential part.
 
@@ -265,7 +265,7 @@ class LogSigmoid(_Elementwise):
 
 
 class Softsign(_Elementwise):
-    """Softsign: maps items to the range from -1 to 1, more slowly than tanh. At -∞ and ∞ the value is NaN.
+    """Softsign: maps items to the range from -1 to 1. It saturates more slowly than tanh. At -∞ and ∞ it is NaN.
 
     Examples:
         >>> Softsign()
@@ -285,7 +285,7 @@ class _AlongAxis(_Elementwise):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Keep the shape, after checking the axis."""
-        places(cls.__name__, inputs["input"].shape, axes_of(options["axis"]))
+        negative_axes(cls.__name__, inputs["input"].shape, axes_of(options["axis"]))
         return super().infer(options, inputs)
 
 
@@ -307,7 +307,7 @@ class Softmax(_AlongAxis):
 
 
 class LogSoftmax(_AlongAxis):
-    """Logarithm of `Softmax`, accurate also where `Softmax` is near 0; NaN where `Softmax` is NaN.
+    """Logarithm of `Softmax`, accurate also where `Softmax` is near 0.
 
     Args:
         axis: The axis; -1 is the last one.
@@ -322,12 +322,12 @@ class LogSoftmax(_AlongAxis):
 
 
 class Glu(_Elementwise):
-    """Gated linear unit: one half of an axis gates the other (Dauphin et al., 2016; Shazeer, 2020).
+    """Gated linear unit `a act(b)` of the halves a and b of an axis (Dauphin et al., 2016; Shazeer, 2020).
 
     Args:
-        activation: Activation of the gate: `"sigmoid"` for GLU, `"silu"` for SwiGLU, `"gelu"` for GeGLU, `"relu"` for
-            ReGLU, `"tanh"` for a gate from -1 to 1.
-        axis: The axis to split in two.
+        activation: Activation of b: `"sigmoid"` for GLU, `"silu"` for SwiGLU, `"gelu"` for GeGLU, `"relu"` for ReGLU,
+            or `"tanh"`.
+        axis: The axis to split.
 
     Examples:
         >>> Glu("silu")
@@ -349,24 +349,23 @@ class Glu(_Elementwise):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Halve the size of the axis."""
         shape = inputs["input"].shape
-        at = places("Glu", shape, axes_of(options["axis"]))
+        at = negative_axes("Glu", shape, axes_of(options["axis"]))
         if at is None:
             return Inferred({"output": (LEADING,)})
         (place,) = at
         size = shape[place]
         if isinstance(size, int) and size % 2:
-            raise MismatchError(
-                "input", f"an even size on axis {place}", f"size {size + 1}, for two halves.", f"axis {place}: {size}"
-            )
+            advice = f"use an even size on axis {place}, such as {size + 1}."
+            raise MismatchError("input", f"an even size on axis {place}", advice, f"axis {place}: {size}")
         halved = list(shape)
         halved[place] = size // 2 if isinstance(size, int) else f"({size})//2"
         return Inferred({"output": tuple(halved)})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape with twice the size on the axis, for the input."""
+        """Infer the input's shape from the output's, which has half the size on the axis."""
         output = outputs["output"].shape
-        at = places("Glu", output, axes_of(options["axis"]))
+        at = negative_axes("Glu", output, axes_of(options["axis"]))
         half = None if at is None else output[at[0]]
         if at is None or not isinstance(half, int):
             return {}
@@ -380,7 +379,7 @@ class Dropout(_Elementwise):
 
     Args:
         p: Probability that an item is set to zero.
-        training: True for training, false for the identity. `None` follows the program: true in `fit`.
+        training: If true, always drop items; if false, never. With `None`, drop items only in `fit`.
 
     Examples:
         >>> Dropout(0.5)

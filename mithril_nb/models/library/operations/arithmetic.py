@@ -142,18 +142,22 @@ class Maximum(Broadcasting):
 class Power(Broadcasting):
     """Raises the items of `base` to the powers in `exponent`, with NumPy broadcasting.
 
-    At a base of 0, the gradient of the base is 0 for an exponent of 0 and infinite for any other exponent below 1, as
-    in PyTorch.
+    At a base of 0, the gradient of the base is 0 for an exponent of 0. For any other exponent below 1 it is infinite,
+    as in PyTorch.
 
-    With `robust`, values and gradients are finite for every finite base b, including zero and negative ones. For an
-    exponent e and a threshold t, the result is `sign(b) |b|ᵉ` if `|b| >= t`. Closer to zero it is the line `b tᵉ⁻¹` for
-    `e > 0`, and `sign(b) tᵉ` otherwise. Here `sign(0) = 1`, and an even integer e uses `|b|` instead of b. So `b ** 2`
-    and `b ** 3` are unchanged for `|b| >= t`, and no power of a negative base is NaN.
+    With `robust=True`, values and gradients are finite for every finite base b, also for zero and negative bases. For
+    an exponent e and a threshold t, the result is:
+
+    - `sign(b) |b|ᵉ` if `|b| >= t`,
+    - `b tᵉ⁻¹` if `|b| < t` and `e > 0`,
+    - `sign(b) tᵉ` if `|b| < t` and `e <= 0`.
+
+    In these formulas, `sign(0) = 1`. For an even integer e, they use `|b|` instead of b: `(-2) ** 2` is 4.
 
     Args:
-        robust: If true, use the second form above.
-        threshold: The t above. By default the dtype's smallest normal number t₀ for `e > 0`, and otherwise
-            `t₀ ** (1 / (2 - 2e))`, so that even `|b|ᵉ⁻¹` does not overflow.
+        robust: If true, use the formulas above.
+        threshold: Lower bound t of `|b|` for the plain power. Default: the dtype's smallest normal number t₀ for
+            `e > 0`, and `t₀ ** (1 / (2 - 2e))` for other exponents, so that the gradient does not overflow.
 
     Examples:
         >>> Power(robust=True)
@@ -171,13 +175,17 @@ class Power(Broadcasting):
 class Sqrt(Elementwise):
     """Elementwise square root.
 
-    By default, the gradient at 0 is infinite, and the root of a negative item is NaN. With `robust`, values and
-    gradients are finite for every finite item x: for a threshold t, the result is `sign(x) √|x|` if `|x| >= t`, and the
-    line `x / √t` closer to zero.
+    By default, the gradient at 0 is infinite, and the root of a negative item is NaN.
+
+    With `robust=True`, values and gradients are finite for every finite item x. For a threshold t, the result is:
+
+    - `sign(x) √|x|` if `|x| >= t`,
+    - `x / √t` if `|x| < t`.
 
     Args:
-        robust: If true, use the second form above.
-        threshold: The t above; by default, and at least, the dtype's smallest normal number.
+        robust: If true, use the formulas above.
+        threshold: Lower bound t of `|x|` for the plain root. The default is the dtype's smallest normal number, which
+            replaces any smaller threshold.
 
     Examples:
         >>> Sqrt(robust=True, threshold=1e-6)
@@ -195,14 +203,16 @@ class Sqrt(Elementwise):
 class Log(Elementwise):
     """Elementwise natural logarithm.
 
-    By default, the result is -∞ at 0, with an infinite gradient, and NaN for negative items. With `robust`, values and
-    gradients are finite for every finite item x: below a threshold t, the result is `2 log t - log(2t - x)`. This
-    continues the curve by its own upper part, rotated by 180° around the point at t. The slope is continuous and
-    positive, so training can move x back above t.
+    By default, the logarithm of 0 is -∞ with an infinite gradient, and that of a negative item is NaN.
+
+    With `robust=True`, values and gradients are finite for every finite item x. If x is below a threshold t, the result
+    is `2 log t - log(2t - x)`. This formula and its slope equal those of the logarithm at t. The slope is positive, so
+    training can move x back above t.
 
     Args:
-        robust: If true, use the second form above.
-        threshold: The t above; by default, and at least, the dtype's smallest normal number.
+        robust: If true, use the formula above.
+        threshold: Lower bound t of x for the plain logarithm. The default is the dtype's smallest normal number, which
+            replaces any smaller threshold.
 
     Examples:
         >>> Log(robust=True)
@@ -223,8 +233,8 @@ class StableReciprocal(Elementwise):
     For `|x|` below a threshold t, the result is 1/t with the sign of x, and the gradient is 0.
 
     Args:
-        threshold: The t above; by default the dtype's epsilon. A smaller number than `2 / √max`, where max is the
-            dtype's largest number, is replaced by it: with less, the derivative overflows.
+        threshold: The threshold t; by default the dtype's epsilon. It is at least `2 / √max`, where max is the dtype's
+            largest number, so that the gradient does not overflow.
 
     Examples:
         >>> StableReciprocal()
@@ -294,7 +304,7 @@ class MatrixMultiply(Operator):
     """Matrix product, as NumPy's `@`: sums over the last axis of `left` and the last but one of `right`.
 
     The axes before the last two are batch axes, which broadcast. A vector on the left is used as a matrix with one row,
-    a vector on the right as a matrix with one column. The result omits that axis.
+    a vector on the right as a matrix with one column. The result does not have the axis of that row or column.
 
     Examples:
         >>> MatrixMultiply().inputs
@@ -309,7 +319,7 @@ class MatrixMultiply(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(*batch, n, k)` and `(*batch, k, m)` to `(*batch, n, m)`; for vectors, see the class."""
+        """Map `(*batch, n, k)` and `(*batch, k, m)` to `(*batch, n, m)`."""
         left, right = inputs["left"].shape, inputs["right"].shape
         for port, spec in inputs.items():
             if not spec.shape:
@@ -328,7 +338,7 @@ class MatrixMultiply(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the known size of the summed axis for both inputs, and the rows and columns of the output."""
+        """Infer the summed size of each input from the other, and the rows and columns from the output."""
         left, right, output = inputs["left"].shape, inputs["right"].shape, outputs["output"].shape
         found: dict[str, tuple[Dim, ...]] = {}
         inner = _inner(right, "right")
@@ -350,12 +360,12 @@ MatMul = MatrixMultiply
 
 
 def _is_matrix(shape: tuple[Dim, ...]) -> bool:
-    """Return whether a shape certainly has two axes, each with a number or a name at the end of the shape."""
+    """Return whether a shape ends with at least two known axes."""
     return len(shape) >= 2 and shape[-2] != LEADING
 
 
 def _inner(shape: tuple[Dim, ...], side: str) -> Dim | None:
-    """Return the dim of an operand that the product sums over; `None` if it is unknown."""
+    """Return the size of the axis of an operand that the product sums over; `None` if it is unknown."""
     if shape == (LEADING,):
         return None
     if side == "left" or len(shape) == 1:

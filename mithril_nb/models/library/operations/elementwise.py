@@ -40,11 +40,11 @@ _WORDS = {"truth": "truth values", "whole": "whole", "floating": "floating", "co
 
 ANY: tuple[Kind, ...] = ("floating", "whole", "complex", "truth")
 NUMBERS: tuple[Kind, ...] = ("floating", "whole", "complex")
-"""The kinds of values that an op on real and complex numbers accepts."""
+"""The kinds of dtypes of real and complex numbers."""
 
 
 def kind_of(dtype: str) -> Kind:
-    """Return the kind of values of a dtype.
+    """Return the kind of a dtype: `"floating"`, `"whole"`, `"complex"` or `"truth"` for booleans.
 
     Examples:
         >>> kind_of("uint8"), kind_of("bfloat16")
@@ -56,7 +56,7 @@ def kind_of(dtype: str) -> Kind:
 
 
 def floating(dtype: str) -> str:
-    """Return the dtype of a floating-point result for inputs of a dtype, as in JAX.
+    """Return the floating-point dtype to which JAX promotes a dtype.
 
     Examples:
         >>> floating("bool"), floating("int64"), floating("bfloat16")
@@ -68,26 +68,12 @@ def floating(dtype: str) -> str:
 
 
 def given_dtype(gives: str, dtype: str) -> str:
-    """Return the dtype of an op's output.
-
-    Args:
-        gives: The attribute `gives` of the op, see `Broadcasting`.
-        dtype: The promoted dtype of the inputs.
-    """
+    """Return the dtype of an op's output. `gives` is that of `Broadcasting`, and `dtype` the promoted input dtype."""
     return {"same": dtype, "floating": floating(dtype), "truth": "bool"}[gives]
 
 
 def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
-    """Raise if an input has values of a kind that the op does not accept.
-
-    Args:
-        port: The input.
-        spec: Its spec.
-        taken: The kinds that the op accepts.
-
-    Raises:
-        MismatchError: The kind is not accepted.
-    """
+    """Raise a `MismatchError` if the dtype of an input is not of one of the kinds `taken`."""
     if kind_of(spec.dtype) not in taken:
         words = " or ".join(_WORDS[kind] for kind in taken if kind != "truth") + " numbers"
         raise MismatchError(
@@ -102,9 +88,9 @@ class Broadcasting(Operator):
     """Base of the elementwise ops on several arrays, with NumPy broadcasting.
 
     Attributes:
-        takes: The kinds of values that the inputs may have.
-        gives: The dtype of the output: `"same"` for the promoted dtype of the inputs, `"floating"` for the
-            floating-point dtype of that, or `"truth"` for booleans.
+        takes: The kinds of dtypes that the inputs may have.
+        gives: The dtype of the output: `"same"` for the promoted dtype of the inputs, `"floating"` for the promoted
+            floating-point dtype, or `"truth"` for booleans.
     """
 
     input_ports = ("left", "right")
@@ -123,7 +109,7 @@ class Broadcasting(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shapes of inputs that follow from the output's shape, and `()` for each connected attribute."""
+        """Infer the shapes of inputs from the output's shape. A connected attribute is a scalar."""
         return {**broadcast_back(inputs, outputs["output"].shape), **dict.fromkeys(cls.option_ports, ())}
 
 
@@ -149,7 +135,7 @@ class Buffer(Elementwise):
 
 
 class StopGradient(Elementwise):
-    """Identity whose gradient is 0, so that nothing before it is trained through it.
+    """Identity whose gradient is 0: the loss does not train the blocks before it through this connection.
 
     Examples:
         >>> StopGradient()

@@ -176,7 +176,7 @@ class Arange(_Generator):
         start: The first number.
         stop: The end, which is excluded; required unless connected.
         step: The difference between consecutive numbers.
-        dtype: The dtype; by default `"int32"` if all three are integers, else the model's.
+        dtype: The dtype; by default `"int32"` if `start`, `stop` and `step` are integers, else the model's.
 
     Examples:
         >>> Arange(0, 10, 2)
@@ -194,7 +194,7 @@ class Arange(_Generator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the number of items and the dtype."""
+        """Infer the number of items and the dtype."""
         start, stop, step = (options[port] for port in ("start", "stop", "step"))
         if UNKNOWN in (start, stop, step):
             return _inferred((LEADING,), options["dtype"])
@@ -202,7 +202,7 @@ class Arange(_Generator):
             is_number = isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 2**63
             if not (is_number or isinstance(bound, str)) or (port == "step" and bound == 0):
                 need = "a number below 2**63" if port != "step" else "a number other than 0"
-                raise MismatchError(port, need, "Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]")
+                raise MismatchError(port, need, "Arange(0, 10, 2)  # or stop=x.shape()[0], the size of an axis")
         is_whole = not any(isinstance(bound, float) for bound in (start, stop, step))
         return _inferred((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore
 
@@ -213,7 +213,7 @@ class Randn(_Generator):
     Args:
         shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+        key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
 
     Examples:
@@ -236,7 +236,7 @@ class PrimitiveRandn(Randn):
     Args:
         shape: The shape. It may be connected, for example to `x.shape()`.
         dtype: The dtype; by default the model's.
-        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+        key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
 
     Examples:
@@ -256,7 +256,7 @@ class RandInt(_Generator):
         low: The minimum.
         high: One more than the maximum.
         dtype: The dtype; by default `"int32"`.
-        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+        key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
 
     Examples:
@@ -285,7 +285,9 @@ class RandInt(_Generator):
         """Return the requested shape."""
         low, high, dtype = options["low"], options["high"], options["dtype"] or "int32"
         if isinstance(low, int) and isinstance(high, int) and low >= high:
-            raise MismatchError("high", f"a number above low={low}", f"RandInt(shape, {low}, {low + 10})", f"{high}")
+            raise MismatchError(
+                "high", f"a number above low={low}", f"RandInt(shape, {low}, {low + 10})", f"high={high}"
+            )
         if isinstance(dtype, str) and dtype != UNKNOWN and "int" not in dtype:
             raise MismatchError("dtype", "an integer dtype", 'dtype="int32"', f"{dtype}")
         return _inferred(wanted_shape(options["shape"]), dtype)
@@ -299,7 +301,7 @@ class PrimitiveRandInt(RandInt):
         low: The minimum.
         high: One more than the maximum.
         dtype: The dtype; by default `"int32"`.
-        key: An integer seed. It may be connected, to an integer or a JAX random key. By default, each call draws new
+        key: An integer seed. It may be connected to an integer or a JAX random key. By default, each call draws new
             numbers.
 
     Examples:
@@ -312,7 +314,7 @@ class PrimitiveRandInt(RandInt):
 
 
 def wanted_shape(value: Value) -> tuple[Dim, ...]:
-    """Return the attribute `shape` as a tuple; `("...",)` if it is known only at run time.
+    """Return the attribute `shape` as a tuple of sizes; `("...",)` if its value is known only at run time.
 
     Raises:
         MismatchError: The value is not a shape, or a size is negative.
@@ -325,12 +327,12 @@ def wanted_shape(value: Value) -> tuple[Dim, ...]:
         return (LEADING,)
     sizes = as_sizes("shape", value)
     if any(isinstance(size, int) and size < 0 for size in sizes):
-        raise MismatchError("shape", "sizes from 0", "shape=(2, 3)", f"{sizes}")
+        raise MismatchError("shape", "sizes of 0 or more", "shape=(2, 3)", f"shape={sizes}")
     return sizes
 
 
 def steps(start: int | float | str, stop: int | float | str, step: int | float | str) -> Dim:
-    """Return the length of a range from `start` to `stop` by `step`; `"..."` if names or fractions leave it unknown.
+    """Return the number of items from `start` to `stop` by `step`; `"..."` if it is unknown. A bound may be a name.
 
     Examples:
         >>> steps(0, 10, 3), steps(0, "n", 1), steps(1, "n", 2)
@@ -349,7 +351,7 @@ def steps(start: int | float | str, stop: int | float | str, step: int | float |
 
 def _size(port: str, value: Value) -> Dim:
     if isinstance(value, bool) or not isinstance(value, int | str) or (isinstance(value, int) and value < 0):
-        raise MismatchError(port, "a size from 0", f"{port}=3  # or a connected size: {port}=x.shape()[0]")
+        raise MismatchError(port, "a size of 0 or more", f"{port}=3  # or a connected size: {port}=x.shape()[0]")
     return value
 
 

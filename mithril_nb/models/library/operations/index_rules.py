@@ -11,20 +11,19 @@ from mithril_nb.models.shape_inference.dims import MismatchError, broadcast, sli
 
 
 class Rows(NamedTuple):
-    """An array of integers in an index: its shape, and its numbers as nested tuples; `None` if they are unknown."""
+    """An array of integers in an index. `numbers` are nested tuples, or `None` if they are known only at run time."""
 
     shape: tuple[Dim, ...]
     numbers: Value = None
 
 
 def index_items(index: Value) -> tuple[Any, ...]:
-    """Return an index as a tuple of numbers, names, `slice`s, `None`, `...`, and `Rows`.
+    """Return the attribute `index` of an `Indexer` as a tuple of Python's index items, and `Rows` for arrays.
 
-    Args:
-        index: The attribute `index` of an `Indexer`, see there, or a connected value of the same form.
+    A name such as `"n"` in the index is a number that is not known yet.
 
     Raises:
-        MismatchError: `index` is not an index.
+        MismatchError: `index` is not a valid index.
 
     Examples:
         >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
@@ -36,14 +35,14 @@ def index_items(index: Value) -> tuple[Any, ...]:
         if _is_slice(item):
             _, *bounds = item  # pyright: ignore
             if not all(_is_bound(bound) for bound in bounds) or bounds[2] == 0:
-                raise MismatchError("input", f"a slice of numbers, not {bounds}", "x[1:3]")
+                raise MismatchError("input", f"a slice with whole numbers as bounds, not {bounds}", "x[1:3]")
             found.append(slice(*bounds))
         elif item == LEADING:
             found.append(...)
         elif isinstance(item, tuple):
             found += _rows(item)
         elif item is None or (isinstance(item, int | str) and not isinstance(item, bool)):
-            found.append(item)  # a string is the name of an unknown number, such as "batch-1"
+            found.append(item)
         else:
             raise MismatchError(
                 "input",
@@ -56,14 +55,11 @@ def index_items(index: Value) -> tuple[Any, ...]:
 
 
 def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
-    """Return the shape of an indexed array.
-
-    Args:
-        shape: Shape of the array.
-        items: The index, see `index_items`.
+    """Return the shape of an array of this shape after indexing it with `items`, which `index_items` returned.
 
     Raises:
-        MismatchError: A number is out of range, the index has too many items, or its arrays do not broadcast.
+        MismatchError: A number is out of range, there are more items than axes, or the arrays of the index do not
+            broadcast.
 
     Examples:
         >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
@@ -75,11 +71,15 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
         return (LEADING, *indexed(shape[1:], items)) if is_tail else (LEADING,)
     if taken > len(shape):
         raise MismatchError(
-            "input", f"at least {taken} axes, for this index", "fewer numbers and slices.", f"rank {len(shape)}"
+            "input",
+            f"at least {taken} axes, for an index of {taken} items",
+            f"use an index of at most {len(shape)} items.",
+            f"rank {len(shape)}",
         )
     whole = (slice(None),) * (len(shape) - taken)
     place = items.index(...) if ... in items else len(items)
-    # As in NumPy: beside an array, a number counts as an array. The axes of arrays that are not adjacent come first.
+    # As in NumPy, a number counts as an array if the index contains an array. The axis that the arrays produce replaces
+    # theirs; it comes first if the arrays are not next to each other, as in x[rows, :, columns].
     is_by_array = any(isinstance(item, Rows) for item in items)
     sizes: list[Dim] = []
     arrays: list[Rows] = []
@@ -87,7 +87,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
     is_apart, last = False, -1
     axis = 0
     spread = (*items[:place], *whole, *items[place + 1 :])
-    # A '...' that covers no axis still separates arrays.
+    # Arrays on both sides of a '...' are not next to each other, even if the '...' covers no axis.
     gap = place if ... in items and not whole else None
     for number, item in enumerate(spread):
         if item is None:
@@ -114,19 +114,17 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
             picked = broadcast(TensorSpec(picked), TensorSpec(rows.shape))
         except MismatchError as error:
             raise MismatchError(
-                "input", "arrays in the index that broadcast", "arrays of one shape.", error.detail
+                "input", "arrays in the index that broadcast", "use arrays of the same shape.", error.detail
             ) from None
     front = 0 if is_apart or before is None else before
     return (*sizes[:front], *picked, *sizes[front:])
 
 
 def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
-    """Return the items that an index selects from a static value, such as a shape.
-
-    The items of the index apply one after another: each selects from the result of the one before.
+    """Return the result of `value[item]` for the first item of an index, then for the next one, and so on.
 
     Raises:
-        MismatchError: A number is out of range, an item is neither a number nor a slice, or the value is not a tuple.
+        MismatchError: A number is out of range, an item is not a number or slice, or the value is not a tuple.
 
     Examples:
         >>> picked_value(StaticSpec(("batch", 3)), (0,)), picked_value(StaticSpec((2, 3, 4)), (slice(1, None),))
@@ -150,7 +148,8 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
             if not is_known:
                 return StaticSpec(is_known=False)
         elif isinstance(item, int) and not -len(found) <= item < len(found):
-            places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a non-empty tuple."
+            valid = f"use an index from {-len(found)} to {len(found) - 1}."
+            places = valid if found else "use a tuple that is not empty."
             raise MismatchError("input", f"an item with index {item}", places, f"{len(found)} items")
         found = found[item]
     return StaticSpec(found)
@@ -161,7 +160,7 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
         for one in number:
             _check_range(one, size, axis)
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
-        places = f"a number from {-size} to {size - 1}." if size else "a non-empty input."
+        places = f"use an index from {-size} to {size - 1}." if size else "use an input that is not empty."
         need = f"an item with index {number} on axis {axis}"
         raise MismatchError("input", need, places, f"axis {axis}: {size} items")
 
@@ -175,10 +174,7 @@ def _is_slice(item: Value) -> bool:
 
 
 def _rows(item: tuple[Value, ...]) -> list[Rows]:
-    """Return an array of integers in an index as one `Rows`, and an array of booleans as one `Rows` per axis.
-
-    As in NumPy, booleans select the positions of their true items.
-    """
+    """Return an array in an index as `Rows`: an array of booleans as one per axis, with the places of true items."""
     kinds = {type(one) for one in _leaves(item)}
     if kinds == {bool}:
         places = list(_true_places(item))

@@ -23,11 +23,11 @@ class Indexer(Rearranging):
 
     Args:
         index: A tuple with one item per axis: an integer, `("slice", start, stop, step)`, or nested tuples of integers.
-            `None` adds an axis, and `"..."` is for all remaining axes. The index can also be connected: to an integer,
-            an array of integers or a `Slice` block.
+            `None` adds an axis, and `"..."` keeps all remaining axes. The index can also be connected to an integer, an
+            array of integers or a `Slice` block.
 
     Raises:
-        UnknownOptionError: `index` has another form.
+        UnknownOptionError: `index` is not such a tuple.
 
     Examples:
         >>> Indexer((0, ("slice", 1, None, None)))
@@ -46,13 +46,13 @@ class Indexer(Rearranging):
             items = index_items(given)
         except MismatchError as mismatch:
             raise _index_error(given, mismatch.need) from None
-        # A string is the name of an unknown size. It can only come from a connection.
+        # A name of an unknown size can come from a connection, but not from an argument.
         if any(isinstance(bound, str) for item in items for bound in _bounds(item)):
             raise _index_error(given, "whole numbers, slices, None, '...' and lists of numbers")
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
-        """Return the result's shape by NumPy's rule, or the selected items of a static value."""
+        """Return the shape of the indexed array, or the selected items of a static value."""
         spec, index = inputs["input"], inputs.get("index")
         if isinstance(index, TensorSpec):
             if "int" not in index.dtype:
@@ -80,10 +80,10 @@ def _index_error(given: Value, need: str) -> UnknownOptionError:
 
 
 class Take(Rearranging):
-    """Selects items along an axis by an array of integers, the same for all other axes.
+    """Selects items along an axis by an array of indices, like `jnp.take`.
 
-    An index out of range gives NaN. In a dtype without NaN, it gives the minimum of a signed integer, the maximum of an
-    unsigned integer, and true.
+    For an index out of range, the result is NaN. Dtypes without NaN have instead: the minimum of signed integers, the
+    maximum of unsigned integers, and true.
 
     Args:
         axis: The axis; `None` indexes the flattened array.
@@ -115,7 +115,7 @@ class Take(Rearranging):
 
 
 class Gather(Rearranging):
-    """Selects items along an axis by an array of integers, with separate indices for each position on the other axes.
+    """Selects items along an axis by an array of indices, one for each item of the result, like `take_along_axis`.
 
     Args:
         axis: The axis.
@@ -136,7 +136,7 @@ class Gather(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape of the indices, broadcast with the input on the other axes."""
+        """Return the shape of the indices. On the other axes, it broadcasts with that of the input."""
         shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
         if not isinstance(axis, int) or LEADING in shape[:1] or LEADING in some[:1]:
             return NOTHING_KNOWN
@@ -146,7 +146,7 @@ class Gather(Rearranging):
             raise MismatchError(
                 "indices",
                 f"as many axes as the input {shape}",
-                "ExpandDims(-1)  # for indices of more axes",
+                "ExpandDims(-1)  # adds an axis to the indices",
                 f"rank {len(some)} != {len(shape)}",
             )
         one, other = (tuple(1 if at == place else size for at, size in enumerate(sizes)) for sizes in (shape, some))
@@ -154,7 +154,10 @@ class Gather(Rearranging):
             sizes = list(broadcast(TensorSpec(one), TensorSpec(other)))
         except MismatchError as error:
             raise MismatchError(
-                "indices", f"sizes that broadcast with {shape} except on axis {place}", error.advice, error.detail
+                "indices",
+                f"a shape that broadcasts with {shape} on all axes except {place}",
+                error.advice,
+                error.detail,
             ) from None
         sizes[place] = some[place]
         return Inferred({"output": tuple(sizes)})
@@ -209,7 +212,9 @@ class _Triangle(KeepsShape, Rearranging):
         """Keep the shape."""
         shape = inputs["input"].shape
         if LEADING not in shape[:1] and len(shape) < 2:
-            raise MismatchError("input", "(..., rows, columns)", "an input of at least two axes.", f"rank {len(shape)}")
+            raise MismatchError(
+                "input", "(..., rows, columns)", "use an input with at least two axes.", f"rank {len(shape)}"
+            )
         return super().infer(options, inputs)
 
 
@@ -217,7 +222,7 @@ class Triu(_Triangle):
     """Upper triangle: sets items below a diagonal of the last two axes to zero.
 
     Args:
-        k: The diagonal: 0 for the main diagonal, a positive number for one above it, a negative one for one below.
+        k: The diagonal: 0 is the main diagonal, 1 the diagonal above it, and -1 the one below it.
 
     Examples:
         >>> Triu()
@@ -232,7 +237,7 @@ class Tril(_Triangle):
     """Lower triangle: sets items above a diagonal of the last two axes to zero.
 
     Args:
-        k: The diagonal: 0 for the main diagonal, a positive number for one above it, a negative one for one below.
+        k: The diagonal: 0 is the main diagonal, 1 the diagonal above it, and -1 the one below it.
 
     Examples:
         >>> Tril()

@@ -92,7 +92,7 @@ class Stack(_Several):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's shape without the new axis, for all inputs."""
+        """Infer the shape of each input: that of the output without the new axis."""
         shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
         if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
             return {}
@@ -136,8 +136,8 @@ class Tile(Rearranging):
     """Repeats the whole array along each axis.
 
     Args:
-        reps: Number of copies along each axis. Fewer numbers than axes are for the last axes; more numbers than axes
-            add axes at the front.
+        reps: Number of copies along each axis, as in `jnp.tile`. If there are fewer numbers than axes, they belong to
+            the last axes. If there are more, the result has new axes at the front.
 
     Examples:
         >>> Tile((2, 1))
@@ -172,8 +172,8 @@ class Pad(Rearranging):
     """Pads an array with a constant value.
 
     Args:
-        pad_width: Number of items to add before and after each axis: `((1, 1), (0, 2))`. One pair is for all axes; one
-            number is for both ends of all axes.
+        pad_width: Number of items to add before and after each axis: `((1, 1), (0, 2))`. One pair is used for all axes.
+            One number is used before and after all axes.
         value: The value of the added items.
 
     Examples:
@@ -202,7 +202,7 @@ class Pad(Rearranging):
 
 
 class Split(Rearranging):
-    """Splits an axis into equal parts, and stacks the parts along a new first axis: `x.split(3)[0]` is the first third.
+    """Splits an axis into equal parts, and stacks the parts along a new first axis: `(6,)` becomes `(3, 2)`.
 
     Args:
         split_size: Number of parts. It must divide the size of the axis.
@@ -222,7 +222,7 @@ class Split(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Divide the size of the axis by the number of parts, and insert that number in front."""
+        """Divide the size of the axis by the number of parts, and add an axis for the parts at the front."""
         shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
         place = place_of("input", axis, shape) if isinstance(axis, int) else None
         if place is None or not isinstance(parts, int) or LEADING in shape[:1]:
@@ -232,8 +232,8 @@ class Split(Rearranging):
             raise MismatchError(
                 "input",
                 f"a multiple of {parts} on axis {place}",
-                "a number of parts that divides it.",
-                f"axis {place}: {shape[place]} is not a multiple",
+                f"use a number of parts that divides {shape[place]}.",
+                f"axis {place}: {shape[place]}",
             )
         return Inferred({"output": (parts, *shape[:place], size, *shape[place + 1 :])})
 
@@ -266,7 +266,7 @@ class Roll(KeepsShape, Rearranging):
     """Shifts items along an axis. Items that leave at one end enter at the other.
 
     Args:
-        shift: Number of positions. For several axes: one number for all of them, or one number for each.
+        shift: Number of positions, as one number for all axes in `axis`, or a tuple with one number for each.
         axis: One axis or several. By default, the items of the flattened array are shifted.
 
     Examples:
@@ -293,7 +293,7 @@ class Roll(KeepsShape, Rearranging):
 
 
 class CartesianDifference(Rearranging):
-    """Differences of all pairs of a row of `left` and a row of `right`.
+    """Differences of each row of `left` and each row of `right`.
 
     Examples:
         >>> [port.name for port in CartesianDifference().inputs]
@@ -307,7 +307,7 @@ class CartesianDifference(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(n, d)` and `(m, d)` to `(n, m, d)`. One input may have d = 1."""
+        """Map `(n, d)` and `(m, d)` to `(n, m, d)`. An input with one column broadcasts to d columns."""
         for port in cls.input_ports:
             shape = inputs[port].shape
             if LEADING not in shape[:1] and len(shape) != 2:
@@ -318,21 +318,24 @@ class CartesianDifference(Rearranging):
         a, b = left[1], right[1]
         if isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b):
             raise MismatchError(
-                "right", f"(rows, {a}), like left {left}", "the same number of features in both.", f"axis 1: {b} != {a}"
+                "right",
+                f"(rows, {a}), like left {left}",
+                "use the same number of columns for left and right.",
+                f"axis 1: {b} != {a}",
             )
         last: Dim = b if a == 1 else a if b == 1 or isinstance(a, int) else b
         return Inferred({"output": (left[0], right[0], last)})
 
 
 def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
-    """Return the padding before and after each axis, as a pair for each.
+    """Return a pair for each axis: the numbers of items to add before and after it.
 
     Args:
         width: A number, a pair, or a pair for each axis.
-        rank: The number of axes. With `None`, the function only checks `width`, and the result may have no pairs.
+        rank: The number of axes; `None` to only check `width`.
 
     Raises:
-        MismatchError: `width` is none of these, or has another number of pairs than axes.
+        MismatchError: `width` is invalid, or the number of pairs is not `rank`.
 
     Examples:
         >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)

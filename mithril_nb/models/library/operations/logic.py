@@ -214,8 +214,8 @@ class ShiftRight(_Shift):
 class Where(Broadcasting):
     """Selects items of `input1` where `cond` is true, and of `input2` elsewhere.
 
-    An item that is not selected has a gradient of 0. If that item was computed with an infinite or NaN derivative,
-    such as the square root of 0, the gradient of the computation's input is NaN.
+    The gradient of an item that is not selected is 0. But if the block that computed this item has an infinite
+    derivative there, such as `Sqrt` at 0, the gradient of that block's input is NaN.
 
     Examples:
         >>> [port.name for port in Where().inputs]
@@ -230,6 +230,6 @@ class Where(Broadcasting):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shape that all three broadcast to, and the promoted dtype of both arrays."""
+        """Return the shape that all inputs broadcast to, and the promoted dtype of `input1` and `input2`."""
         dtype = promoted([inputs["input1"].dtype, inputs["input2"].dtype])
         return Inferred({"output": TensorSpec(broadcast_all(inputs), dtype)})

@@ -1,4 +1,4 @@
-"""The base class of reductions, and functions for their axes and the shapes of their results."""
+"""The base class of reductions, and the rules of their axes, dtypes and shapes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def summed(dtype: str) -> str:
 
 
 def axes_of(axis: Value) -> tuple[int, ...] | None:
-    """Return the attribute `axis` as a tuple of axes; `None` if it is `None`, which means all axes."""
+    """Return the attribute `axis` as a tuple of axes, or `None` for all axes."""
     if axis is None:
         return None
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -37,11 +37,10 @@ def axes_of(axis: Value) -> tuple[int, ...] | None:
     return axes  # pyright: ignore[reportReturnType]
 
 
-def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    """Return axes as negative numbers, which count from the end: -1 for the last axis.
+def negative_axes(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Return axes as negative numbers; `None` if their position is unknown.
 
-    For an open shape, which starts with `"..."`, the result is `None` unless all axes are negative, different, and
-    among the known dims.
+    Negative axes count from the end, so the last axis is -1. A shape that starts with `"..."` has unknown leading axes.
 
     Args:
         kind: The block's kind, for the error message.
@@ -49,11 +48,13 @@ def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> t
         axes: The axes; `None` for all.
 
     Raises:
-        MismatchError: The shape is not open, and does not have an axis, or an axis is repeated.
+        MismatchError: The shape does not have an axis, or an axis is repeated.
 
     Examples:
-        >>> places("Sum", (2, 3, 4), (0, -1)), places("Sum", ("...", 3), (-1,)), places("Sum", ("...", 3), (0,))
-        ((-3, -1), (-1,), None)
+        >>> negative_axes("Sum", (2, 3, 4), (0, -1)), negative_axes("Sum", (2, 3), None)
+        ((-3, -1), (-2, -1))
+        >>> negative_axes("Sum", ("...", 3), (-1,)), negative_axes("Sum", ("...", 3), (0,))
+        ((-1,), None)
     """
     is_open = shape[:1] == (LEADING,)
     if axes is None:
@@ -63,8 +64,9 @@ def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> t
     found: list[int] = []
     for axis in axes:
         if not -len(shape) <= axis < len(shape):
-            nearest = f"{kind}(axis={-1 if axis < 0 else len(shape) - 1})" if shape else f"{kind}(axis=None)"
-            raise MismatchError("input", f"an array that has axis {axis}", nearest, f"rank {len(shape)}")
+            nearest = f"{kind}(axis={-1 if axis < 0 else len(shape) - 1})"
+            advice = nearest if shape else "use an input with at least one axis."
+            raise MismatchError("input", f"an array that has axis {axis}", advice, f"rank {len(shape)}")
         place = axis - len(shape) if axis >= 0 else axis
         if place in found:
             raise MismatchError("input", "each axis once", f"{kind}(axis={place})", f"axis {place} twice in {axes}")
@@ -73,26 +75,19 @@ def places(kind: str, shape: tuple[Dim, ...], axes: tuple[int, ...] | None) -> t
 
 
 def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, keepdim: bool) -> tuple[Dim, ...]:
-    """Return the shape after a reduction.
-
-    Args:
-        shape: The input's shape.
-        at: The reduced axes, from `places`; `None` if they are unknown.
-        axis: The attribute `axis`.
-        keepdim: True if the reduced axes stay, with size 1.
-    """
+    """Return the shape after a reduction of the axes `at`, which `negative_axes` found from the attribute `axis`."""
     if at is None:
         return () if axis is None and not keepdim else (LEADING,)
     kept = [1 if place in at else shape[place] for place in range(-len(shape), 0)]
     return tuple(kept if keepdim else [shape[place] for place in range(-len(shape), 0) if place not in at])
 
 
-def refined_to(options: Options, output: tuple[Dim, ...]) -> Shapes:
-    """Return the sizes after the last reduced axis for the input: they are those of the output.
+def sizes_before_reduction(options: Options, output: tuple[Dim, ...]) -> Shapes:
+    """Infer the input's shape from the output's: the sizes after the last reduced axis are equal.
 
-    Args:
-        options: The attributes of the reduction.
-        output: The shape of the output.
+    Examples:
+        >>> sizes_before_reduction({"axis": (-2,), "keepdim": False}, ("batch", 5))
+        {'input': ('...', 5)}
     """
     axes = axes_of(options["axis"])
     if not axes:
@@ -110,9 +105,9 @@ class Reduction(Operator):
 
     Attributes:
         takes: The kinds of values that the input may have.
-        gives: The dtype of the output: `"same"` as the input, `"floating"`, `"summed"` (see `summed`), or `"place"`,
-            the int32 index of an item.
-        needs_items: True if the op is not defined for an empty axis.
+        gives: The dtype of the output: `"same"` for the dtype of the input, `"floating"` for its floating-point dtype,
+            `"summed"` for the dtype of a sum, `"place"` for an index, which is an int32.
+        needs_items: True if the op is not defined for an axis of size 0.
     """
 
     category = "Reductions"
@@ -129,13 +124,13 @@ class Reduction(Operator):
         """Remove the axes, or keep them with size 1 if `keepdim` is set."""
         spec, axis = inputs["input"], options["axis"]
         check_kind("input", spec, cls.takes)
-        at = places(cls.__name__, spec.shape, axes_of(axis))
+        at = negative_axes(cls.__name__, spec.shape, axes_of(axis))
         for place in at or ():
             if cls.needs_items and spec.shape[place] == 0:
                 raise MismatchError(
                     "input",
                     f"at least one item along axis {place}",
-                    "an array that is not empty.",
+                    f"use an array with at least one item along axis {place}.",
                     f"axis {place}: size 0",
                 )
         dtype = {
@@ -148,5 +143,5 @@ class Reduction(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the sizes after the last reduced axis for the input, and `()` for a connected attribute."""
-        return {**dict.fromkeys(cls.option_ports, ()), **refined_to(options, outputs["output"].shape)}
+        """Infer the input's sizes after the last reduced axis from the output. A connected attribute is a scalar."""
+        return {**dict.fromkeys(cls.option_ports, ()), **sizes_before_reduction(options, outputs["output"].shape)}

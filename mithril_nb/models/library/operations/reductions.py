@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.elementwise import ANY, NUMBERS, check_kind, floating
-from mithril_nb.models.library.operations.reducing import Axes, Axis, Reduction, axes_of, places, summed
+from mithril_nb.models.library.operations.reducing import Axes, Axis, Reduction, axes_of, negative_axes, summed
 from mithril_nb.models.library.operations.shape_rules import KeepsShape, broadcast_all
 from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
 from mithril_nb.models.shape_inference.dims import MismatchError
@@ -125,8 +125,8 @@ class Variance(Reduction):
     Args:
         axis: One axis or several; `None` for all.
         keepdim: If true, the reduced axes stay, with size 1.
-        correction: The sum of squares is divided by the number of items minus this. 1 gives the unbiased estimate of
-            the variance of a distribution from a sample.
+        correction: The sum of squares is divided by `n - correction` for n items. With 1, the result is the unbiased
+            estimate from a sample.
 
     Examples:
         >>> Variance(axis=-1, correction=1)
@@ -253,15 +253,14 @@ class Cumsum(KeepsShape, Operator):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Keep the shape, after checking the axis."""
         spec = inputs["input"]
-        places("Cumsum", spec.shape, axes_of(options["axis"]))
+        negative_axes("Cumsum", spec.shape, axes_of(options["axis"]))
         return Inferred({"output": TensorSpec(spec.shape, summed(spec.dtype))})
 
 
 class Trapezoid(Operator):
     """Integral of `y` along the last axis, by the trapezoidal rule.
 
-    `x` contains the position of each value. It has the shape of `y`, or broadcasts to it: one row of positions is
-    enough for all rows of `y`.
+    `x` contains the position of each value, and broadcasts to the shape of `y`.
 
     Examples:
         >>> [port.name for port in Trapezoid().inputs]
@@ -276,26 +275,26 @@ class Trapezoid(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map two of `(*lead, n)` to `lead`. The leading axes broadcast."""
+        """Return the shape that the leading axes of both inputs broadcast to."""
         for port, spec in inputs.items():
             check_kind(port, spec, NUMBERS)
             if not spec.shape:
                 raise MismatchError(
                     port,
                     "at least one axis",
-                    "give it at least one axis; the integral runs along the last one.",
+                    f"use an input {port} with at least one axis.",
                     "rank 0",
                 )
         y, x = inputs["y"], inputs["x"]
         n, m = y.shape[-1], x.shape[-1]
         if isinstance(n, int) and isinstance(m, int) and n != m:
-            raise MismatchError("x", f"(..., {n})", "as many positions as values.", f"axis -1: {m} != {n}")
+            raise MismatchError("x", f"(..., {n})", "use as many positions x as values y.", f"axis -1: {m} != {n}")
         lead = {port: TensorSpec(_lead(spec.shape)) for port, spec in inputs.items()}
         return Inferred({"output": TensorSpec(broadcast_all(lead), floating(promoted([y.dtype, x.dtype])))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the known size of the last axis for both inputs."""
+        """Infer the size of the last axis of each input from the other input."""
         sizes = [spec.shape[-1] for spec in inputs.values() if spec.shape and isinstance(spec.shape[-1], int)]
         return {port: (LEADING, sizes[0]) for port in inputs} if sizes else {}
 
@@ -307,8 +306,7 @@ def _lead(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
 class Unique(Operator):
     """Distinct items of an array, sorted, in a row of fixed length.
 
-    The length is an argument because a compiled program needs static shapes, and the number of distinct items is known
-    only at run time.
+    A compiled program needs the length before it runs, when the number of distinct items is unknown.
 
     Args:
         size: Length of the row; required. If there are more distinct items, the smallest are kept. If there are fewer,

@@ -42,7 +42,7 @@ class Rearranging(Operator):
 
     @classmethod
     def wanted_dtype(cls, port: str, dtype: str) -> str:
-        """Return `"int32"` for a connected attribute, such as a shape or an axis; for an input as `OpRules`."""
+        """Return the declared dtype of an input. A connected attribute, such as a shape, is `"int32"`."""
         return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
 
 
@@ -50,8 +50,8 @@ class Reshape(Rearranging):
     """Reshapes the array, keeping the order of items.
 
     Args:
-        shape: The sizes. One may be -1, which is inferred. A size may be a name: the only name is inferred if there is
-            no -1. Otherwise a name is the input's size on the same axis, as in `("batch", -1)`.
+        shape: The sizes. One may be -1: it is inferred from the number of items. A size may also be a name, such as in
+            `("batch", -1)`: it is the input's size on the same axis. A single name without a -1 is inferred like -1.
 
     Examples:
         >>> Reshape((2, -1))
@@ -128,7 +128,7 @@ class Squeeze(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Remove axes of size 1. Without `axis`, the result is unknown up to the last size that is a name."""
+        """Remove axes of size 1. Without `axis`, it is unknown whether to remove an axis whose size is a name."""
         shape, axis = inputs["input"].shape, options["axis"]
         if axis == UNKNOWN:
             return NOTHING_KNOWN
@@ -204,7 +204,7 @@ class BroadcastTo(Rearranging):
     """Broadcasts an array to a shape: repeats it along axes of size 1, and along new leading axes.
 
     Args:
-        shape: The sizes. A name is the input's size on that axis, counted from the last.
+        shape: The sizes. A name is the input's size on that axis, where axes are counted from the last one.
 
     Examples:
         >>> BroadcastTo((3, 4))
@@ -261,14 +261,14 @@ class Transpose(Rearranging):
             raise MismatchError(
                 "input",
                 f"rank {len(places)}, for axes={axes!r}",
-                "axes that name each axis of the input once.",
+                f"use axes that contain each number from 0 to {len(shape) - 1} once.",
                 f"rank {len(shape)}",
             )
         return Inferred({"output": tuple(shape[place] for place in places)})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the output's sizes in the order of the input's axes."""
+        """Infer the input's shape: the output's sizes in the order of the input's axes."""
         shape, axes = outputs["output"].shape if "output" in outputs else (LEADING,), options["axes"]
         if LEADING in shape[:1]:
             return {}
@@ -327,10 +327,10 @@ class PermuteTensor(Rearranging):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Map `(rows, *rest)` and `(*some,)` to `(*some, *rest)`."""
+        """Replace the first size of the input by the shape of the indices."""
         shape, some = inputs["input"].shape, inputs["indices"].shape
         if shape == ():
-            raise MismatchError("input", "at least one axis", "give the input an axis of rows.", "rank 0")
+            raise MismatchError("input", "at least one axis", "use an input with at least one axis.", "rank 0")
         if LEADING in shape[:1]:
             return NOTHING_KNOWN
         return Inferred({"output": (*some, *shape[1:])})

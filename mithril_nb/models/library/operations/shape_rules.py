@@ -18,19 +18,15 @@ class KeepsShape(OpRules):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """Return the shape of the output as the shape of the input."""
+        """Infer the input's shape: it is the output's."""
         return {"input": outputs["output"].shape} if "output" in outputs else {}
 
 
 def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
-    """Return an attribute as a tuple of sizes. A size may be negative, such as -1.
-
-    Args:
-        port: The attribute, for the error message.
-        value: One size or a tuple of sizes; a size is a number or a name.
+    """Return the value of an attribute, one size or a tuple of sizes, as a tuple. A size is an integer or a name.
 
     Raises:
-        MismatchError: `value` is none of these.
+        MismatchError: `value` contains something else. The error has `port`, the name of the attribute.
     """
     sizes = value if isinstance(value, tuple) else (value,)
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
@@ -39,25 +35,31 @@ def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
 
 
 def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
-    """Return the shape of an array after reshaping it to `target`.
+    """Return the shape of an array after reshaping it to `target`, for `Reshape`.
 
     Args:
         shape: The shape of the array.
-        target: The new sizes. One may be -1, which is inferred. A name is inferred too if it is the only open size;
-            otherwise it is the size of the array on the same axis.
-        connected: True if `target` comes from a connection. A name in it is then a size that is not inferred.
+        target: The new sizes, see `Reshape`.
+        connected: True if `target` comes from a connection. A name in it is then the size itself, and is not inferred.
 
     Raises:
         MismatchError: The number of items differs, or `target` is invalid.
 
     Examples:
-        >>> reshaped(("batch", 4, 6), (-1, 24)), reshaped(("batch", 4, 6), ("batch", -1)), reshaped((0, 3), (0, -1))
-        (('batch', 24), ('batch', 24), (0, 3))
+        A size of -1 is inferred:
+
+        >>> reshaped(("batch", 4, 6), (-1, 24)), reshaped((0, 3), (0, -1))
+        (('batch', 24), (0, 3))
+
+        A name next to a -1 is the array's size on the same axis. A name alone is inferred:
+
+        >>> reshaped((2, 4, 6), ("batch", -1)), reshaped((2, 4, 6), ("rows", 6))
+        ((2, 24), (8, 6))
     """
     if LEADING in target[:1]:
         return target if -1 not in target else (LEADING,)
     if target.count(-1) > 1 or any(isinstance(size, int) and size < -1 for size in target):
-        raise MismatchError("input", f"a shape with one -1 at most, not {target}", "shape=(2, -1)")
+        raise MismatchError("input", f"a shape with at most one -1, not {target}", "shape=(2, -1)")
     names = [] if connected else [place for place, size in enumerate(target) if isinstance(size, str)]
     sizes = list(target)
     if len(names) == 1 and -1 not in target:
@@ -68,7 +70,7 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
             sizes[place] = _kept(shape, target, place)
     others = tuple(size for place, size in enumerate(sizes) if place != open_one)
     if LEADING in shape[:1]:
-        # The number of items is unknown. An inferred size keeps its name; for -1 there is no name, so none is known.
+        # The number of items is unknown. An inferred size keeps its name. A -1 has no name, so its size is unknown.
         return tuple(sizes) if -1 not in sizes else (LEADING,)
     whole = product(shape)
     rest = product(others)
@@ -90,19 +92,14 @@ def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = 
         raise MismatchError(
             "input",
             f"{needed} items, for shape {target}",
-            f"sizes whose product is {whole}.",
-            f"{whole} is not a multiple" if -1 in target else f"{whole} != {needed}",
+            f"use sizes whose product is {whole}.",
+            f"{whole} items" if -1 in target else f"{whole} != {needed}",
         )
     return tuple(sizes)
 
 
 def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
-    """Return the size of a name in the target of a reshape: the input's size on the same axis.
-
-    Args:
-        shape: The shape of the input.
-        target: The target.
-        place: Position of the name in the target.
+    """Return the size for the name `target[place]` of a reshape: the input's size on the same axis.
 
     Raises:
         MismatchError: The input does not have the axis, or has the name on another axis.
@@ -114,14 +111,14 @@ def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
         raise MismatchError(
             "input",
             f"an axis {place}, for {name!r} in {target}",
-            "a number instead, or -1 for one size.",
+            f"replace {name!r} by a number or -1.",
             f"rank {len(shape)}",
         )
     if name in shape and shape[place] != name:
         raise MismatchError(
             "input",
             f"{name!r} on axis {place}, for shape {target}",
-            f"x.reshape({_by_place(shape, target)})  # which states where the sizes come from",
+            f"x.reshape({_by_place(shape, target)})  # each size from its axis",
             f"axis {place}: {shape[place]} != {name}",
         )
     return shape[place]
@@ -134,11 +131,11 @@ def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
 
 
 def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
-    """Return the shape of an array after broadcasting it to `target`.
+    """Return the shape of an array after broadcasting it to `target`, for `BroadcastTo`.
 
     Args:
         shape: The shape of the array.
-        target: The new sizes. A name is the size of the array on that axis, counted from the last.
+        target: The new sizes, see `BroadcastTo`.
         connected: True if `target` comes from a connection. A name in it is then the size itself.
 
     Raises:
@@ -152,20 +149,28 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
         return target
     if len(target) < len(shape):
         raise MismatchError(
-            "input", f"at most {len(target)} axes, for shape {target}", "a longer shape.", f"rank {len(shape)}"
+            "input",
+            f"at most {len(target)} axes, for shape {target}",
+            f"use a shape with at least {len(shape)} sizes.",
+            f"rank {len(shape)}",
         )
     sizes = list(target)
     offset = len(target) - len(shape)
     for axis, size in enumerate(target):
         own = shape[axis - offset] if axis >= offset else 1
         if isinstance(size, int) and size < 0:
-            raise MismatchError("input", f"sizes from 0, not {target}", "a number, or a name.", f"axis {axis}: {size}")
+            raise MismatchError(
+                "input",
+                f"sizes of 0 or more, not {target}",
+                f"replace {size} by a number of 0 or more, or by a name.",
+                f"axis {axis}: {size}",
+            )
         if isinstance(size, str) and not connected:
             if axis < offset:
                 raise MismatchError(
                     "input",
                     f"an axis for {size!r} in {target}",
-                    "a number instead, or a connected shape.",
+                    f"replace {size!r} by a number, or connect shape.",
                     f"rank {len(shape)}",
                 )
             sizes[axis] = own
@@ -173,21 +178,16 @@ def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool =
             raise MismatchError(
                 "input",
                 f"a shape that broadcasts to {target}",
-                f"size 1 or {size} on that axis.",
+                f"use an input with size 1 or {size} on axis {axis - offset}.",
                 f"axis {axis - offset}: {own} != {size}",
             )
     return tuple(sizes)
 
 
 def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] | None:
-    """Return the first axis that `Flatten` merges, and the one after the last; `None` if they are unknown.
+    """Return `(a, b)` if `Flatten` merges the axes `shape[a:b]`; `None` if their positions are unknown.
 
-    If both are equal, there is nothing to merge, and `Flatten` inserts an axis of size 1.
-
-    Args:
-        shape: The shape of the input.
-        start: The attribute `start_dim`.
-        end: The attribute `end_dim`.
+    If a equals b, `Flatten` inserts an axis of size 1.
 
     Raises:
         MismatchError: The array does not have these axes, or `end` is before `start`.
@@ -199,7 +199,7 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
     rank = len(shape)
     if LEADING not in shape[:1]:
         if rank == 0 and start > 0:
-            raise MismatchError("input", "at least one axis", "give the input a batch axis.", "rank 0")
+            raise MismatchError("input", "at least one axis", "use an input with a batch axis.", "rank 0")
         if (start, end) == (rank, -1) or (rank == 0 and start in (0, -1) and end in (0, -1)):
             return rank, rank
     first, last = place_of("input", start, shape), place_of("input", end, shape)
@@ -216,13 +216,13 @@ def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] |
 
 
 def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False) -> list[int] | None:
-    """Return the indices of axes in the tuple `shape`; `None` if an index is unknown, as in `place_of`.
+    """Return axes as non-negative numbers; `None` if one is unknown because the shape has unknown leading axes.
 
     Args:
         port: The attribute with the axes, for the error message.
         axes: One axis, or a tuple of axes. A negative axis counts from the end.
         shape: The shape.
-        adds: True if the axes will be added to the shape. The result is then indices in the longer shape.
+        adds: True for axes that the block adds: they count in the shape of the result.
 
     Raises:
         MismatchError: The shape does not have an axis, an axis is repeated, or an axis is not an integer.
@@ -230,6 +230,8 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
     Examples:
         >>> places_of("axis", (0, -1), (2, 3, 4)), places_of("axis", -1, (2, 3), adds=True)
         ([0, 2], [2])
+        >>> places_of("axis", (0, -1), ("...", 3)) is None
+        True
     """
     several = axes if isinstance(axes, tuple) else (axes,)
     if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in several):
@@ -240,12 +242,14 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
     if len(places) < len(found):
         return None
     if len(set(places)) < len(places):
-        raise MismatchError("input", f"{port} that differ, not {axes!r}", "name each axis once.", f"rank {len(shape)}")
+        raise MismatchError(
+            "input", f"different axes, not {port}={axes!r}", f"use each axis once in {port}.", f"rank {len(shape)}"
+        )
     return places
 
 
 def is_count(value: object, least: int = 0) -> bool:
-    """Return whether a value is an integer of at least `least`. A boolean is not."""
+    """Return whether a value is an integer of at least `least`, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
@@ -253,7 +257,7 @@ def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
     """Return the shape that several inputs broadcast to.
 
     Raises:
-        MismatchError: Two sizes differ and neither is 1. The error has the port of the first input that does not fit.
+        MismatchError: Two sizes differ and neither is 1.
 
     Examples:
         >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
@@ -269,20 +273,18 @@ def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
 
 
 def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
-    """Return what the shape of a broadcast result implies for the shapes of its inputs, by port.
+    """Infer the shapes of broadcast inputs from the shape of the result.
 
-    On an axis where all other inputs have size 1, an input has the size of the result. Inputs about which nothing
-    follows are omitted.
-
-    Args:
-        inputs: Specs of the inputs, by port.
-        output: The shape of the result.
+    If all inputs except one have size 1 on an axis, this one input has the size of the result. An input is omitted if
+    nothing is known about its shape.
 
     Examples:
-        >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
-        {'left': ('batch', 3)}
+        The last size of `left` must be 3, because `right` has size 1 there:
+
         >>> broadcast_back({"left": TensorSpec(("n", "m")), "right": TensorSpec((4, 1))}, (4, 3))
         {'left': ('n', 3), 'right': (4, 1)}
+        >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
+        {'left': ('batch', 3)}
     """
     found: dict[str, tuple[Dim, ...]] = {}
     for port, spec in inputs.items():
@@ -298,28 +300,35 @@ def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
     return found
 
 
-def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
-    """Return the common shape of all inputs, with a number instead of a name where one of them has a number.
+def same_sizes(inputs: Specs, except_axis: int | None = None) -> tuple[Dim, ...]:
+    """Return the common shape of all inputs. A size is a name only if it is a name in all inputs.
 
     Args:
         inputs: Specs by port.
-        but: An axis on which the sizes may differ; the result has the size of the first input.
+        except_axis: An axis on which the sizes may differ. The result has the size of the first input there.
 
     Raises:
         MismatchError: The shapes differ on another axis, or in their number of axes.
+
+    Examples:
+        >>> same_sizes({"input1": TensorSpec(("batch", 3)), "input2": TensorSpec((8, 3))})
+        (8, 3)
     """
     (first, one), *others = inputs.items()
     sizes = list(one.shape)
     for port, spec in others:
-        need = f"{tuple('any' if axis == but else size for axis, size in enumerate(sizes))}, like {first} {one.shape}"
+        wanted = ["any" if axis == except_axis else str(size) for axis, size in enumerate(sizes)]
+        need = f"({', '.join(wanted)}{',' * (len(wanted) == 1)}), like {first} {one.shape}"
         if len(spec.shape) != len(sizes):
             raise MismatchError(
-                port, need, "arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
+                port, need, "use arrays with the same number of axes.", f"rank {len(spec.shape)} != {len(sizes)}"
             )
         for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
-            if axis == but or size == other:
+            if axis == except_axis or size == other:
                 continue
             if isinstance(size, int) and isinstance(other, int):
-                raise MismatchError(port, need, "the same sizes on the other axes.", f"axis {axis}: {other} != {size}")
+                raise MismatchError(
+                    port, need, f"use arrays with the same size on axis {axis}.", f"axis {axis}: {other} != {size}"
+                )
             sizes[axis] = other if isinstance(other, int) else size
     return tuple(sizes)

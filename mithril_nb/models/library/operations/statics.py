@@ -38,7 +38,7 @@ class _Static(Rearranging):
 
 
 class Shape(_Static):
-    """Shape of an array as a static value. An unknown size is a name in it.
+    """Shape of an array as a static value: a tuple. A size that is not known yet is a name.
 
     Examples:
         >>> from mithril_nb.models import Model
@@ -66,11 +66,11 @@ class Length(_Static):
     """
 
     op = "length"
-    formula = "y = the number of x[0], x[1], ..."
+    formula = "y = len(x)"
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the size of the first axis."""
+        """Return the size of the first axis of an array, or the number of items of a tuple."""
         shape = as_array("input", inputs["input"], "float32").shape
         if not shape:
             raise MismatchError("input", "at least one axis", "Size()  # counts the items of any array", "rank 0")
@@ -97,7 +97,7 @@ class Size(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the product of all sizes, or the sizes of the axes in `dim`."""
+        """Return the product of all sizes, or the sizes of the axes in `dim`, as a static value."""
         shape, dim = as_array("input", inputs["input"], "float32").shape, options["dim"]
         if dim is None:
             return Inferred({"output": _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))})
@@ -215,7 +215,10 @@ class ToTensor(_Static):
         spec, dtype = inputs["input"], options["dtype"]
         if isinstance(spec, StaticSpec) and spec.is_known and not _is_even(spec.value):
             raise MismatchError(
-                "input", "tuples of one length at each depth", "tuples of one length.", "lengths differ"
+                "input",
+                "tuples of the same length at each depth",
+                "use tuples of the same length, such as ((1, 2), (3, 4)).",
+                "lengths differ",
             )
         array = as_array("input", spec, "")
         name = array.dtype if dtype is None else dtype_option("dtype", dtype)
@@ -237,7 +240,7 @@ class TensorToList(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the spec of the input if it is static, and else an unknown static value."""
+        """Return the spec of a static input, which is unchanged. An array becomes an unknown static value."""
         spec = inputs["input"]
         return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
 
@@ -246,7 +249,7 @@ class ToTuple(_Static):
     """Collects values in a tuple, such as the sizes of a shape.
 
     Args:
-        n: Number of inputs, named `input1`, `input2`, ... By default there is one, `input`, which is a tuple already.
+        n: Number of inputs, named `input1`, `input2`, ... By default, the only input `input` must be a tuple already.
 
     Examples:
         >>> [port.name for port in ToTuple(2).inputs], [port.name for port in ToTuple().inputs]
@@ -267,7 +270,7 @@ class ToTuple(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the tuple of values as a static value. It is unknown if one of them is."""
+        """Return the tuple of values as a static value, which is unknown if one of the values is unknown."""
         if "input" in inputs:
             spec = inputs["input"]
             return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
@@ -277,10 +280,10 @@ class ToTuple(_Static):
 
 
 class ToList(ToTuple):
-    """Collects values in a tuple, like `ToTuple`. Values between blocks are immutable, so there are no lists.
+    """Collects values in a tuple, like `ToTuple`. The result is not a list, because static values are immutable.
 
     Args:
-        n: Number of inputs, named `input1`, `input2`, ... By default there is one, `input`, which is a tuple already.
+        n: Number of inputs, named `input1`, `input2`, ... By default, the only input `input` must be a tuple already.
 
     Examples:
         >>> [port.name for port in ToList(2).inputs]
@@ -316,7 +319,7 @@ class Slice(_Static):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the three numbers as a static value."""
+        """Return start, stop and step as a static value."""
         bounds = tuple(options[port] for port in cls.option_ports)
         return Inferred({"output": _NOT_KNOWN if UNKNOWN in bounds else StaticSpec(("slice", *bounds))})
 
@@ -347,7 +350,7 @@ class Value(_Static):
 
 
 def numbered_ports(n: Plain) -> tuple[str, ...]:
-    """Return `input1`, `input2`, ... up to a number; no names if `n` is not an integer.
+    """Return the names `input1`, ..., `input{n}`; no names if `n` is not an integer.
 
     Examples:
         >>> numbered_ports(2)
@@ -362,11 +365,7 @@ def dtype_name(dtype: Any) -> str | None:
 
 
 def dtype_option(port: str, dtype: Plain) -> str:
-    """Return the name of the dtype in an attribute.
-
-    Args:
-        port: The attribute, for the error message.
-        dtype: Its value.
+    """Return the name of the dtype that is the value of the attribute `port`.
 
     Raises:
         MismatchError: The value is not a string, or is known only at run time.
@@ -382,7 +381,7 @@ def _count(shape: tuple[Dim, ...]) -> Dim | None:
 
 
 def _is_even(value: Plain) -> bool:
-    """Return whether nested tuples at the same depth have the same length."""
+    """Return whether all nested tuples at one depth have the same length, so that they form an array."""
     if not isinstance(value, tuple):
         return True
     return len({shape_of(one) for one in value}) <= 1 and all(_is_even(one) for one in value)
