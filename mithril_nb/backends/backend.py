@@ -16,7 +16,7 @@ _OURS = {__name__.partition(".")[0], "jax", "contextlib", "functools", "importli
 
 
 class MithrilWarning(UserWarning):
-    """An option has no effect here, or an expensive one. The message names it and gives the reason."""
+    """An option has no effect, or an expensive effect. The message contains the option and the reason."""
 
 
 def notice(text: str) -> None:
@@ -38,8 +38,8 @@ class IncompleteBackendError(MithrilError, TypeError):
 class Backend(ABC):
     """Creates arrays of one array library, and runs models with it.
 
-    A custom backend defines `tensor`, `zeros` and `ones`, and only creates arrays. `ml.compile` accepts a `JaxBackend`,
-    a `NumpyBackend`, a `TorchBackend`, an `MlxBackend`, a `CBackend` or a `GGMLBackend`.
+    A custom backend defines `tensor`, `zeros` and `ones`. It creates arrays, but it cannot run models: `ml.compile`
+    accepts only a `JaxBackend`, `NumpyBackend`, `TorchBackend`, `MlxBackend`, `CBackend` or `GGMLBackend`.
 
     Raises:
         IncompleteBackendError: The constructed subclass lacks an abstract method.
@@ -57,7 +57,7 @@ class Backend(ABC):
     """
 
     def __new__(cls, *given: Any, **options: Any) -> Self:
-        """Reject a class that lacks a method."""
+        """Reject a class that lacks an abstract method."""
         # Python's own message does not show what to write, and differs between versions.
         lacking = sorted(getattr(cls, "__abstractmethods__", ()))
         if lacking:
@@ -83,10 +83,10 @@ class Backend(ABC):
 
     @property
     def toolkit(self) -> Toolkit:
-        """Kernels and scopes that run a graph.
+        """The kernels of the ops, and other functions with which the backend runs a graph.
 
         Raises:
-            UnavailableBackendError: The backend only creates arrays.
+            UnavailableBackendError: The backend creates arrays, but cannot run models.
         """
         raise UnavailableBackendError(
             f"{type(self).__name__} has no kernels, so it cannot run models.", advice="ml.JaxBackend()"
@@ -109,7 +109,12 @@ def check_seed(seed: Any) -> int:
 
 
 def check_count(name: str, value: Any, advice: str) -> int:
-    """Return a number of epochs, samples, processes, ... as an int.
+    """Return the value of an option as an int, such as a number of epochs.
+
+    Args:
+        name: Name of the option, for the error.
+        value: The value.
+        advice: Code for the error, such as `"fit(epochs=10)"`.
 
     Raises:
         UnknownOptionError: `value` is not an integer of at least 1.
@@ -130,7 +135,12 @@ def check_switch(name: str, value: Any, advice: str) -> None:
 
 
 def convert_params(params: Mapping[str, Any], backend: Any, other: Any) -> dict[str, Any]:
-    """Return parameters of one backend as arrays of another.
+    """Return parameters as arrays of another backend.
+
+    Args:
+        params: Arrays of `backend`, by name. A value may also be such a dict.
+        backend: The backend of the arrays.
+        other: The backend of the result, or a model that is compiled for this backend.
 
     Raises:
         UnknownOptionError: `other` is neither a backend nor a compiled model.

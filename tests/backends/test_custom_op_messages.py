@@ -83,7 +83,7 @@ UnknownOptionError: LostOne.__init__ does not pass 'by' to super().__init__.
 
 backend.register_op("grad")
 NameTakenError: cannot register the op 'grad': the backend already has an attribute of this name.
-    is  backend.grad
+    attribute  backend.grad
     Try: @backend.register_op("my_grad")
 
 ml.op("gelo")
@@ -122,7 +122,8 @@ UnknownOptionError: ml.register_primitive('lone_grad') cannot determine the inpu
     Try: def lone_grad(backend, x, grad): ...
 
 backend.register_op("add")(lambda x: x)
-UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'left', 'right'.
+UnknownOptionError: the function has 1 argument, but the op 'add' has more inputs.
+    inputs  left, right
     Try: def add(left, right): ...  # or register another name
 
 ml.register_primitive("Linear")(lambda backend, x: x)
@@ -137,27 +138,25 @@ UnknownOptionError: Wrong.compute returned 'out'.
 
 ml.compile(NoArray()).evaluate({}, {"input": X})
 UnknownOptionError: NoArray.compute did not return an array for 'output'.
-    given  str
-    Try: return an array.
+    returned  str
+    Try: return {'output': ...}  # an array
 
 of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum())
 ShapeError: wrong_grad does not return a gradient of the shape of each input.
     returned  ()
     inputs    (4, 3)
-    Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
+    Try: return ...  # a gradient for each input, in wrong_grad
 
 of_shapes(lambda x: x.reshape(2, 7), input=[4, 3])
 ShapeError: the input 'input' does not fit 'picky.input'.
     given  (4, 3) float32
     input  needs arrays that 'picky' accepts      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
-    Try: other sizes, or check the function.
 
 ml.compile(Misspelt()).evaluate({}, {"input": X})
 UnknownOptionError: the function of the op 'Misspelt' fails.
     because  KeyError: 'inptu'
     where    HERE
     given    'input' (4, 3) float32
-    Try: check the function.
 
 of_shapes(lambda x: np.tanh(x), input=[4, 3])
 UnknownOptionError: the function of the op 'picky' fails.
@@ -178,7 +177,7 @@ UnknownOptionError: the function of the op 'picky' fails.
     because  ConcretizationTypeError: Abstract tracer value encountered where concrete value is expected: traced array with shape float32[]
     where    HERE
     given    'input' (4, 3) float32
-    Try: jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.
+    Try: jnp.sum(x)  # an array, without float() or int(); sizes come from x.shape
 
 with_attribute()
 UnknownOptionError: the op 'scaled' takes no attributes.

@@ -264,7 +264,7 @@ def test_connected_bounds_must_be_one_number():
         "'min_val' expects a scalar but receives an array.\n"
         "    min_val  (3,) float32\n"
         "    needs    ()\n"
-        "    Try: connect a scalar to 'min_val'."
+        "    Try: min_val=1.0  # or a connection to a scalar"
     )
 
 

@@ -131,12 +131,12 @@ REFUSALS = """
 ml.compile(Linear(8), ml.JaxBackend(device_mesh=8), shapes={"input": [12, 4]}, parallelism="data")
 ShapeError: the batch of input 'input' cannot be split evenly over 8 devices.
     shape  (12, 4)      axis 0: 12 = 1 * 8 + 4
-    Try: 16 along axis 0, or 8.
+    Try: shape=(16, 4)  # or (8, 4)
 
 ml.compile(Linear(8, input_size=12), ml.JaxBackend(device_mesh=8), parallelism="data")(X[:15])
 ShapeError: the batch of input 'input' cannot be split evenly over 8 devices.
     shape  (15, 12)      axis 0: 15 = 1 * 8 + 7
-    Try: 16 along axis 0, or 8.
+    Try: shape=(16, 12)  # or (8, 12)
 
 ml.compile(Linear(3, input_size=5), ml.JaxBackend(device_mesh=(1, 4)), parallelism="model")
 ShapeError: no parameter can be split evenly over 4 devices.
@@ -174,10 +174,10 @@ DeviceNotFoundError: device_mesh=(3, 3) needs 9 devices, but only 8 are availabl
 ml.JaxBackend().ones(5, 4, device_mesh=(2,))
 ShapeError: an array cannot be split evenly over 2 devices.
     shape  (5, 4)      axis 0: 5 = 2 * 2 + 1
-    Try: 6 along axis 0, or 4.
+    Try: shape=(6, 4)  # or (4, 4)
 
 ml.JaxBackend().ones(4, 4, device_mesh=(2,), tensor_split=(2,))
-UnknownOptionError: tensor_split=(2,) does not match an array of shape (4, 4) on a mesh (2,).
+UnknownOptionError: tensor_split=(2,) does not match an array of shape (4, 4) and a mesh (2,).
     needs  for each mesh axis, a different axis of the array, or None
     Try: tensor_split=(0,)
 
@@ -214,7 +214,7 @@ UnknownOptionError: num_devices='2' is not a number of devices.
 data_parallel(lambda x: x, num_devices=4)(X[:6])
 ShapeError: an array cannot be split evenly over 4 devices.
     shape  (6, 12)      axis 0: 6 = 1 * 4 + 2
-    Try: 8 along axis 0, or 4.
+    Try: shape=(8, 12)  # or (4, 12)
 
 data_parallel(lambda x: x, num_devices=4)(1.0)
 ShapeError: an array without axes cannot be split over devices.

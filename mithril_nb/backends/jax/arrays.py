@@ -30,7 +30,7 @@ class ArrayMaker(Backend):
         device: Device of new arrays; `None` for JAX's default device.
         mesh: Mesh of devices that programs run on; `None` without one.
         precision: Precision of matrix products.
-        debug: True if NaN raises.
+        debug: True if an operation that computes NaN raises an error.
     """
 
     default_dtype: str
@@ -150,7 +150,7 @@ class ArrayMaker(Backend):
         return key
 
     def split_key(self, key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
-        """Split a key into two, or `num`, new keys."""
+        """Return `num` new keys, computed from a key."""
         if isinstance(num, bool) or not isinstance(num, SupportsIndex) or index(num) < 1:
             raise UnknownOptionError(
                 f"cannot split a key into {num!r}.", (("needs", "an integer, 1 or more"),), "split_key(key, num=2)"
@@ -195,19 +195,19 @@ class ArrayMaker(Backend):
         stddev: float = 1.0,
         dtype: Any = None,
     ) -> jax.Array:
-        """Return normally distributed numbers. Uses `key`, or the backend's random stream without one."""
+        """Return normally distributed numbers. If `key` is `None`, they come from the backend's stream."""
         options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
         return self._placed(self._random("random_normal", _normal, key, mean, stddev, **options))
 
     def random_uniform(
         self, key: jax.Array | None = None, *, shape: Any = (), low: float = 0.0, high: float = 1.0, dtype: Any = None
     ) -> jax.Array:
-        """Return uniformly distributed numbers in [low, high). Uses `key`, or the backend's random stream."""
+        """Return uniform numbers in [low, high). If `key` is `None`, they come from the backend's stream."""
         options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
         return self._placed(self._random("random_uniform", _uniform, key, low, high, **options))
 
     def random_bernoulli(self, key: jax.Array | None = None, *, shape: Any = (), p: float = 0.5) -> jax.Array:
-        """Return booleans that are true with probability `p`. Uses `key`, or the backend's random stream.
+        """Return booleans that are true with probability `p`. If `key` is `None`, they come from the backend's stream.
 
         Raises:
             UnknownOptionError: `p` is not a probability.
@@ -225,9 +225,9 @@ class ArrayMaker(Backend):
         return self._placed(self._random("permutation", jax.random.permutation, key, items))
 
     def _random(self, name: str, function: Callable[..., Any], key: Any, *numbers: Any, **options: Any) -> jax.Array:
-        """Draw with a key, or with a key of the backend's stream."""
+        """Return random numbers. If `key` is `None`, use a new key of the backend's random stream."""
         for one in numbers:
-            _numpy(one)  # raises for other values, for which JAX's message describes its internals
+            _numpy(one)  # raises for values that are no arrays; JAX's message would describe its internals
         fresh = self.get_random_key() if key is None else _checked_key(key)
         drawn = self._run(name, partial(function, fresh), numbers, options)
         if key is None and isinstance(drawn, Tracer):
@@ -301,10 +301,10 @@ for _second, _first in SPELLINGS.items():
 
 
 def check_width(data: Any) -> None:
-    """Check that JAX, which truncates 64-bit integers to 32 bits by default, does not change the data.
+    """Check that integers fit 32 bits, because JAX truncates 64-bit integers unless its x64 mode is on.
 
     Args:
-        data: Any value; only a NumPy array can have 64 bits.
+        data: Any value. Only NumPy arrays and NumPy scalars are checked.
 
     Raises:
         UnknownOptionError: An integer does not fit 32 bits.
@@ -345,7 +345,7 @@ def _integers(key: jax.Array, low: Any, high: Any, *, shape: tuple[int, ...], dt
 
 
 def _checked_key(key: Any) -> jax.Array:
-    """Return the key, or raise if it is neither a new-style nor a raw uint32 key of JAX."""
+    """Return the key. Raise an error if it is no key of JAX: neither a typed key nor an array of uint32."""
     dtype = getattr(key, "dtype", None)
     if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == "uint32"):
         raise UnknownOptionError(

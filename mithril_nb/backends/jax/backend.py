@@ -48,8 +48,8 @@ class JaxBackend(ArrayMaker):
         precision: Precision of matrix products: a `jax.lax.Precision`, or `"default"`, `"high"`, `"highest"`. A dtype
             name (`"bfloat16"`) sets the dtype instead.
         seed: Seed of the random stream.
-        debug: True to raise on NaN, and to compare the output shapes of each block with the inferred shapes. Programs
-            run more slowly. Only programs of this backend are checked.
+        debug: True to raise an error for NaN, and to compare the output shapes of each block with the inferred shapes.
+            Programs then run more slowly. Programs of other backends are not checked.
         device_mesh: Number of devices along each mesh axis, such as `(2, 4)`, or one number. `compile` splits batches
             over the first axis and parameters over the last. The mesh may use fewer devices than the machine has.
         xla_flags: List of flags as in the variable XLA_FLAGS, for the programs of this backend only.
@@ -140,9 +140,9 @@ class JaxBackend(ArrayMaker):
 
     @property
     def toolkit(self) -> Toolkit:
-        """Kernels and scopes that run a graph."""
+        """The kernels of the ops, and other functions with which the backend runs a graph."""
         own = custom.kernels(self)
-        # Every trace reads this property: copy the table of some 200 kernels only if there are others.
+        # Every trace reads this property, so the table of about 200 kernels is copied only if there are custom ops.
         known = {**kernels.KERNELS, **own} if own else kernels.KERNELS
         return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
 
@@ -175,7 +175,7 @@ class JaxBackend(ArrayMaker):
         jax.config.update("jax_enable_x64", enabled)
 
     def place_model(self, model: Model, placement: Mapping[str, int | str | Device]) -> Model:
-        """Return the model with some of its blocks placed on devices, which store their parameters and run them.
+        """Return the model with some blocks placed on devices. Each device stores the parameters of its blocks.
 
         A model on several devices is not jitted as a whole.
 
@@ -199,10 +199,11 @@ class JaxBackend(ArrayMaker):
     # Custom ops
 
     def register_op(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Register a JAX function as an op of this backend: `ml.op(name)` is a block, `backend.<name>` the function.
+        """Register a JAX function as an op of this backend.
 
-        The block's inputs have the names of the function's arguments; a single input is named `"input"`. The name of a
-        built-in op replaces its kernel, on this backend only.
+        Then `ml.op(name)` is a block that runs the function, and `backend.<name>` is the function. The inputs of the
+        block have the names of the function's arguments, but a single input is named `"input"`. If `name` is a built-in
+        op, the function replaces the op's kernel on this backend.
 
         Returns:
             A decorator that returns the function unchanged.
@@ -226,7 +227,7 @@ class JaxBackend(ArrayMaker):
         if not is_ours and name not in self._own and name in dir(self):
             raise NameTakenError(
                 f"cannot register the op {name!r}: the backend already has an attribute of this name.",
-                (("is", f"backend.{name}"),),
+                (("attribute", f"backend.{name}"),),
                 f'@backend.register_op("my_{name}")',
             )
 
@@ -245,7 +246,7 @@ class JaxBackend(ArrayMaker):
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return a registered primitive as a function of arrays."""
-        # `copy` and `pickle` look up `__setstate__` and others, which need no similar names.
+        # `copy` and `pickle` look up names such as `__setstate__`. For these, do not search for similar names.
         if not name.startswith("_"):
             if name in PRIMITIVES:
                 return custom.primitive(self, name)
@@ -259,11 +260,12 @@ class JaxBackend(ArrayMaker):
     # Gradients
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the gradient function of a scalar function, with respect to its first argument.
+        """Return a function that computes the gradient of a scalar function with respect to its first argument.
 
         Raises:
-            UnknownOptionError: `function` is not callable; or, in the call, the argument has integers.
-            ShapeError: In the call, the function does not return a scalar.
+            UnknownOptionError: `function` is not callable. The returned function raises this error for an argument
+                that contains integers.
+            ShapeError: Raised by the returned function if `function` does not return a scalar.
 
         Examples:
             >>> backend = JaxBackend()
@@ -308,7 +310,7 @@ class JaxBackend(ArrayMaker):
 
 
 def _checked_scalar(found: Any) -> Any:
-    """Return the result of a differentiated function, or raise if it is not a floating-point scalar."""
+    """Return the result of a function that is differentiated. Raise an error if it is not a floating-point scalar."""
     shape = getattr(found, "shape", None if not isinstance(found, int | float) else ())
     if shape != () or not jnp.issubdtype(jnp.result_type(found), jnp.floating):
         raise ShapeError(
@@ -330,11 +332,12 @@ def _check_floating(leaf: Any) -> None:
 
 
 def _check_ports(name: str, ports: tuple[str, ...]) -> None:
-    """Raise if a function has fewer arguments than a built-in op has inputs, so that it cannot replace the kernel."""
+    """Raise an error if a function has too few arguments to replace the kernel of a built-in op."""
     data = OPS[name].input_ports if name in OPS else ports
     if len(data) > len(ports):
         raise UnknownOptionError(
-            f"the function takes {len(ports)} arrays, the op {name!r} has the inputs {', '.join(map(repr, data))}.",
+            f"the function has {len(ports)} argument{'s' * (len(ports) != 1)}, but the op {name!r} has more inputs.",
+            (("inputs", ", ".join(data)),),
             advice=f"def {name}({', '.join(data)}): ...  # or register another name",
         )
 
@@ -352,6 +355,6 @@ def _checked_precision(precision: Any) -> str | None:
     return name
 
 
-# Shape inference cannot import this room, so it receives the rule here. `cache` creates the default backend on first
-# use, and only once, because the backend caches the functions of primitives.
+# Shape inference cannot import this package, so it receives the rule here. `cache` creates the default backend on first
+# use. It creates only one backend, because the backend caches the functions of primitives.
 set_shape_rule(partial(custom.shapes, default=cache(JaxBackend)))

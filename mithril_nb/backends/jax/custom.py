@@ -29,27 +29,29 @@ _LIBRARIES = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in
 _TRACING_ADVICE = {
     jax.errors.TracerArrayConversionError: "import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy",
     jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x)  # instead of an if on the values of an array",
-    jax.errors.ConcretizationTypeError: "jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.",
+    jax.errors.ConcretizationTypeError: "jnp.sum(x)  # an array, without float() or int(); sizes come from x.shape",
 }
 """Advice for a function that needs the values of an array, which are unknown during tracing."""
 
 
 class RunsCustomOps(Protocol):
-    """A backend that runs custom ops: the kernels registered on it, and its cached primitives."""
+    """A backend that runs custom ops. It has the registered kernels and the cached primitives."""
 
     _own: dict[str, Kernel]
     _primitives: dict[str, tuple[Any, Callable[..., Any]]]
 
 
 REGISTERED: dict[str, WeakSet[RunsCustomOps]] = {}
-"""By name of an op: the backends on which it was registered, while they exist."""
+"""The backends on which each op is registered. A backend that no longer exists is removed."""
 # A ContextVar, because sessions infer the shapes of other models on other threads.
 _inferring: ContextVar[RunsCustomOps | None] = ContextVar("_inferring", default=None)
 
 
 @contextmanager
 def inferring_for(backend: RunsCustomOps) -> Iterator[None]:
-    """Infer the shapes of custom ops with the functions of one backend. Other backends may use the same names.
+    """Return a context in which shape inference uses the custom ops of one backend.
+
+    Other backends may have other functions with the same names.
 
     Examples:
         >>> import mithril_nb as ml
@@ -73,14 +75,14 @@ def kernels(backend: RunsCustomOps) -> dict[str, Kernel]:
 
 
 def plain(name: str, function: Callable[..., Any]) -> Kernel:
-    """Return the kernel of a function of arrays."""
+    """Return a kernel that calls a function of arrays."""
     return lambda call, arrays: _named(name, ("output",), function(*arrays.values()))
 
 
 def primitive(backend: RunsCustomOps, name: str) -> Callable[..., Any]:
-    """Return a primitive as a function of arrays, with its registered gradient.
+    """Return a registered primitive as a function of arrays. JAX differentiates it by the registered gradient.
 
-    Each backend caches it, because JAX recompiles for each new function object.
+    Each backend caches the function, because JAX compiles again for a new function object.
     """
     registered = PRIMITIVES[name], GRADIENTS.get(name)
     cached = backend._primitives.get(name)
@@ -108,10 +110,10 @@ def _differentiable(
 
 
 def computing(cls: type[Operator]) -> Kernel:
-    """Return the kernel of a block with a `compute` method. Each call constructs the block from its options."""
+    """Return a kernel that calls the `compute` method of a block. Each call constructs the block again."""
 
     def run(call: Call, arrays: Arrays) -> Arrays:
-        # Options may be traced values of connections, so a block of an earlier call cannot be used again.
+        # Options may be tracers, so a block of an earlier call cannot be used again.
         block = cls(**call.options)
         return _named(f"{cls.__name__}.compute", cls.result_ports(call.options), block.compute(dict(arrays)))  # pyright: ignore
 
@@ -119,7 +121,10 @@ def computing(cls: type[Operator]) -> Kernel:
 
 
 def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
-    """Return the result of a user's function by port. `given` is a dict, or an array if there is one output."""
+    """Return the result `given` of a user's function as a dict by port.
+
+    `given` is such a dict, or an array if the op has only the port `"output"`.
+    """
     by_port = dict(given) if isinstance(given, Mapping) else {"output": given}
     if by_port.keys() != set(ports):
         raise UnknownOptionError(
@@ -130,19 +135,21 @@ def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
     for port, array in by_port.items():
         if not isinstance(array, jax.Array) and not hasattr(array, "dtype") and not isinstance(array, int | float):
             raise UnknownOptionError(
-                f"{name} did not return an array for {port!r}.", (("given", type(array).__name__),), "return an array."
+                f"{name} did not return an array for {port!r}.",
+                (("returned", type(array).__name__),),
+                f"return {{{port!r}: ...}}  # an array",
             )
     return {port: jnp.asarray(array) for port, array in by_port.items()}
 
 
 def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...]:
-    """Return the gradients of a user's function, or raise unless each has the shape of its input."""
+    """Return the gradients of a user's function. Raise an error if a gradient has another shape than its input."""
     returned, needed = [jnp.shape(one) for one in found], [jnp.shape(array) for array in arrays]
     if returned != needed:
         raise ShapeError(
             f"{name}_grad does not return a gradient of the shape of each input.",
             (("returned", ", ".join(map(str, returned))), ("inputs", ", ".join(map(str, needed)))),
-            f'@ml.register_primitive("{name}_grad") on a function that returns one array for each input.',
+            f"return {', '.join('...' for _ in needed)}  # a gradient for each input, in {name}_grad",
         )
     return tuple(
         # `jax.custom_vjp` takes None as the gradient of an integer input.
@@ -166,7 +173,7 @@ def shapes(
         cls: Class of the op.
         options: The options of the op.
         inputs: Specs of the inputs of the op.
-        default: Returns the backend for ops that are not registered on a backend.
+        default: Function that returns the backend for ops that are not registered on a backend.
 
     Raises:
         MismatchError: The function does not accept arrays of these shapes.
@@ -188,7 +195,7 @@ def shapes(
 
 
 def _kernels_of(op: str, default: Callable[[], RunsCustomOps]) -> list[Kernel]:
-    """Return the kernels of an op: the one of the backend in `inferring_for`, else those of all that registered it."""
+    """Return the kernel of an op on the backend of `inferring_for`; without one, on each backend that registered it."""
     backend = _inferring.get()
     if backend is None:
         registered = [one._own[op] for one in REGISTERED.get(op, ())]
@@ -220,9 +227,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
         first = (str(error).strip().splitlines() or [""])[0]
         because = f"{type(error).__name__}: {first}".removesuffix(": ")
         if not isinstance(error, tuple(_TRACING_ADVICE)) and isinstance(error, TypeError | ValueError):
-            raise MismatchError(
-                next(iter(inputs), ""), f"arrays that {op!r} accepts", "other sizes, or check the function.", because
-            ) from error
+            raise MismatchError(next(iter(inputs), ""), f"arrays that {op!r} accepts", "", because) from error
         raise UnknownOptionError(
             f"the function of the op {op!r} fails.",
             (
@@ -230,9 +235,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
                 ("where", _place(error)),
                 ("given", ", ".join(f"{port!r} {spec}" for port, spec in inputs.items())),
             ),
-            next(
-                (advice for kind, advice in _TRACING_ADVICE.items() if isinstance(error, kind)), "check the function."
-            ),
+            next((advice for kind, advice in _TRACING_ADVICE.items() if isinstance(error, kind)), ""),
         ) from error
     specs = {port: (tuple(map(_dim, one.shape)), str(as_dtype(one.dtype))) for port, one in found.items()}
     if any(dim is None for shape, _ in specs.values() for dim in shape):
@@ -241,7 +244,7 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
 
 
 def _place(error: BaseException) -> str:
-    """Return the file and line in the user's own code at which an error was raised."""
+    """Return the file and line of the user's code that raised an error."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [one for one in frames if not one.filename.startswith(_LIBRARIES)]
     return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that is not in a file"

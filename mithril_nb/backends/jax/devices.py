@@ -21,11 +21,11 @@ Device = Any
 
 
 def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
-    """Return the device of a name such as `"cpu"`, `"gpu:1"`. A device is returned unchanged.
+    """Return the device with a name such as `"cpu"` or `"gpu:1"`. A device is returned unchanged.
 
     Args:
-        text: The name.
-        advice: Code that selects a device, for the advice of a message; `{}` is the place of the device's name.
+        text: The name, or a device.
+        advice: Code for the error that selects a device. It contains `{}` instead of the name of an available device.
 
     Raises:
         DeviceNotFoundError: The machine has no such device. The message lists the available devices.
@@ -102,7 +102,7 @@ def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "
     Args:
         shape: Number of devices along each axis.
         platform: Platform of the devices; default: JAX's default platform.
-        option: Name of the argument with the shape, for a message.
+        option: Name of the option that contains the shape, for the error.
 
     Raises:
         DeviceNotFoundError: The machine has fewer devices.
@@ -144,7 +144,7 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
     places = [axis % rank for axis in axes if axis is not None] if fits else []
     if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
         raise UnknownOptionError(
-            f"tensor_split={tensor_split!r} does not match an array of shape {shape} on a mesh {mesh.axis_sizes}.",
+            f"tensor_split={tensor_split!r} does not match an array of shape {shape} and a mesh {mesh.axis_sizes}.",
             (("needs", "for each mesh axis, a different axis of the array, or None"),),
             "tensor_split=(0,)",
         )
@@ -159,6 +159,13 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
 def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, port: str = "") -> None:
     """Check that an axis splits into equal parts.
 
+    Args:
+        what: The subject of the error, such as `"an array"`.
+        shape: Shape of the array.
+        axis: The axis.
+        parts: Number of parts.
+        port: The input port that receives the array, or `""`.
+
     Raises:
         ShapeError: The size is not divisible by `parts`.
     """
@@ -167,19 +174,20 @@ def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, p
     # JAX raises an IndivisibleError, which does not name the array.
     if size % parts:
         below, above = size - size % parts, size + -size % parts
+        fitting = [(*shape[:axis], size, *shape[axis + 1 :]) for size in (above, below) if size]
         raise ShapeError(
             f"{what} cannot be split evenly over {parts} devices.",
             (("shape", f"{shape}      axis {axis}: {size} = {size // parts} * {parts} + {size % parts}"),),
-            f"{above} along axis {axis}" + (f", or {below}." if below else "."),
+            f"shape={'  # or '.join(map(str, fitting))}",
             port=port,
         )
 
 
 class PlacedModel(Model):
-    """A model with the devices of its parts, returned by `place_model`.
+    """A model whose blocks are placed on devices. `JaxBackend.place_model` returns it.
 
     Attributes:
-        placement: Device by path of a block.
+        placement: The device of each placed block, by path of the block.
     """
 
     placement: Mapping[str, Device]
@@ -189,7 +197,7 @@ class PlacedModel(Model):
 
 
 def place(model: Model, placement: Mapping[str, int | str | Device], platform: str) -> Model:
-    """Return a model with a placement; see `JaxBackend.place_model`."""
+    """Return a model with some blocks placed on devices. See `JaxBackend.place_model`."""
     if not isinstance(model, Model) or not isinstance(placement, Mapping):
         name = next(iter(model.graph.by_name), "linear_0") if isinstance(model, Model) else "linear_0"
         raise UnknownOptionError(
@@ -217,12 +225,12 @@ def place(model: Model, placement: Mapping[str, int | str | Device], platform: s
 
 
 def devices_of(model: object) -> Mapping[str, Device]:
-    """Return the placement of a model; empty if it has none."""
+    """Return the device of each placed block of a model, by path of the block."""
     return model.placement if isinstance(model, PlacedModel) else {}
 
 
 def put(array: jax.Array, device: Device | None) -> jax.Array:
-    """Return the array on a device; unchanged if `device` is `None`."""
+    """Return the array on a device. If `device` is `None`, the array is unchanged."""
     return array if device is None else jax.device_put(array, device)
 
 
@@ -233,10 +241,10 @@ _AT_START = "xla_force_host_platform_device_count"
 
 
 def compiler_options(flags: Any, platform: str) -> dict[str, str]:
-    """Return flags in the form of `jax.jit(compiler_options=...)`. Warn about flags for other platforms.
+    """Return flags as a dict for `jax.jit(compiler_options=...)`. Warn about flags for other platforms.
 
     Args:
-        flags: Flags as in the variable XLA_FLAGS: `["--xla_cpu_enable_fast_math=true"]`.
+        flags: Flags as in the variable XLA_FLAGS, such as `["--xla_cpu_enable_fast_math=true"]`.
         platform: `"cpu"`, `"gpu"` or `"tpu"`.
 
     Raises:
@@ -277,7 +285,7 @@ def _python_bool(value: str) -> str:
 
 
 def _try(name: str, value: str, flag: str) -> None:
-    """Check that XLA accepts a flag by compiling a trivial program with it; XLA has no list of its flags."""
+    """Check that XLA accepts a flag. XLA has no list of its flags, so compile a trivial program with the flag."""
     try:
         jax.jit(lambda: 0, compiler_options={name: value}).lower().compile()
     except jax.errors.JaxRuntimeError as error:

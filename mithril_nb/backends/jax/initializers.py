@@ -1,10 +1,12 @@
 """Initial values of parameters: the standard formulas, drawn with NumPy.
 
-The distributions equal those of `jax.nn.initializers`, which the tests check. But JAX compiles a program for each new
-shape, which took 2.2 s before a first step instead of 5 ms, and the numbers of `jax.random` differ between versions.
-Each parameter has its own stream, derived from its name, so adding a block does not change the values of the others.
-Long parameters are drawn in pieces with separate streams, so that threads can share the work without changing the
-numbers.
+The distributions equal those of `jax.nn.initializers`, which the tests check. JAX itself would compile a program for
+each new shape. Before the first step of a model, this took 2.2 s, and NumPy takes 5 ms. Also, the numbers of
+`jax.random` differ between versions of JAX.
+
+Each parameter has a separate random stream, derived from its name. So adding a block does not change the values of
+other blocks. Long parameters are drawn in pieces with separate streams, so that several threads draw the same numbers
+as one thread.
 """
 
 from __future__ import annotations
@@ -24,11 +26,11 @@ from mithril_nb.errors import ShapeError
 from mithril_nb.models.op import Initializer
 
 Stream = Callable[[int], np.random.Generator]
-"""Takes the number of a piece of a parameter, and returns the random generator of the piece."""
+"""A function from the number of a piece of a parameter to the random generator of this piece."""
 PIECE = 2**20
 """Number of elements drawn from one stream."""
 FEW = 2**18
-"""Number of elements up to which one thread is faster than several."""
+"""For at most this many elements, one thread is faster than several."""
 
 _CUT_STDDEV = 0.87962566103423978
 """Standard deviation of a standard normal distribution truncated to [-2, 2]."""
@@ -41,7 +43,10 @@ _VARIANCES = {
     "lecun_uniform": (1.0, "in"),
     "lecun_normal": (1.0, "in"),
 }
-"""Gain, and the fan to divide by. Sources: Glorot and Bengio 2010, He et al. 2015, LeCun et al. 1998."""
+"""The gain, and the fan. The variance is gain / fan, where `"mean"` is the mean of fan-in and fan-out.
+
+Sources: Glorot and Bengio 2010, He et al. 2015, LeCun et al. 1998.
+"""
 
 
 def stream(seed: Sequence[int], name: str) -> Stream:
@@ -50,7 +55,7 @@ def stream(seed: Sequence[int], name: str) -> Stream:
     entropy = [*seed, zlib.crc32(name.encode(errors="surrogatepass"))]
 
     def piece(number: int) -> np.random.Generator:
-        # Most parameters have one piece, whose key needs no number.
+        # Piece 0 has an empty key. It is the only piece of most parameters.
         key = (number,) if number else ()
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key)))
 
@@ -64,8 +69,9 @@ class Wanted(NamedTuple):
         initializer: The initializer.
         random: The random stream of the parameter.
         shape: The shape of the parameter.
-        name: The name of the parameter, for a message.
-        stacked: Number of leading axes that stack separate arrays. Each of these arrays is initialized by itself.
+        name: The name of the parameter, for the error.
+        stacked: Number of leading axes along which separate arrays are stacked. Each of these arrays is initialized
+            separately.
     """
 
     initializer: Initializer
@@ -171,11 +177,11 @@ _DRAWS: dict[str, Fill] = {
     "orthogonal": _normal,
     "truncated_normal": _cut_normal,
 }
-"""Functions that draw from the standard distribution of an initializer, before scale and shift."""
+"""Functions that draw from the distribution of an initializer before its scale and shift are applied."""
 
 
 def _scaled_by_part(array: np.ndarray, wanted: Wanted) -> np.ndarray:
-    """Multiply each part of a parameter along its output axis by the factor of the part in `initializer.parts`."""
+    """Multiply the equal parts of a parameter along its output axis by the factors `initializer.parts`."""
     initializer = wanted.initializer
     if set(initializer.parts) <= {1.0}:
         return array
@@ -206,7 +212,11 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
 
 
 def _fans(wanted: Wanted) -> tuple[float, float]:
-    """Return the fan-in and fan-out of each part of a parameter, multiplied by the size of a convolution's window."""
+    """Return the fan-in and the fan-out of a parameter.
+
+    In a convolution, both are multiplied by the size of the window. If the parameter consists of several parts along
+    its output axis, the fan-out is that of one part.
+    """
     shape = wanted.one
     fan_in, fan_out = shape[wanted.initializer.in_axis], shape[wanted.initializer.out_axis]
     window = prod(shape) / (fan_in * fan_out) if prod(shape) else 1.0

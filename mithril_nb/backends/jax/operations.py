@@ -26,13 +26,13 @@ def cross_entropy(logits: Any, targets: Any) -> jax.Array:
     log_p = jax.nn.log_softmax(logits)
     if targets.ndim == logits.ndim:
         return -(targets * log_p).sum(-1).mean()
-    # `_known` tests the labels. The default mode would test them again, except negative ones, which count from the end.
+    # `_known` tests the labels. The default mode would test them again, and it accepts negative labels.
     right = jnp.take_along_axis(log_p, targets[..., None], -1, mode="clip")[..., 0]
     return -jnp.where(_known(logits, targets), right, jnp.nan).mean()
 
 
 def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
-    """Return the gradient of `cross_entropy` by the logits: `(softmax(logits) - targets) / batch`."""
+    """Return the gradient of `cross_entropy` with respect to the logits: `(softmax(logits) - targets) / batch`."""
     logits, targets = _checked("cross_entropy_grad", logits, targets)
     if targets.ndim < logits.ndim:
         right = jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype)
@@ -45,7 +45,7 @@ def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
 
 
 def _known(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """Return whether each label is in range. The callers map invalid labels to NaN, so that they are noticed."""
+    """Return whether each label is in range. For other labels, the callers return NaN, so that the user notices."""
     return (labels >= 0) & (labels < logits.shape[-1])
 
 
@@ -66,7 +66,7 @@ def _checked(name: str, logits: Any, targets: Any) -> tuple[jax.Array, jax.Array
 
 
 def _concat(*arrays: Any, axis: int = 0) -> jax.Array:
-    """Support both `concat([a, b])` and `concat(a, b)`."""
+    """Concatenate arrays, given as `concat([a, b])` or as `concat(a, b)`."""
     given = arrays[0] if len(arrays) == 1 and isinstance(arrays[0], list | tuple) else arrays
     return jnp.concatenate([jnp.asarray(one) for one in given], axis=axis)
 

@@ -19,7 +19,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.program import Arrays, Call, Kernel, Toolkit
 
 Around = Callable[[str, Arrays, Callable[[Arrays], Arrays]], Arrays]
-"""Receives the path of a block, its arrays, and the function that runs it."""
+"""A function of the path of a block, its input arrays, and the function that runs its kernel."""
 
 
 class NotANumberError(MithrilError, FloatingPointError):
@@ -27,9 +27,9 @@ class NotANumberError(MithrilError, FloatingPointError):
 
 
 def around_blocks(toolkit: Toolkit, around: Around) -> Toolkit:
-    """Return a toolkit that calls `around` instead of the kernel of each block; `around` can call the kernel."""
+    """Return a toolkit that calls `around` instead of the kernel of each block. `around` receives the kernel."""
     path: list[str] = []
-    inside: list[None] = []  # do not wrap the inner blocks of a block that runs others: they only see tracers
+    inside: list[None] = []  # inner blocks of a block such as a loop are not wrapped, because they receive tracers
 
     @contextmanager
     def scope(name: str) -> Iterator[None]:
@@ -56,7 +56,7 @@ def around_blocks(toolkit: Toolkit, around: Around) -> Toolkit:
 
 
 def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolkit:
-    """Return a toolkit that compares the output shapes of each block with the inferred ones."""
+    """Return a toolkit that compares the output shapes of each block with the inferred shapes."""
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
         found = run(arrays)
@@ -64,8 +64,11 @@ def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolk
             if isinstance(spec, TensorSpec) and spec.is_concrete and jnp.shape(found[port]) != spec.shape:
                 raise ShapeError(
                     f"the shape of '{path}.{port}' differs from the inferred shape.",
-                    (("inferred", str(spec.shape)), ("computed", str(jnp.shape(found[port])))),
-                    "check the function that computes it, or the rule that infers its shape.",
+                    (
+                        ("inferred", str(spec.shape)),
+                        ("computed", str(jnp.shape(found[port]))),
+                        ("cause", "the function that computes the output, or the rule that infers the shape"),
+                    ),
                     block=path,
                     port=port,
                 )
@@ -75,14 +78,14 @@ def checking_shapes(toolkit: Toolkit, blocks: Mapping[str, BlockSpecs]) -> Toolk
 
 
 def looking_for_nan(toolkit: Toolkit) -> Toolkit:
-    """Return a toolkit that raises at the first block that outputs NaN. Only for programs that are not jitted.
+    """Return a toolkit that raises an error at the first block that outputs NaN. The program must not be jitted.
 
     Raises:
-        NotANumberError: A block outputs NaN. The message names it.
+        NotANumberError: A block outputs NaN. The message contains the path of the block.
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
-        # JAX's own check would raise first, and does not name the block.
+        # Disable JAX's check, because it would raise an error without the name of the block.
         with jax.debug_nans(False):
             found = run(arrays)
             for port, array in found.items():
@@ -90,7 +93,7 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
                     raise NotANumberError(
                         f"'{path}.{port}' is NaN.",
                         tuple((name, _range(one)) for name, one in arrays.items()),
-                        "check the inputs; JaxBackend(debug=False) does not stop at NaN.",
+                        "JaxBackend(debug=False)  # does not stop at NaN",
                         block=path,
                         port=port,
                     )
@@ -100,11 +103,11 @@ def looking_for_nan(toolkit: Toolkit) -> Toolkit:
 
 
 def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
-    """Return a toolkit that runs each block on its device. Only for programs that are not jitted.
+    """Return a toolkit that runs each block on its device. The program must not be jitted.
 
     Args:
         toolkit: The toolkit to wrap.
-        devices: Device by path of a block, or of a composite block around it.
+        devices: Devices by path of a block. The device of a composite block is also that of its inner blocks.
     """
 
     def around(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
@@ -116,7 +119,7 @@ def on_devices(toolkit: Toolkit, devices: Mapping[str, Any]) -> Toolkit:
 
 
 def device_of(path: str, devices: Mapping[str, Any]) -> Any:
-    """Return the device of a block, else of the innermost block around it that has a device, else `None`.
+    """Return the device of a block or of the innermost block around it that has a device. Return `None` otherwise.
 
     Examples:
         >>> device_of("encoder/linear_0", {"encoder": 1}), device_of("decoder", {"encoder": 1})

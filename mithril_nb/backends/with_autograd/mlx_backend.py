@@ -15,15 +15,15 @@ from mithril_nb.backends.emitted import Arrays, EmittedBackend, check_grads
 class MlxBackend(EmittedBackend):
     """Runs models with MLX, as source that `pm.source()` returns.
 
-    By default, `mx.vjp` differentiates the emitted forward pass. If a custom op of the model has a hand-written
-    gradient, the emitted backward pass runs instead, as with `grads="jax"`.
+    By default, `mx.vjp` differentiates the emitted forward pass. With `grads="jax"`, or if a custom op of the model has
+    a hand-written gradient, JAX derives the gradients, and they run as emitted source.
 
     Args:
         dtype: `"float32"` (default), `"float16"` or `"bfloat16"`.
         device: `"cpu"` or `"gpu"`; default: MLX's default device.
         seed: Seed of the random numbers.
         default_dtype: The same as `dtype`.
-        grads: `"autograd"`, or `"jax"` to run the gradients that JAX derives, as emitted source.
+        grads: `"autograd"` (default), or `"jax"`.
         compile: True to compile the source with `mx.compile`.
 
     Raises:
@@ -69,14 +69,14 @@ class MlxBackend(EmittedBackend):
         return nullcontext() if self.device is None else self._library.stream(getattr(self._library, self.device))
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
-        """Return the results of an emitted function. MLX would otherwise compute them when they are read."""
+        """Compute the results of an emitted function, and return them. Without this, MLX computes them on access."""
         self._library.eval(arrays)
         return arrays
 
     def differentiate(
         self, function: Callable[[Arrays], dict[str, Any]], params: Arrays, output_gradients: Arrays
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the outputs of a function, and the gradients of its params by `mx.vjp`."""
+        """Return the outputs of a function, and the gradients of its params. `mx.vjp` computes both."""
         library, names, others = self._library, list[str](), dict[str, Any]()
 
         def flat(*arrays: Any) -> list[Any]:
@@ -97,7 +97,7 @@ class MlxBackend(EmittedBackend):
         return {name: outputs[name] for name in expected}, dict(zip(params, gradients, strict=True))
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that computes the gradient of a scalar-valued function for its first argument.
+        """Return a function that computes the gradient of a scalar function with respect to its first argument.
 
         Examples:
             >>> def gradient():
@@ -109,7 +109,7 @@ class MlxBackend(EmittedBackend):
         return self._library.grad(function)
 
     def to_numpy(self, array: Any) -> np.ndarray:
-        """Return an array as a NumPy array; bfloat16 as float32."""
+        """Return an array as a NumPy array. An array of bfloat16 is converted to float32."""
         if self.is_own(array) and array.dtype == self._library.bfloat16:
             array = array.astype(self._library.float32)
         return np.array(array)

@@ -15,14 +15,14 @@ from mithril_nb.backends.emitted import Arrays, EmittedBackend, check_grads
 class TorchBackend(EmittedBackend):
     """Runs models with PyTorch, as source that `pm.source()` returns.
 
-    By default, `torch.autograd` differentiates the emitted forward pass. If a custom op of the model has a hand-written
-    gradient, the emitted backward pass runs instead, as with `grads="jax"`.
+    By default, `torch.autograd` differentiates the emitted forward pass. With `grads="jax"`, or if a custom op of the
+    model has a hand-written gradient, JAX derives the gradients, and they run as emitted source.
 
     Args:
         dtype: `"float32"` (default), `"float64"`, `"float16"` or `"bfloat16"`.
         device: A device of PyTorch: `"cpu"` (default), `"cuda"`, `"cuda:1"`, `"mps"`.
         seed: Seed of the random numbers.
-        grads: `"autograd"`, or `"jax"` to run the gradients that JAX derives, as emitted source.
+        grads: `"autograd"` (default), or `"jax"`.
         use_amp: True to run matrix products in bfloat16, by `torch.autocast`. Results keep their dtypes.
         compile: True to compile the source with `torch.compile`.
 
@@ -80,7 +80,7 @@ class TorchBackend(EmittedBackend):
         return stack
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
-        """Return the results of an emitted function, in the dtypes of its program."""
+        """Return the results of an emitted function with the dtypes that JAX traced."""
         if not self.use_amp:
             return arrays
         pairs = zip(arrays, dtypes, strict=True)
@@ -89,7 +89,7 @@ class TorchBackend(EmittedBackend):
     def differentiate(
         self, function: Callable[[Arrays], dict[str, Any]], params: Arrays, output_gradients: Arrays
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the outputs of a function, and the gradients of its params by `torch.autograd`."""
+        """Return the outputs of a function, and the gradients of its params. `torch.autograd` computes the latter."""
         library = self._library
         with library.enable_grad():
             leaves = {name: value.detach().requires_grad_() for name, value in params.items()}
@@ -108,7 +108,7 @@ class TorchBackend(EmittedBackend):
         return detached, {name: value.detach() for name, value in gradients.items()}
 
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function that computes the gradient of a scalar-valued function for its first argument.
+        """Return a function that computes the gradient of a scalar function with respect to its first argument.
 
         Examples:
             >>> def gradient():
@@ -130,16 +130,16 @@ class TorchBackend(EmittedBackend):
         return gradient
 
     def to_numpy(self, array: Any) -> np.ndarray:
-        """Return a tensor as a NumPy array; bfloat16 as float32."""
+        """Return a tensor as a NumPy array. A tensor of bfloat16 is converted to float32."""
         if not hasattr(array, "detach"):
             return np.asarray(array)
         array = array.detach().cpu()
         return (array.float() if array.dtype == self._library.bfloat16 else array).numpy()
 
     def spec_dtype(self, array: Any) -> str:
-        """Return the dtype that JAX traces an array of the library with."""
+        """Return the dtype with which JAX traces a program for an array of the library."""
         found = self.dtype(array)
-        # Emitted source keeps uint32 in int64, which JAX has only in float64 models.
+        # Emitted source stores uint32 in int64 tensors. JAX itself uses int64 only in float64 models.
         return "uint32" if found == "int64" and self.default_dtype != "float64" else found
 
     def copied(self, array: Any) -> Any:
@@ -150,7 +150,7 @@ class TorchBackend(EmittedBackend):
         return array.to(getattr(self._library, dtype))
 
     def _from_numpy(self, array: np.ndarray) -> Any:
-        # PyTorch does little arithmetic on uint32, so emitted source keeps its values in int64.
+        # PyTorch supports little arithmetic on uint32, so emitted source stores uint32 in int64 tensors.
         array = array.astype(np.int64) if array.dtype == np.uint32 else np.array(array)
         return self._library.tensor(array, device=self.device)
 

@@ -10,10 +10,10 @@ from mithril_nb.errors import UnavailableBackendError
 
 
 def compiler() -> str:
-    """Return the path of the system's C compiler: `$CC`, else `cc`.
+    """Return the path of the C compiler: the program in the environment variable CC, else `cc`.
 
     Raises:
-        UnavailableBackendError: There is none.
+        UnavailableBackendError: The program does not exist.
     """
     name = os.environ.get("CC") or "cc"
     found = shutil.which(name)
@@ -27,10 +27,10 @@ def compiler() -> str:
 
 
 class CBackend(EmittedBackend):
-    """Runs models as C source that `pm.source()` returns: forward, and the gradients that JAX derives.
+    """Runs models as C source that `pm.source()` returns. JAX derives the gradients, and they run as C source too.
 
-    The first evaluation with new shapes compiles the source with the system's C compiler: `$CC`, else `cc`. Arrays are
-    NumPy's.
+    The first evaluation with new shapes compiles the source with the C compiler in the environment variable CC, else
+    with `cc`. Arrays are NumPy arrays.
 
     Args:
         dtype: `"float32"` (default) or `"float64"`.
@@ -39,7 +39,7 @@ class CBackend(EmittedBackend):
 
     Raises:
         UnavailableBackendError: There is no C compiler.
-        UnknownOptionError: An option does not exist, or the dtype is another one.
+        UnknownOptionError: An option does not exist, or C source does not support the dtype.
         DeviceNotFoundError: The device is not the CPU.
 
     Examples:
@@ -54,7 +54,7 @@ class CBackend(EmittedBackend):
 
     @classmethod
     def available(cls) -> Availability:
-        """Return whether there is a C compiler; else the reason, and the command that installs one."""
+        """Return whether there is a C compiler. If not, return a reason and a command that installs one."""
         try:
             compiler()
         except UnavailableBackendError:

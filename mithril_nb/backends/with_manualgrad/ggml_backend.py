@@ -9,12 +9,16 @@ from mithril_nb.backends.emitted import Availability, EmittedBackend
 
 
 class GGMLBackend(EmittedBackend):
-    """Runs models as GGML graphs, built by source that `pm.source()` returns: forward, and the gradients of JAX.
+    """Runs models as GGML graphs. Source that `pm.source()` returns builds the graphs.
 
-    GGML computes in float32, on arrays of at most four axes. Masks and integers are kept in float32, where integers
-    are exact up to 2**24. For NaN, its ReLU returns 0, and its bounds return a bound. Source that GGML cannot express
-    is an error before anything runs. Arrays are NumPy's. To install `ggml-python`, pip compiles it for some minutes,
-    with a C++ compiler.
+    JAX derives the gradients, and they run as a GGML graph too. Arrays are NumPy arrays with at most four axes. GGML
+    computes in float32, also for masks and integers, so integers are exact up to 2**24. GGML does not preserve NaN: its
+    ReLU returns 0, and its clamp returns a bound.
+
+    If GGML lacks an operation of the model, `ml.compile` raises an error. If a shape is unknown then, the first
+    evaluation raises the error.
+
+    pip compiles `ggml-python` with a C++ compiler, which takes some minutes.
 
     Args:
         dtype: Only `"float32"`.
@@ -23,7 +27,7 @@ class GGMLBackend(EmittedBackend):
 
     Raises:
         UnavailableBackendError: `ggml-python` is not installed.
-        UnknownOptionError: An option does not exist, or the dtype is another one.
+        UnknownOptionError: An option does not exist, or the dtype is not `"float32"`.
         DeviceNotFoundError: The device is not the CPU.
 
     Examples:
@@ -39,7 +43,7 @@ class GGMLBackend(EmittedBackend):
 
     @classmethod
     def available(cls) -> Availability:
-        """Return whether `ggml-python` is installed; else the reason, and the command that installs it."""
+        """Return whether `ggml-python` is installed. If not, return a reason and a command that installs it."""
         try:
             importlib.import_module("ggml.ggml")
         except (ImportError, OSError):  # OSError: the compiled library is missing

@@ -6,7 +6,7 @@ from mithril_nb.backends.emitted import EmittedBackend
 
 
 class NumpyBackend(EmittedBackend):
-    """Runs models with NumPy, as source that `pm.source()` returns: forward, and the gradients that JAX derives.
+    """Runs models as NumPy source that `pm.source()` returns. JAX derives the gradients, which run as NumPy source too.
 
     Args:
         dtype: `"float32"` (default) or `"float64"`.

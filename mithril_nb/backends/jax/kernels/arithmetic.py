@@ -27,17 +27,17 @@ def elementwise(op: str, function: Function, *ports: str) -> None:
 
 
 def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
-    """Return the number of an attribute in the dtype of `like`. The number may come from a connection.
+    """Return the value of an attribute as a scalar with the dtype of `like`.
 
     Raises:
-        ShapeError: The value of the connection is not a scalar.
+        ShapeError: A connection provides the value, and the value is not a scalar.
     """
     value = call.options[port]
     if getattr(value, "shape", ()) != ():
         raise ShapeError(
             f"{port!r} expects a scalar but receives an array.",
             ((port, f"{tuple(value.shape)} {value.dtype}"), ("needs", "()")),
-            f"connect a scalar to {port!r}.",
+            f"{port}=1.0  # or a connection to a scalar",
             port=port,
         )
     return jnp.asarray(value).astype(like.dtype)
@@ -124,20 +124,23 @@ def _power(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _least(threshold: Any, dtype: Any) -> jax.Array:
-    """Return the threshold of a robust form. Its default and minimum is the dtype's smallest normal number."""
+    """Return the threshold of a robust op. The default and the minimum is the dtype's smallest normal number."""
     tiny = jnp.asarray(jnp.finfo(dtype).tiny, dtype)
     return tiny if threshold is None else jnp.maximum(jnp.asarray(threshold, dtype), tiny)
 
 
 def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.Array:
-    """Compute the formula of `Power`. An overflow in the branch not selected would make gradients NaN."""
+    """Compute the robust formula of `Power`, without an overflow in the case that is not selected.
+
+    Such an overflow would make the gradients NaN.
+    """
     tiny = jnp.finfo(base.dtype).tiny
     grows = exponent > 0
     if threshold is None:
         t = jnp.where(grows, tiny, jnp.power(tiny, 1 / (2 - 2 * jnp.minimum(exponent, 0)))).astype(base.dtype)
     else:
         t = _least(threshold, base.dtype)
-    # The threshold depends on the exponent, but is a constant of the formula.
+    # The threshold depends on the exponent, but the formula treats it as a constant.
     t = lax.stop_gradient(t)
     is_even = exponent % 2 == 0
     # An even power has no sign. This `absolute` has a gradient of 0 at 0, and not 1.
@@ -226,7 +229,7 @@ def _where(call: Call) -> dict[str, Any]:
 
 
 def _summed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-    """Wrap a sum or product to return the dtype of the shape rule. In x64 mode, JAX would return 64 bits."""
+    """Return a sum or product with the dtype of the shape rule. In x64 mode, JAX would return 64-bit integers."""
     return lambda x, **where: function(x.astype(summed(str(x.dtype))), **where, promote_integers=False)
 
 

@@ -21,7 +21,7 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
     # In half precision, compute in float32: products are exact there, and long sums do not overflow.
     dtype, wide = query.dtype, jnp.promote_types(query.dtype, jnp.float32)
     scale = call.options["scale"]
-    # `or 1`: a head of width 0 has scores of 0, and 1 / sqrt(0) raises.
+    # `or 1`: for a head of width 0, 1 / sqrt(0) would raise an error. Its scores are 0 anyway.
     scores = _by_head(query, key, 1, wide) * (1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
     scores, seen = _masked(call, arrays, scores)
     weights = jax.nn.softmax(scores, -1)
@@ -36,7 +36,7 @@ def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
 
 def _drops(options: Mapping[str, Any]) -> bool:
     p = options["dropout_p"]
-    # The value of a connection is unknown here, so it may drop.
+    # The value of a connection is unknown here, so assume that the block drops.
     return not isinstance(p, float | int) or p != 0
 
 
@@ -44,7 +44,7 @@ DRAWS["scaled_dot_product"] = lambda options, training: training and _drops(opti
 
 
 def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
-    """Contract the last axis of `left` with axis -`axis` of `right`. A head of `right` may serve several of `left`."""
+    """Contract the last axis of `left` with axis -`axis` of `right`. `right` may have fewer heads than `left`."""
     lead, other = left.shape[:-2], right.shape[:-2]
     # Compare symbolic sizes last: `<` is only decidable if they differ.
     grouped = bool(lead and other) and other[-1] not in (1, lead[-1]) and 1 < other[-1] < lead[-1]
@@ -64,9 +64,9 @@ def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
 
 
 def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | None]:
-    """Return the scores with hidden keys set to the dtype's minimum, and a mask.
+    """Return the scores with hidden keys set to the dtype's minimum, and a mask of the queries that see a key.
 
-    The mask is True for each query that sees at least one key; it is `None` if each query certainly sees one.
+    The mask is `None` if every query certainly sees a key.
     """
     is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
     shown: list[Array] = []
@@ -145,7 +145,7 @@ def _learned_positions(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Array:
-    """Return the angles `t base^(-2i/width)` of each time t and pair i < `count`, modulo whole turns."""
+    """Return the angles `t base^(-2i/width)` for each time t and each i < `count`, without whole turns."""
     rates = base ** (-2 * np.arange(count) / max(width, 1))
     if dtype == jnp.float64:
         return times[:, None] * jnp.asarray(rates)

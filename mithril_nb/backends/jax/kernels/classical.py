@@ -87,7 +87,7 @@ def _root(matrix: Array) -> Array:
 
 @_root.defjvp
 def _root_slope(given: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
-    """Apply JAX's rule, but return a zero derivative without a root, because NaN would spoil other gradients."""
+    """Return the root and its derivative. If there is no root, the derivative is 0, because NaN would spread."""
     root, (change,) = _root(*given), changes
     holds = jnp.isfinite(root).all((-2, -1), keepdims=True)
     factor = jnp.where(holds, root, jnp.eye(root.shape[-1], dtype=root.dtype))
@@ -137,13 +137,13 @@ def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Array:
-    """Compute a result from a Cholesky factor; if the factorization failed (NaN), compute it without the factor."""
+    """Compute a result by `with_it` from a Cholesky factor, or by `without` if the factor is NaN."""
     wide = [widened(array) for array in arrays]
     # lax.cond runs one branch. jnp.where would run both, and pass NaN gradients from the other.
     return lax.cond(jnp.isfinite(factor).all(), with_it, without, *wide).astype(jnp.result_type(*arrays))
 
 
 def _regular(matrix: Array) -> Array:
-    """Return the matrix with a multiple of the identity, as large as its rounding error, added."""
+    """Add a multiple of the identity to a matrix. It is as small as the rounding error of the matrix."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity

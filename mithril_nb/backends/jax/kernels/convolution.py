@@ -49,7 +49,7 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
     (x, weight), groups = promoted_all(arrays["input"], arrays["weight"]), _groups(call)
     found = _windows(call, x.ndim - 2, weight.shape[2:])
     rows, columns, *size = weight.shape
-    # This op is the gradient of a convolution. Its weight is mirrored, with inputs and outputs swapped in each group.
+    # This op is the gradient of a convolution: mirror the weight, and swap inputs and outputs in each group.
     parts = weight.reshape(groups, rows // groups, columns, *size).swapaxes(1, 2)
     mirrored = jnp.flip(parts.reshape(groups * columns, rows // groups, *size), tuple(range(2, x.ndim)))
     extra = call.options["output_padding"]
@@ -80,7 +80,7 @@ def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
             places = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
             x = _over(x, axis, places, (places >= 0) & (places < x.shape[axis]), -jnp.inf, jnp.max)
         return {"output": x}
-    # -inf must be a Python number: it then has the array's dtype, and reduce_window has a gradient.
+    # reduce_window has a gradient only if -inf is a Python number.
     ones, none = (1,) * lead, ((0, 0),) * lead
     size, stride = (*ones, *found.size), (*ones, *found.stride)
     return {"output": lax.reduce_window(x, -jnp.inf, lax.max, size, stride, (*none, *pads))}
@@ -103,7 +103,7 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
         window_dilation=(*ones, *found.dilation),
     )
     if call.options.get("count_include_pad", True):
-        # .item(), because a NumPy scalar has a strong type: bfloat16 / np.float64 is float32.
+        # .item(), because the quotient of bfloat16 and a NumPy scalar would be float32.
         return {"output": (sums / np.prod(found.size).item()).astype(x.dtype)}
     # Counts depend on sizes only, so NumPy computes them during tracing, and XLA receives a constant.
     counts = np.ones((1,) * axes, "float32")
@@ -115,7 +115,7 @@ def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     return {"output": (sums / counts.astype(wide.dtype)).astype(x.dtype)}
 
 
-# The rank of the input does not determine the spatial axes of a pool, because the batch axis is optional.
+# Each pool receives its number of spatial axes: the rank does not determine it, because the batch axis is optional.
 for _op in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
     for _form in (_op, f"table_{_op}", f"primitive_{_op}"):
         if _form in OPS:
@@ -151,7 +151,7 @@ def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Wind
     try:
         found = windows(call.options, axes, size)
     except MismatchError as mismatch:
-        # Inference has already checked every value that does not come from an array.
+        # The value comes from an array, because shape inference has already checked all other values.
         raise ConnectionError(
             f"the {mismatch.port} of a window comes from an array, so it is unknown until the model runs.",
             (("needs", mismatch.need),),
@@ -176,7 +176,7 @@ def _shifted(out: jax.Array, arrays: Arrays) -> jax.Array:
 
 
 def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of `count` windows that divide an axis evenly, as in PyTorch, and a mask of valid indices."""
+    """Return the indices of `count` adaptive windows of an axis, as in PyTorch, and a mask of valid indices."""
     starts = np.arange(count) * length // count
     ends = -(-(np.arange(count) + 1) * length // count)
     places = starts[:, None] + np.arange((ends - starts).max())
@@ -186,7 +186,16 @@ def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
 def _over(
     x: jax.Array, axis: int, places: np.ndarray, inside: np.ndarray, fill: float, reduce: Callable[..., jax.Array]
 ) -> jax.Array:
-    """Reduce the elements at indices `places` (windows, elements) of an axis. Elements not `inside` count as `fill`."""
+    """Reduce windows of an axis.
+
+    Args:
+        x: The array.
+        axis: The axis.
+        places: Indices along the axis, with shape (windows, elements).
+        inside: Mask of the indices that are valid.
+        fill: Element for other indices.
+        reduce: Function that reduces the elements of each window, such as `jnp.max`.
+    """
     taken = jnp.take(x, np.clip(places, 0, x.shape[axis] - 1), axis=axis)
     if not inside.all():
         mask = inside.reshape([*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1)])

@@ -76,7 +76,10 @@ DRAWS.update(dict.fromkeys(("randn", "primitive_randn", "rand_int", "primitive_r
 
 
 def _key(call: Call) -> jax.Array:
-    """Return the block's key option as a key: a number, a typed key, or raw key data. Default: the call's key."""
+    """Return the option `key` of a block as a typed key. It may be a seed, a typed key, or an array of uint32.
+
+    If the option is `None`, return the key of the call.
+    """
     given = call.options["key"]
     if given is None:
         assert call.key is not None

@@ -29,12 +29,12 @@ def _dropout(call: Call, arrays: Arrays) -> Arrays:
     assert isinstance(p, float)
     assert call.key is not None
     kept = jax.random.bernoulli(call.key, 1.0 - p, x.shape)
-    # Not a product with the mask: infinity times 0 would be NaN.
+    # Do not multiply by the mask, because infinity times 0 is NaN.
     return {"output": jnp.where(kept, x / (1.0 - p), 0.0)}
 
 
 def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:
-    """Return whether a Dropout block drops: by its own `training` option, otherwise by the program's."""
+    """Return whether a Dropout block drops elements: by its option `training`, or if it is `None`, by the program's."""
     own = options["training"]
     return (training if own is None else bool(own)) and options["p"] != 0.0
 
@@ -155,7 +155,7 @@ def _batch_norm(call: Call, arrays: Arrays) -> Arrays:
         mean, variance = (_per_channel(widened(arrays[port]), x.ndim) for port in ("running_mean", "running_var"))
         return {"output": _batch_normal(call, arrays, wide, mean, variance)}
     mean = wide.mean(axes, keepdims=True)
-    # In two passes: the mean of the squares minus the square of the mean cancels if the mean is large.
+    # Do not use E[x^2] - E[x]^2, which loses its digits if the mean is large.
     centered = wide - mean
     variance = (centered * centered).mean(axes, keepdims=True)
     # The running variance is unbiased, as in PyTorch; the batch is normalized by the biased one.

@@ -43,7 +43,7 @@ def _lstm_cell_body(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
-    """Return the outputs of a cell: its states, and the optional outputs that are enabled."""
+    """Return the states `found` and the optional outputs of a cell, if its options enable them."""
     if call.options["use_complement"]:
         found = {**found, "hidden_compl": rest.astype(found["hidden"].dtype)}
     if call.options["use_output"]:
@@ -52,7 +52,7 @@ def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, 
 
 
 def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
-    """Return cell state and hidden state after a step. Each gate has separate weights."""
+    """Return the cell state and the hidden state after a step. Each gate has separate weights."""
     both = jnp.concatenate((arrays["input"], hidden), -1)
     forget, enter, new, leave = (both @ arrays[f"w_{gate}"] + arrays[f"bias_{gate}"] for gate in "fico")
     cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
@@ -60,14 +60,14 @@ def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
 
 
 Step = Callable[[tuple[Array, ...], Array], tuple[Array, ...]]
-"""Maps (states, gate terms of the input) to the next states. The hidden state comes first."""
+"""A function of the states and of the input times its weights. It returns the next states, hidden state first."""
 
 
 def _over_time(call: Call, arrays: Arrays, states: tuple[str, ...], step: Step) -> Arrays:
-    # Compute the gate terms of the inputs with one product for all steps, outside the loop.
+    # Multiply the inputs of all steps by their weights at once, outside of the loop.
     x = jnp.moveaxis(arrays["input"] @ arrays["w_ih"], -2, 0)
     x = x + arrays["bias"] if "bias" in arrays else x
-    # A scan requires a constant dtype of its state.
+    # `lax.scan` rejects a state whose dtype changes.
     given = [arrays[f"initial_{state}"] for state in states if call.options["use_initial_state"]]
     dtype = jnp.result_type(x, arrays["w_hh"], *given)
     zeros = jnp.zeros((*x.shape[1:-1], arrays["w_hh"].shape[0]), dtype)
@@ -92,7 +92,7 @@ def _rnn(call: Call, arrays: Arrays) -> Arrays:
 def _lstm(call: Call, arrays: Arrays) -> Arrays:
     def step(before: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
         hidden, cell = before
-        # The columns are i, f, g, o, and r, z, n in a GRU, as in Equinox and PyTorch.
+        # The order of the gates is i, f, g, o, as in Equinox and PyTorch.
         enter, forget, new, leave = jnp.split(x + hidden @ arrays["w_hh"], 4, -1)
         cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
         return jax.nn.sigmoid(leave) * jnp.tanh(cell), cell
@@ -129,7 +129,7 @@ def _scan(call: Call, arrays: Arrays) -> Arrays:
         held, number = state
         key = None if call.key is None else jax.random.fold_in(call.key, number)
         found = call.bodies["body"]({**whole, **held, **given}, call.inner, key)
-        # A scan rejects a state that changes its dtype.
+        # `lax.scan` rejects a state whose dtype changes.
         after = {target: found[source].astype(held[target].dtype) for source, target in carry.items()}
         return (after, number + 1), {port: value for port, value in found.items() if port not in carry}
 

@@ -50,10 +50,10 @@ def _quad_hinge_loss(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _shortfall(arrays: Arrays) -> Array:
-    """Return max(1 - t x, 0), with a gradient of 0 at the margin."""
+    """Return max(1 - t x, 0). Its gradient is 0 where t x = 1."""
     x, t = arrays["input"], arrays["target"]
     is_above = t * x >= 1
-    # Replace the factors too: an infinite one times a gradient of 0 would be NaN.
+    # Replace the factors too, because infinity times a gradient of 0 is NaN.
     return jnp.where(is_above, 0, 1 - jnp.where(is_above, 0, t) * jnp.where(is_above, 0, x))
 
 
@@ -146,7 +146,7 @@ def _info_nce(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _threshold(call: Call, dtype: Any) -> Any:
-    """Return the threshold. Its default and minimum is the smallest normal number of the input's dtype."""
+    """Return the option `threshold`. The default and the minimum is the dtype's smallest normal number."""
     given, tiny = call.options["threshold"], float(jnp.finfo(dtype).tiny)
     return tiny if given is None else jnp.maximum(given, tiny)
 
@@ -155,15 +155,15 @@ def _robust_log(x: Array, threshold: Any) -> Array:
     """Return log x, continued below the threshold t by point reflection: 2 log t - log(2 t - x)."""
     t = jnp.asarray(threshold, x.dtype)
     near = x < t
-    # Each branch receives valid inputs only, so that the branch not selected has a finite gradient.
+    # Both cases receive valid inputs, so that the case that is not selected has a finite gradient.
     below = 2 * jnp.log(t) - jnp.log(2 * t - jnp.where(near, x, t))
     return jnp.where(near, below, jnp.log(jnp.where(near, t, x)))
 
 
 def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
-    """Return the logarithm, in the robust form if the block has that option.
+    """Return the logarithm, or if the option `robust` is true, the robust logarithm.
 
-    If `x` and the weight of the result are both 0, return 0: log 0 would make the gradient NaN.
+    Return 0 if `x` and the weight of the result are both 0, because log 0 would make the gradient NaN.
     """
     robust = call.options["robust"]
     if robust is not True:
@@ -174,7 +174,7 @@ def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
 
 
 def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
-    """Replace a logarithm of -inf by the logarithm of the threshold, if the block is robust."""
+    """If the option `robust` is true, replace -inf by the logarithm of the threshold."""
     robust = call.options["robust"]
     if robust is False:
         return logarithm
@@ -183,13 +183,13 @@ def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
 
 
 def _times(weight: Array, logarithm: Array) -> Array:
-    """Return the product, with 0 times -inf as 0, also in the gradient."""
+    """Return the product, where 0 times -inf is 0. The same holds in the gradient."""
     kept = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
     return weight * kept
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    """Return the quotient; 0 if the denominator is 0."""
+    """Return the quotient, or 0 if the denominator is 0."""
     return jnp.where(below > 0, above / jnp.where(below > 0, below, 1), 0)
 
 
@@ -209,7 +209,7 @@ def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
 
 
 def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, dtype: Any) -> Array:
-    """Return the cross-entropy with class probabilities as targets, classes on the last axis."""
+    """Return the cross-entropy for targets that are probabilities. The last axis is that of the classes."""
     smoothing = call.options["label_smoothing"]
     if smoothing:
         target = (1 - smoothing) * target + smoothing / target.shape[-1]
@@ -223,7 +223,7 @@ def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, d
 
 
 def _unit(x: Array, axis: int, eps: float) -> Array:
-    """Normalize vectors to length 1, but divide vectors shorter than `eps` by `eps`: a gradient at zero then exists."""
+    """Divide vectors by their length or by `eps`, whichever is larger, so that the gradient at zero exists."""
     squares = jnp.square(x).sum(axis, keepdims=True)
     return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
 
@@ -277,13 +277,13 @@ def _auc_core(call: Call, arrays: Arrays) -> Arrays:
     scores, label = arrays["input"], arrays["label"] == 1
     curve = _curve
     for _ in scores.shape[:-1]:
-        # The two rates stay the first axis.
+        # The first axis of the result contains the two rates.
         curve = jax.vmap(curve, out_axes=1)
     return {"output": curve(scores, label)}
 
 
 def _curve(scores: Array, label: Array) -> Array:
-    """Return the ROC curve of one row of samples."""
+    """Return the ROC curve of one row of samples: false positive rates, then true positive rates."""
     order = jnp.argsort(-scores)
     # Samples of equal score share the position of the last one.
     ends = jnp.searchsorted(-scores[order], -scores[order], side="right")
@@ -295,7 +295,7 @@ def _curve(scores: Array, label: Array) -> Array:
 
 
 def _counted(numbers: Array, counts: Array, length: int) -> Array:
-    """Return how often each integer below `length` occurs, among those selected by `counts`."""
+    """Return how often each integer below `length` occurs in `numbers` where the mask `counts` is true."""
     # Drop negative indices, which would count from the end.
     place = jnp.where(counts & (numbers >= 0), numbers, length)
     return jnp.zeros(length, jnp.int32).at[place.reshape(-1)].add(1, mode="drop")

@@ -1,4 +1,4 @@
-"""The table of JAX kernels, and the dtypes in which they compute. Each family of ops has its own module."""
+"""The table of JAX kernels, and functions that choose the dtypes in which kernels compute."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from mithril_nb.program import Array, Arrays, Call, Kernel
 
 
 def widened(x: Array) -> Array:
-    """Cast narrower floats to float32: sums and exponentials need more than 8 bits of precision."""
+    """Cast an array to float32, or to float64 if it is float64, because sums and exponentials need this precision."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
 def widened_whole(x: Array) -> Array:
-    """Cast narrower integers to int32: 8 bits cannot hold the number of classes or rows.
+    """Cast integers with fewer than 32 bits to int32.
 
-    JAX would cast a count that is a Python number to the dtype of the array, where it wraps around.
+    JAX would cast a count of classes or rows to the dtype of the array. In 8 bits, a count such as 256 wraps around.
     """
     return x.astype(jnp.int32) if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize < 4 else x
 
 
 def in_floating(x: Array) -> Array:
-    """Cast an array to floating point, in the dtype of the shape rules."""
+    """Cast an array to floating point. The shape rules determine the dtype."""
     return x.astype(floating(str(x.dtype)))
 
 
@@ -53,14 +53,14 @@ _IN_32_BITS = {"int64": "int32", "uint64": "uint32", "float64": "float32"}
 
 
 def as_array(call: Call, value: Any) -> Array:
-    """Convert a value to an array, with floats in the model's dtype like in inference. Return arrays unchanged."""
+    """Convert a Python value to an array. Floats get the dtype of the model. Arrays are returned unchanged."""
     if is_value(value):
         return jnp.asarray(value, dtype_of(value) or call.dtype)
     return jnp.asarray(value) if isinstance(value, tuple) else value
 
 
 def is_value(value: Any) -> bool:
-    """Return whether a value, or each element of a tuple, is a plain Python value and not an array."""
+    """Return whether a value is a plain Python value: a number, a text, `None`, or a tuple of such values."""
     if isinstance(value, tuple):
         return all(is_value(one) for one in value)
     return value is None or isinstance(value, bool | int | float | str)
@@ -76,13 +76,11 @@ def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
     """Register a pure function of arrays as the kernel of an op.
 
     Ops with `takes_values` receive plain Python values, such as sizes, unchanged. For other ops, plain values are
-    converted to arrays. An exception is arithmetic of only plain values: it is computed in Python, so that the result
-    can be a size again.
+    converted to arrays. But arithmetic of plain values is computed in Python, so that the result can be a size.
 
     Args:
         op: Name of the op.
-        widens: True to cast integer inputs to at least 32 bits. They are counts or indices, which may not fit 8 bits.
-            False if the result has the dtype of the inputs.
+        widens: True to cast counts and indices among the inputs to at least 32 bits.
     """
 
     def register(function: Kernel) -> Kernel:

@@ -24,7 +24,7 @@ from mithril_nb.program import Array, Arrays, Call
 
 
 def with_options(op: str, function: Callable[..., Array], *options: str) -> None:
-    """Register a function of the input and of these attributes, as plain data, as the kernel of an op."""
+    """Register a function as the kernel of an op. It receives the input, and the attributes `options` as plain data."""
 
     @kernel(op)
     def _run(call: Call, arrays: Arrays) -> Arrays:
@@ -60,7 +60,7 @@ def _dims(x: Array) -> tuple[Dim, ...]:
 
 
 def _sizes_of(x: Array, dims: tuple[Dim, ...]) -> tuple[Any, ...]:
-    """Return a shape from a rule as sizes for JAX. A name that is not a size of the array becomes -1."""
+    """Return sizes of a shape rule as sizes for JAX. A text that is not a symbolic size of the array becomes -1."""
     known = {str(size): size for size in x.shape}
     return tuple(dim if isinstance(dim, int) else known.get(dim, -1) for dim in dims)
 
@@ -171,10 +171,10 @@ def _one_hot(call: Call, arrays: Arrays) -> Arrays:
 
 
 def known(call: Call, option: str) -> Any:
-    """Return an attribute as plain data. From a connection, it may be an array with known values.
+    """Return an attribute as plain data. A connection may provide it as an array whose values are known.
 
     Raises:
-        ShapeError: The attribute depends on data. XLA needs concrete shapes at compile time.
+        ShapeError: The values are unknown while the program is traced, because they depend on data.
     """
     value = call.options[option]
     if is_value(value):
@@ -185,14 +185,14 @@ def known(call: Call, option: str) -> Any:
         raise ShapeError(
             f"{option!r} must be known before the program runs.",
             (("given", "an array that the program computes or receives"),),
-            f"{option}=2  # or {option}=x.shape()[0]; or compile with jit=False",
+            f"{option}=2  # or {option}=x.shape()[0], or ml.compile(model, jit=False)",
             port=option,
         ) from None
 
 
 @contextmanager
 def _inference_errors() -> Iterator[None]:
-    """Turn mismatches into a `ShapeError`. Shape inference could not find them, because they depend on data."""
+    """Convert a `MismatchError` to a `ShapeError`. Shape inference did not find it, because it depends on data."""
     try:
         yield
     except MismatchError as error:

@@ -32,7 +32,7 @@ def data_parallel(
     Raises:
         UnknownOptionError: `fn` is not a function, or `num_devices` is not a positive integer.
         DeviceNotFoundError: The machine has fewer devices.
-        ShapeError: In the call, the first axis of an array cannot be split evenly.
+        ShapeError: Raised by the returned function if the first axis of an array cannot be split evenly.
 
     Examples:
         >>> backend = JaxBackend()
