@@ -1,6 +1,6 @@
-"""`inspect`, and readers for everything it accepts: models, functions, modules, lowered and compiled programs.
+"""`inspect`, and readers for all targets that it accepts: models, functions, modules, lowered and compiled programs.
 
-No reader imports Flax, Equinox or Haiku: if the target is a module, the user has imported its library already.
+No reader imports Flax, Equinox or Haiku. If the target is a module, the user has imported the library already.
 """
 
 from mithril_nb.targets.inspection import inspect

@@ -1,4 +1,4 @@
-"""The arguments of a call: what `jax.jit` traces, and the rest, which is static."""
+"""The arguments of a call: traced ones, as for `jax.jit`, and static ones."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ import numpy as np
 from mithril_nb.targets.arrays import NUMBERS, check_sizes, checked_result, explain_sizes, results_of
 from mithril_nb.targets.module_scopes import is_machinery, is_module
 
-try:  # Without this private function, XLA options of a jitted function cannot be separated from it.
+try:  # private, but needed to separate the XLA options of a jitted function from it
     from jax._src.pjit import _cpp_pjit as _jit
 except ImportError:  # pragma: no cover
     _jit = None
 
 _NAMELESS = "<unnamed function>"
-"""JAX's name for a function around an object without a name."""
+"""`__name__` of a jitted object without a name, such as a partial."""
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Arguments:
     """The arguments of one call, divided into traced and static leaves.
 
-    Everything that `jax.jit` traces is traced, wherever it is in nested containers: arrays, `jax.ShapeDtypeStruct`s,
-    and Python numbers, which become weakly typed arrays. Everything that `jax.jit` rejects is static: text,
-    functions, config objects. Numbers in modules of Flax, Equinox and Haiku are static, as in `eqx.filter_jit`.
+    - Traced: arrays, `jax.ShapeDtypeStruct`s, and Python numbers, which become weakly typed arrays.
+    - Static: values that `jax.jit` rejects, such as text, functions and config objects; and numbers in modules of Flax,
+      Equinox and Haiku, as in `eqx.filter_jit`.
 
     Args:
         fn: The function that is called.
         args: Positional arguments of the call.
         kwargs: Keyword arguments of the call.
-        apart: Names of arguments that are neither traced nor static; the caller passes them to `whole`.
+        apart: Names of arguments that are left out, neither traced nor static. The caller passes them to `whole`.
         static: Names and positions of further static arguments, as `static_arguments` returns them.
         are_numbers_static: True if Python numbers are static, as for modules and results of `eqx.filter_jit`.
 
@@ -50,8 +50,8 @@ class Arguments:
         values: All arguments, keyword arguments last.
         by_name: All arguments by name.
         names: Names of the arguments that contain traced leaves.
-        traced: The arguments `names`, with `None` instead of each static leaf.
-        static: Names of the arguments that are static as a whole.
+        traced: The arguments in `names`, with `None` in place of each static leaf.
+        static: Names of the arguments that `static` or a `jax.jit` declares static.
         has_clash: True if a positional-only argument and a keyword argument have the same name.
 
     Examples:
@@ -72,7 +72,7 @@ class Arguments:
         are_numbers_static: bool = False,
     ):
         self.fn, self._keywords, self._title = fn, tuple(sorted(kwargs)), title_of(fn)
-        # Keywords keep their names; in `def f(*x, x_0)`, the first of `x` gets another name.
+        # Keyword arguments come first, so that they keep their names: in `def f(*x, x_0)`, the first of `x` is `x_0_`.
         names = _unique((*self._keywords, *argument_names(fn, args)))
         self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
         takes = {} if (signature := signature_of(fn)) is None else signature.parameters
@@ -95,11 +95,11 @@ class Arguments:
         self.traced = tuple(part.built(part.arrays) for _, part in with_arrays)
 
     def whole(self, *traced: Any, apart: Mapping[str, Any] = _NONE) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments and keyword arguments, with other arrays instead of the traced ones.
+        """Return the positional and keyword arguments of the call, with `traced` in place of the traced leaves.
 
         Args:
-            *traced: The other arrays, with the structure of the attribute `traced`.
-            apart: The arguments that are neither traced nor static, by name.
+            *traced: Arrays or tracers, with the structure of the attribute `traced`.
+            apart: The arguments that were left out, by name.
         """
         given = dict(zip(self.names, traced, strict=True))
         return self.call(
@@ -110,19 +110,19 @@ class Arguments:
         )
 
     def call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Split a list in the order of the attribute `values` into positional and keyword arguments."""
+        """Split a list of arguments, in the order of `all_names`, into positional and keyword arguments."""
         count = len(values) - len(self._keywords)
         return tuple(values[:count]), dict(zip(self._keywords, values[count:], strict=True))
 
     def calling(self, *traced: Any) -> Any:
-        """Call the function, without its `jax.jit`, with other arrays instead of the traced ones."""
+        """Call the function, without its `jax.jit`, with `traced` in place of the traced leaves."""
         args, kwargs = self.whole(*traced)
         fn: Any = self.fn.__wrapped__ if is_jitted(self.fn) else self.fn
         with explain_sizes(self.by_name, self._title):
             return checked_result(fn(*args, **kwargs), self._title)
 
     def trace(self, *traced: Any) -> jax.stages.Traced:
-        """Trace the function as `jax.jit` does: with the names of its arguments, its shardings and its donation."""
+        """Trace the function with its argument names, and with the shardings and donation of its `jax.jit`."""
         fn: Any = self.fn
         if is_jitted(fn):
             args, kwargs = self.whole(*traced)
@@ -140,7 +140,7 @@ class Arguments:
         parts = [part for part in self._parts if part is not None]
         given = dict(zip(self.names, traced, strict=True))
         args, kwargs = self.call([given.get(name) for name in self.all_names])
-        # Arguments without traced leaves are marked as static, so that the compiled program does not have them.
+        # An argument without traced leaves is static, so that it is not an argument of the compiled program.
         static = [place for place, part in zip(self._places, parts, strict=True) if part.kept and not part.arrays]
         numbers = [place for place in static if isinstance(place, int)]
         names = [place for place in static if isinstance(place, str)]
@@ -149,7 +149,13 @@ class Arguments:
 
 @dataclass(frozen=True)
 class _Part:
-    """One argument: its structure, its traced leaves, and its static leaves, with `None` instead of the traced ones."""
+    """One argument of a call.
+
+    Attributes:
+        structure: Structure of the argument as a pytree.
+        arrays: The traced leaves.
+        kept: All leaves, with `None` in place of the traced ones.
+    """
 
     structure: Any
     arrays: list[Any]
@@ -172,7 +178,7 @@ class _Part:
         )
 
     def built(self, arrays: Sequence[Any]) -> Any:
-        """Return the argument without its static leaves."""
+        """Return the argument with `arrays` as traced leaves, and `None` in place of static leaves."""
         given = iter(arrays)
         return self.structure.unflatten([next(given) if leaf is None else None for leaf in self.kept])
 
@@ -182,7 +188,7 @@ class _Part:
 
 
 def _inside_modules(value: Any) -> list[bool]:
-    """Return for each leaf whether a module contains it."""
+    """Return for each leaf whether it is inside a module."""
     inside = jax.tree.map(
         lambda one: jax.tree.map(lambda _: True, one) if is_module(one) else False, value, is_leaf=is_module
     )
@@ -194,8 +200,8 @@ def named(
 ) -> Callable[..., Any]:
     """Return a program as a function with the name `title` and the parameters `names`.
 
-    Invalid parameter names, as in `f(**{"input.ids": x, "class": y})`, become valid identifiers. Results that are
-    neither arrays nor numbers become `None`: text, or the functions in an Equinox module.
+    Names that are not identifiers are changed, such as `"input.ids"`. The result has `None` in place of leaves that are
+    neither arrays nor numbers, such as text, or the functions in an Equinox module.
 
     Examples:
         >>> inspect.signature(named(lambda *args: args, ("a", "input.ids"), "pair"))
@@ -209,21 +215,21 @@ def named(
     call.__dict__["__signature__"] = inspect.Signature(
         [inspect.Parameter(name, kind) for name in _unique([_identifier(name) for name in names])]
     )
-    if fn is not None:  # The user's function: the stages name blocks after the functions that it calls.
+    if fn is not None:  # the user's function, after which the stages name blocks
         call.__dict__["__wrapped__"] = fn
-    if trace is not None:  # The stages call this to trace it.
+    if trace is not None:  # the stages call this instead of `jax.jit(call).trace`
         call.__dict__["trace"] = trace
     call.__name__ = call.__qualname__ = title
     return call
 
 
 def names_of(program: Callable[..., Any]) -> tuple[str, ...]:
-    """Return the parameter names of a result of `named`."""
+    """Return the parameter names of a function that `named` returned."""
     return tuple(inspect.signature(program).parameters)
 
 
 def accepts_keyword(fn: Any, count: int, name: str) -> bool | None:
-    """Return whether a function accepts a keyword after `count` positional arguments; `None` if by `**kwargs`."""
+    """Return whether `fn` accepts the keyword `name` after `count` positional arguments; `None` for `**kwargs`."""
     signature = signature_of(fn)
     kinds = {} if signature is None else {one.name: one.kind for one in signature.parameters.values()}
     if kinds.get(name) is inspect.Parameter.POSITIONAL_OR_KEYWORD:
@@ -234,7 +240,7 @@ def accepts_keyword(fn: Any, count: int, name: str) -> bool | None:
 
 
 def title_of(target: Any) -> str:
-    """Return a target's name, as `jax.jit` names it; an object without a name is named after its class.
+    """Return the name of a target: of the function in a partial or a jitted function; else of the object's class.
 
     Examples:
         >>> import functools
@@ -250,7 +256,7 @@ def title_of(target: Any) -> str:
 
 
 def _spec(leaf: Any) -> Any:
-    """Replace a NumPy array by its spec, so that the array is not kept alive. The stages release JAX arrays."""
+    """Return a NumPy array as a `jax.ShapeDtypeStruct`, so that its memory can be freed."""
     if isinstance(leaf, np.ndarray | np.generic):
         return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
     return leaf
@@ -263,20 +269,20 @@ def _is_traced(leaf: Any) -> bool:
 
 
 def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return a jitted method as a function with `self` as first argument: `static_argnums` count from `self`."""
+    """Return a jitted method as a function whose first argument is `self`, because `static_argnums` count `self`."""
     is_method = isinstance(fn, MethodType) and is_jitted(fn.__func__)
     return (fn.__func__, (fn.__self__, *args)) if is_method else (fn, args)
 
 
 def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
-    """Return a jitted function or method without the compiler options of its `jax.jit`, and these options.
+    """Return a jitted function or method without its compiler options, and these options.
 
-    JAX rejects compiler options inside another jitted program, and a target often becomes part of one.
+    JAX rejects compiler options of a function inside another jitted function, and most targets are traced inside one.
     """
     if isinstance(fn, MethodType):
         function, options = without_compiler_options(fn.__func__)
         return (MethodType(function, fn.__self__), options) if options else (fn, {})
-    # JAX has no public way to read the options, nor to jit with other options; `functools.wraps` copies `_jit_info`.
+    # JAX has no public way to read or change the options. A function may have a copy of `_jit_info`, but no `jax.jit`.
     info = getattr(fn, "_jit_info", None) if is_jitted(fn) else None
     options = dict(getattr(info, "compiler_options_kvs", ()))
     if info is None or not options or _jit is None:
@@ -285,14 +291,14 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def is_jitted(fn: Any) -> bool:
-    """Return whether a function is a result of `jax.jit`. A result of `nnx.jit` is not: it traces differently."""
+    """Return whether a function is a result of `jax.jit`. A result of `nnx.jit` is not, because it splits modules."""
     is_one = not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
     return is_one and not hasattr(fn, "jitted_fn")
 
 
 def static_of_jit(fn: Any, count: int) -> set[int | str]:
     """Return the positions and names of the static arguments of a jitted function."""
-    # JAX has no public way to read them; `nnx.jit` has an inner `jax.jit` that splits the modules.
+    # JAX has no public way to read them. A result of `nnx.jit` has an inner result of `jax.jit` as `jitted_fn`.
     info = getattr(fn if is_jitted(fn) else getattr(fn, "jitted_fn", None), "_jit_info", None)
     numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
     return {*numbers, *getattr(info, "static_argnames", ())}
@@ -315,7 +321,7 @@ def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names, with `_` appended to repeated names."""
+    """Return the names, with `_` appended to a name that is already used."""
     found: list[str] = []
     for name in names:
         while name in found:
@@ -332,7 +338,7 @@ def _identifier(name: str) -> str:
 
 
 def signature_of(fn: Any) -> inspect.Signature | None:
-    """Return a function's signature; `None` if it has none."""
+    """Return the signature of a function; `None` if Python cannot read it."""
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):  # some functions written in C

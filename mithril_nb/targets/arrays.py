@@ -1,4 +1,4 @@
-"""Arrays of a call: the sizes of its arguments, and the leaves of its result."""
+"""Checks of the arguments and results of a call: sizes, and leaves that are arrays."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, s
 from mithril_nb.graph.spec import read_spec
 
 _LARGEST = 1 << 20
-"""A longer axis is not plausible in an array's shape."""
+"""Maximum size of an axis in a tuple that may be meant as a shape."""
 
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
-    """Raise if a size in a shape is text, a float or `None`. JAX's own error does not list the sizes that it accepts.
+    """Raise if a size in a shape is text, a float or `None`, because JAX's error does not name the sizes it accepts.
 
     Raises:
         ShapeError: A size is neither a whole number nor a symbolic dimension.
@@ -46,7 +46,7 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
 
 
 def sizes_given(value: Any) -> tuple[int, ...] | None:
-    """Return the first tuple or list of positive whole numbers in a value, which may be a shape in place of an array.
+    """Return the first tuple or list of positive whole numbers in a value, which may be meant as a shape.
 
     Examples:
         >>> sizes_given((4, 64)), sizes_given({"x": [8, 2]}), sizes_given((4, 0.5)), sizes_given(4)
@@ -63,10 +63,10 @@ def sizes_given(value: Any) -> tuple[int, ...] | None:
 
 @contextmanager
 def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
-    """Replace errors inside the `with` block that come from a shape passed in place of an array.
+    """Explain an error in the `with` block if the user passed a shape in place of an array.
 
     Raises:
-        StageUnavailableError: The block failed with an error about a tuple or list, and an argument may be a shape.
+        StageUnavailableError: The error is about a tuple or list, and an argument contains one that may be a shape.
     """
     try:
         yield
@@ -75,7 +75,9 @@ def explain_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
     except Exception as error:
         because = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         found = no_array(arguments, title, because)
-        if found is None or not re.search(r"\b(tuple|list)\b", because):  # sizes may be right, as in a reshape
+        if found is None or not re.search(
+            r"\b(tuple|list)\b", because
+        ):  # a tuple of sizes may be valid, as in a reshape
             raise
         raise found.with_traceback(error.__traceback__) from error  # points to the line of the user's Python
 
@@ -94,7 +96,7 @@ def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUna
 
 
 def written_spec(value: Any) -> str:
-    """Return source code for the array that a type such as `"f32[3,4]"` describes; `""` for any other value.
+    """Return source code for an array of a type such as `"f32[3,4]"`; `""` for any other value.
 
     Examples:
         >>> written_spec("f32[3,4]"), written_spec("bf16[]"), written_spec("relu")
@@ -108,13 +110,13 @@ def written_spec(value: Any) -> str:
 
 
 class _Names:
-    """Replacements, as source code, for sizes that JAX rejects.
+    """Source code to use instead of sizes that JAX rejects.
 
     Attributes:
-        sizes: For each variable, the text to pass to `jax.export.symbolic_shape`.
+        sizes: For each variable in this source code, its size as an argument of `jax.export.symbolic_shape`.
 
     Args:
-        dims: All sizes; new names differ from all names in them.
+        dims: All sizes of the call, whose names are not used for new variables.
     """
 
     def __init__(self, dims: Sequence[Any]):
@@ -123,7 +125,7 @@ class _Names:
         self._taken = {word for dim in dims for word in re.findall(r"[^\W\d]\w*", str(dim))} | {"jax"}
 
     def of(self, dim: Any, axis: int) -> str:
-        """Return the source code for a size: a number, or the name of a variable."""
+        """Return the source code of a size: a number, or a variable."""
         whole = _whole(dim) if _is_strange(dim) else dim
         if whole is not None:
             return str(whole)
@@ -143,7 +145,7 @@ class _Names:
 
 
 def _whole(dim: Any) -> int | None:
-    """Return a size such as 16.0, 16.5 or "16" as an integer, rounded toward zero; `None` for other sizes."""
+    """Return 16 for 16.0, 16.5 and "16"; `None` for sizes that are not numbers."""
     try:
         return int(dim)
     except (TypeError, ValueError, OverflowError):
@@ -151,10 +153,10 @@ def _whole(dim: Any) -> int | None:
 
 
 def _is_readable(dim: Any) -> bool:
-    """Return whether JAX parses a text as one size: a name, or an expression of names."""
+    """Return whether `jax.export.symbolic_shape` accepts a text as one size, such as `"batch"` or `"2*batch"`."""
     try:
         return isinstance(dim, str) and len(jax.export.symbolic_shape(dim)) == 1
-    except Exception:  # Python's tokenizer raises its own errors
+    except Exception:  # also errors of Python's tokenizer
         return False
 
 
@@ -175,27 +177,25 @@ def _tuple(texts: Sequence[str]) -> str:
 
 
 NUMBERS = (bool, int, float, complex)
-"""Types of Python's own numbers."""
+"""Python's types of numbers."""
 _RESULTS = (jax.Array, np.generic, *NUMBERS)
 
 
 def is_result(leaf: Any) -> bool:
-    """Return whether a program can return this leaf: an array or a number."""
+    """Return whether a leaf is an array or a number, which a program can return."""
     return leaf.dtype.kind in "biufcV" if isinstance(leaf, np.ndarray) else isinstance(leaf, _RESULTS)
 
 
 def results_of(out: Any) -> Any:
-    """Return a function's result with `None` for every leaf that is neither an array nor a number."""
+    """Return the result of a function with `None` in place of leaves that are neither arrays nor numbers."""
     return jax.tree.map(lambda leaf: leaf if is_result(leaf) else None, out)
 
 
 def checked_result(out: Any, title: str) -> Any:
-    """Return a function's result unchanged if it contains an array or a number, or is empty.
-
-    The caller drops the other leaves.
+    """Return the result of a function unchanged, if a program can return it.
 
     Raises:
-        StageUnavailableError: The result contains an iterator, or has leaves but none is an array or a number.
+        StageUnavailableError: The result contains an iterator; or it is not empty, and has neither arrays nor numbers.
     """
     leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_lazy)
     lazy = [leaf for leaf in leaves if _is_lazy(leaf)]
@@ -233,4 +233,4 @@ def _advice(leaf: Any) -> str:
         kind = type(leaf).__name__
         found = ", ".join(f'"{name}": result.{name}' for name in arrays)
         return f"return {{{found}}}  # or jax.tree_util.register_dataclass({kind}), if it is a dataclass"
-    return "return an array, or a tuple, list or dict of arrays."
+    return "return x  # with x, an array, or a tuple, list or dict of arrays"

@@ -1,4 +1,4 @@
-"""Source code of calls to a target, for advice that the user can paste."""
+"""Source code of calls of a target, for the `Try:` lines of errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from mithril_nb.targets.mithril_models import graph_in, is_mithril_model
 from mithril_nb.targets.module_scopes import is_module
 
 _LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
-"""Modules whose functions users pass directly, as `jax.numpy.tanh`."""
+"""Modules whose functions are written with the name of the module, as `jax.numpy.tanh`."""
 _STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 def variable_of(target: Any) -> str:
-    """Return a target as source code: a function by its name, a module by the usual name of its variable.
+    """Return source code for a target: the name of a function, or a usual variable name such as `model` or `f`.
 
     Examples:
         >>> import jax
@@ -41,7 +41,7 @@ def variable_of(target: Any) -> str:
 
 
 def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
-    """Return the name of each positional argument of a call to a target.
+    """Return the names of the positional arguments of a call of a target.
 
     Examples:
         >>> from mithril_nb.models import Add
@@ -57,11 +57,11 @@ def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
 
 
 def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str]:
-    """Return the required arguments of a function as source code.
+    """Return source code for the required arguments of a function.
 
     Args:
         fn: The function.
-        kwargs: The keyword arguments of the call. An array is written as its name, another value as itself.
+        kwargs: Keyword arguments whose values are known. A value is written as it is, but an array as its name.
         shapes: Shapes by argument name. An argument with a shape is written as a `jax.ShapeDtypeStruct`.
 
     Examples:
@@ -76,7 +76,7 @@ def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str
         if one.default is not one.empty or one.kind in _STARRED:
             continue
         value = _of_shape(known[one.name]) if _is_shape(known.get(one.name)) else ""
-        is_named = one.name in kwargs or bool(by_name)  # arguments after a keyword argument need a keyword, too
+        is_named = one.name in kwargs or bool(by_name)  # positional arguments cannot follow a keyword argument
         if one.kind is one.KEYWORD_ONLY or (is_named and one.kind is not one.POSITIONAL_ONLY):
             by_name.append(f"{one.name}={value or _given(one, kwargs)}")
         else:
@@ -106,9 +106,15 @@ def check_call(
     title: str,
     options: Collection[str],
 ) -> None:
-    """Raise if a function's signature does not accept these arguments.
+    """Raise if the signature of a function does not accept these arguments. The advice corrects misspelt names.
 
-    The advice corrects a misspelt argument. `options` are the options of `ml.inspect` for this kind of target.
+    Args:
+        fn: The function.
+        args: The positional arguments.
+        kwargs: The keyword arguments.
+        target: The target as the user gave it.
+        title: Name of the target for the message.
+        options: Options of `ml.inspect` for this kind of target, which may be misspelt too.
 
     Raises:
         UnexpectedInputError: There are too few or too many arguments, or unknown names.
@@ -132,7 +138,7 @@ def check_call(
 
 
 def _explained(target: Any, wanted: Sequence[str]) -> str:
-    """Return a comment on the names in the advice that the user has to define."""
+    """Return a comment that states what the names in the advice are, because the user has to define them."""
     arrays = [one for one in wanted if one.isidentifier()]
     given = ["f, your function"] * (variable_of(target) == "f")
     if arrays:
@@ -142,14 +148,14 @@ def _explained(target: Any, wanted: Sequence[str]) -> str:
 
 
 class _Spec(str):
-    """The dtype and the shape of an array, printed without quotes instead of its values."""
+    """The dtype and the shape of an array as text, with a `repr` without quotes."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 def shown(value: Any) -> str:
-    """Return an argument as short text, with dtype and shape for each array.
+    """Return an argument as short text. An array is its dtype and shape.
 
     Examples:
         >>> shown({"w": jax.ShapeDtypeStruct((3, 2), "float32"), "axis": 0})

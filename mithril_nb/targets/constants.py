@@ -1,4 +1,4 @@
-"""Arguments that are constants of the program: bound by a partial, or static. Errors that advise to make one static."""
+"""Arguments that are constants of the program: bound by a partial, or static; and errors about missing constants."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _LONGEST = 80
 def without_partial(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return a target, and its arguments with the inputs of the program that its `functools.partial` binds.
+    """Move inputs of the program from a `functools.partial` to the arguments; return the target and its arguments.
 
-    For a function, the inputs are modules and `jax.ShapeDtypeStruct`s; other values stay bound and are constants of the
-    program, as in `jax.jit`. A model or a module receives all bound values as arguments.
+    Bound modules and `jax.ShapeDtypeStruct`s are inputs. Other bound values stay in the partial, and are constants of
+    the program, as in `jax.jit`. If the partial is of a model or module, all bound values become arguments.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -60,7 +60,7 @@ def _is_input(value: Any) -> bool:
 def static_arguments(
     fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], static_argnums: Any, static_argnames: Any
 ) -> frozenset[int | str]:
-    """Return the positions and names of the static arguments, as `jax.jit` interprets these options.
+    """Return the positions and names of the static arguments, from options as in `jax.jit`.
 
     Raises:
         UnknownOptionError: `fn` is jitted already, `jax.jit` rejects the options, or a static argument is not hashable.
@@ -78,7 +78,7 @@ def static_arguments(
     names = argument_names(fn, args)
     if is_jitted(getattr(fn, "__func__", fn)):
         raise UnknownOptionError(
-            f"{title_of(fn)!r} is jitted: its own jax.jit declares what is static.",
+            f"{title_of(fn)!r} is jitted: the static arguments must be options of its jax.jit.",
             (("given", written),),
             entry_point().call(f"jax.jit({variable_of(fn)}.__wrapped__, {written})", *names),
         )
@@ -113,7 +113,7 @@ def _is_hashable(value: Any) -> bool:
 def _as_constant(
     entry: EntryPoint, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, value: str
 ) -> str:
-    """Return source code of a call in which the argument `name` is a constant, written as `value`."""
+    """Return source code of a call of a lambda in which the argument `name` is the constant `value`."""
     names = argument_names(fn, args)
     inside = [value if one == name else one for one in names]
     inside += [f"{key}={value if key == name else key}" for key in kwargs]
@@ -123,15 +123,13 @@ def _as_constant(
 
 
 class NumbersNeeded:
-    """Explanation of a failed trace whose cause is a number that JAX traces although Python needs its value.
-
-    Also explains text in place of an array.
+    """Explains why a function cannot be traced: Python needs the value of a number, or an argument is text.
 
     Args:
-        call: The program; after a failure it is traced again with the numbers as constants.
-        arguments: The arguments of the function.
-        specs: Arguments of `call` for tracing: the arrays of modules, if there are any, then `arguments.traced`.
-        entry: The function that the user called.
+        call: The program. After a failure, it is traced again with the numbers as constants, to find those it needs.
+        arguments: The arguments of the user's function.
+        specs: The arguments of `call`: arrays of modules, then `arguments.traced`.
+        entry: The public function that the user called.
     """
 
     def __init__(self, call: Callable[..., Any], arguments: Arguments, specs: tuple[Any, ...], entry: EntryPoint):
@@ -139,7 +137,7 @@ class NumbersNeeded:
         self._names = (*[""] * (len(specs) - len(arguments.names)), *arguments.names)
 
     def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a function so that its error names the numbers that caused it."""
+        """Return `call` with an error that names the numbers or the text that caused a failure."""
 
         @functools.wraps(call)
         def explained(*traced: Any) -> Any:
@@ -154,7 +152,7 @@ class NumbersNeeded:
         return explained
 
     def _explain(self, error: Exception) -> StageUnavailableError | None:
-        """Return the error for numbers whose values Python needs, or for text; `None` for another cause."""
+        """Return the error for needed numbers or for text; `None` if the cause is another."""
         given = self._arguments
         first = error.__cause__ if isinstance(error, MithrilError) and error.__cause__ is not None else error
         because = f"{type(first).__name__}: {_first_line(first)}"
@@ -179,7 +177,7 @@ class NumbersNeeded:
         )
 
     def _traces(self, static: set[str]) -> bool:
-        """Return whether the function can be traced if the numbers of these arguments are constants."""
+        """Return whether the program can be traced if the numbers in these arguments are constants."""
         leaves: list[Any] = []
         known: list[bool] = []
         for name, value in zip(self._names, self._specs, strict=True):
@@ -227,7 +225,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # not subclasses, which print differently
+    return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # subclasses may not print as numbers
 
 
 _USUAL = 'jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the text'
@@ -241,9 +239,9 @@ def no_array_but_text(
     Args:
         given: The arguments.
         because: The error of the failed trace, as text.
-        entry: The function that the user called.
-        target: The module that receives the arguments: only text that is an array's type, `"f32[3]"`, is an error.
-            `None` for a function: any text is an error.
+        entry: The public function that the user called.
+        target: The module that receives the arguments. A module may accept text, so only the type of an array, such as
+            `"f32[3]"`, is an error. `None` for a function, for which any text is an error.
     """
     found = {
         name: [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, str)]
@@ -263,9 +261,9 @@ def no_array_but_text(
 
 
 def _advice(given: Arguments, entry: EntryPoint, target: Any, texts: list[str]) -> str:
-    """Return the call with an array for each text that is an array's type; otherwise, how to write an array."""
+    """Return source code of the call, with an array in place of each type such as `"f32[3]"`."""
     args, kwargs = given.call(given.values)
-    if not any(map(written_spec, given.values)):  # inside a container: its other elements have no names
+    if not any(map(written_spec, given.values)):  # in a container, so that only the array is written
         return next((f"{written_spec(text)}  # instead of {text!r}" for text in texts if written_spec(text)), _USUAL)
     values = [_written(name, value) for name, value in zip(argument_names(given.fn, args), args, strict=True)]
     values += [f"{name}={_written(name, value)}" for name, value in kwargs.items()]

@@ -1,4 +1,4 @@
-"""The public function that the user called, which errors name, and the options of `ml.inspect`."""
+"""The public function that the user called, for error messages; and the options of `ml.inspect`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from mithril_nb.errors import UnknownOptionError, alike, short_repr
 
 @dataclass(frozen=True)
 class EntryPoint:
-    """A public function that accepts the arguments of `ml.inspect`.
+    """A call of a public function that accepts the arguments of `ml.inspect`, such as `ml.sweep`.
 
     Attributes:
-        name: The function as the user writes it, `"ml.sweep"`.
-        own: The arguments in this call that `ml.inspect` does not have, as source code.
-        before: The first target, as source code, if the inspected target is the second: `"a"` in `ml.compare(a, b)`.
-        after: The second target, as source code, if the inspected target is the first.
+        name: Name of the function as the user writes it: `"ml.sweep"`.
+        own: Source code of the arguments that `ml.inspect` does not have: `("batch=[8, 16]",)`.
+        before: Source code of the target before the inspected one: in `ml.compare(a, b)`, `"a"` while `b` is
+            inspected; else `""`.
+        after: Source code of the target after the inspected one; `""` if there is none.
 
     Examples:
         >>> EntryPoint("ml.sweep", ("batch=[8, 16]",)).call("model", "x")
@@ -34,7 +35,7 @@ class EntryPoint:
     after: str = ""
 
     def call(self, *args: str) -> str:
-        """Return the source code of a call."""
+        """Return source code of a call of the function. The first argument is the inspected target."""
         targets = (self.before, *args[:1], self.after)
         return f"{self.name}({', '.join((*filter(None, targets), *args[1:], *self.own))})"
 
@@ -44,7 +45,7 @@ _ENTRY_POINT: ContextVar[EntryPoint | None] = ContextVar("entry_point", default=
 
 
 def entry_point() -> EntryPoint:
-    """Return the public function that the user called."""
+    """Return the public function that the user called; `ml.inspect` by default."""
     return _ENTRY_POINT.get() or _INSPECT
 
 
@@ -53,10 +54,9 @@ def called_as(name: str, others: tuple[str, str] = ("", ""), /, **own: Any) -> I
     """Make errors inside the `with` block name another function than `ml.inspect`.
 
     Args:
-        name: The function as the user writes it.
-        others: If the function takes two targets: the target before and the target after the inspected one, as source
-            code. One of them is `""`.
-        **own: The arguments in this call that `ml.inspect` does not have.
+        name: Name of the function as the user writes it.
+        others: `EntryPoint.before` and `EntryPoint.after`.
+        **own: Arguments of the call that `ml.inspect` does not have.
 
     Examples:
         >>> with called_as("ml.assert_cost", flops=500):
@@ -75,7 +75,7 @@ OPTIONS = (
     "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
     "name", "device", "compiler_options",
 )  # fmt: skip
-"""The options of `ml.inspect`; other keyword arguments belong to the program."""
+"""The options of `ml.inspect`. Other keyword arguments are passed to the target."""
 OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params", "static_argnums", "static_argnames"))
 """The options for modules of Flax, Equinox and Haiku."""
 OF_FUNCTIONS = tuple(one for one in OPTIONS if one not in ("shapes", "variables", "program", "loss", "optimizer"))
@@ -84,7 +84,7 @@ _ALIKE = 0.6
 
 
 def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) -> str | None:
-    """Return the known name most similar to an unknown one; `None` if no similarity (0 to 1) is at least `least`.
+    """Return the known name that is most similar to a misspelt one; `None` if the similarity (0 to 1) is below `least`.
 
     Examples:
         >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
@@ -94,7 +94,7 @@ def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) ->
 
 
 def options_written(options: Mapping[str, Any]) -> list[str]:
-    """Return the options that are not `None` as source code in a call. The text of a value is cut after 80 characters.
+    """Return source code of the options that are not `None`. The text of a value is cut after 80 characters.
 
     Examples:
         >>> options_written({"shapes": {"input": [4, 64]}, "loss": None})
@@ -104,7 +104,7 @@ def options_written(options: Mapping[str, Any]) -> list[str]:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Raise if an option has a wrong type: JAX would report it only when a stage is computed, or not at all.
+    """Raise if an option has a wrong type, because JAX reports it late or not at all.
 
     Raises:
         UnknownOptionError: `kwargs`, `name`, `device` or `compiler_options` has a wrong type.

@@ -1,4 +1,4 @@
-"""The user's functions, and the Flax and Equinox modules that they receive or close over."""
+"""The user's functions as targets, with the modules among their arguments and in their closures."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ _LIBRARIES = frozenset(
 
 @dataclass(frozen=True)
 class FunctionProgram:
-    """A function whose arguments are arrays only.
+    """A function whose arguments are pytrees of arrays, so that JAX can trace it.
 
     Attributes:
         function: The function.
-        specs: The arguments of the function, for tracing.
-        holders: A dict from the name of an argument or closed-over module to the inputs with its arrays. For nnx
-            modules and closed-over modules, only the inputs with parameters.
-        trained: Inputs that Flax or Equinox treats as parameters of modules: of nnx modules among the arguments, or
-            if there are none, of closed-over modules.
+        specs: Arguments to trace `function` with.
+        holders: For each argument of the user's function by name, and each module that it closes over: the inputs of
+            `function` that contain its arrays, such as `["x"]` or `["modules['net']"]`. For nnx modules and closed-over
+            modules, only those with parameters.
+        trained: The inputs of `function` that contain parameters of nnx modules among the arguments; if there are no
+            such modules, parameters of closed-over modules.
     """
 
     function: Callable[..., Any]
@@ -45,7 +46,7 @@ class FunctionProgram:
     trained: tuple[str, ...] = ()
 
     def params(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the inputs that hold the parameters, from the names that the user gave as `params=`."""
+        """Return the inputs of `function` that contain the parameters, from the names in the option `params=`."""
         if names == (DEFAULT,) and DEFAULT not in self.holders:
             return self.trained or names
         return tuple(one for name in names for one in self.holders.get(name, (name,)))
@@ -57,10 +58,10 @@ def function_program(
     kwargs: Mapping[str, Any],
     static: Collection[int | str] = frozenset(),
 ) -> FunctionProgram:
-    """Return a function as a function of arrays only.
+    """Return a function and its arguments as a function of arrays.
 
-    nnx modules among the arguments, and nnx and Equinox modules that the function closes over, become inputs. The
-    changed state of nnx modules is returned together with the result.
+    nnx modules among the arguments, and nnx and Equinox modules that the function closes over, become inputs. If there
+    are nnx modules, their arrays after the call are a second result.
     """
     count = len(args)
     fn, args = with_self(fn, args)
@@ -79,7 +80,7 @@ def function_program(
     parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
     nnx = {**objects, **{name: one for name, one in closed.items() if is_nnx(one)}}
     if nnx:
-        parts["modules"] = part(nnx)  # Together, because an optimizer may share arrays with its model.
+        parts["modules"] = part(nnx)  # all in one input, because an optimizer may share arrays with its model
     known = {path for start, root in by_path(roots).items() for path, _ in submodules(root, start)}
     nests = {name: _Nest({**one.params, **one.state}, known) for name, one in parts.items()}
 
@@ -101,7 +102,7 @@ def function_program(
         out, built = called(*traced)
         if not nnx:
             return checked_result(out, title_of(fn))
-        checked_result(out, title_of(fn))  # the result may be empty: the function changes its modules
+        checked_result(out, title_of(fn))  # an empty result is valid: a train step may only change its modules
         after = part({name: built[name] for name in nnx})
         return out, nests["modules"].tree({**after.params, **after.state})
 
@@ -126,22 +127,23 @@ def function_program(
 
 
 def plain_program(given: Arguments) -> Callable[..., Any]:
-    """Return the function of a call as a function of the traced arguments only; closed-over modules stay constants."""
+    """Return the function of a call as a function of the traced arguments. Closed-over modules are constants."""
     explain = NumbersNeeded(given.calling, given, given.traced, entry_point()).around
     trace = None if given.has_clash else explain(given.trace)  # JAX 0.10 fails if two arguments have one name
     return named(explain(given.calling), given.names, title_of(given.fn), given.fn, trace)
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return a dict from the name of each argument to a list with its input; empty for an argument without arrays."""
+    """Return `FunctionProgram.holders` for the arguments. `names` are those of the inputs."""
     traced = dict(zip(given.names, names, strict=True))
     return {name: [traced[name]] if name in traced else [] for name in given.all_names}
 
 
 class _Nest:
-    """Conversion of arrays by dotted name to nested dicts, and back.
+    """Converts arrays by dotted name to a nested dict, and back.
 
-    If `layers/0` is one of the `known` paths of modules, `mu.layers.0.kernel` is in `{"mu": {"layers.0.kernel": a}}`.
+    If `layers/0` is in `known`, the paths of modules, the array `mu.layers.0.kernel` is in the nested dict
+    `{"mu": {"layers.0.kernel": array}}`.
     """
 
     def __init__(self, arrays: Arrays, known: set[tuple[str, ...]]):
@@ -154,7 +156,7 @@ class _Nest:
         return (".".join(parts[:-1]), parts[-1]) if len(parts) > 1 else parts
 
     def reach(self, dots: str) -> str:
-        """Return the key path of an array in the tree, as JAX prints it: `['layers.0']['kernel']`."""
+        """Return the position of an array in the nested dict, as JAX prints it: `['layers.0']['kernel']`."""
         return jax.tree_util.keystr(tuple(map(jax.tree_util.DictKey, self._places.get(dots, (dots,)))))
 
     def tree(self, arrays: Arrays) -> Any:
@@ -171,9 +173,10 @@ class _Nest:
 
 
 def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the modules among the arguments by name.
+    """Return the modules among the arguments by name, without those in the state of an optimizer.
 
-    Of each type, only the outermost modules count: an optimizer's state for a module has the same type, nested deeper.
+    The state for a module has the type of the module, but is nested deeper. So only the outermost modules of each type
+    are returned.
     """
     found = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
     least: dict[type, int] = {}
@@ -185,7 +188,7 @@ def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
 def modules_of(fn: Any) -> dict[str, Any]:
     """Return the modules that a function closes over or reads from globals, by variable name.
 
-    The functions that `fn` uses are searched as well, except functions of libraries.
+    The functions that `fn` calls are searched too, except those of libraries.
     """
     found: dict[str, Any] = {}
     seen: set[int] = set()
@@ -214,7 +217,7 @@ def modules_of(fn: Any) -> dict[str, Any]:
 
 
 def other_modules(fn: Any, module: Any) -> dict[str, Any]:
-    """Return the modules with parameters that a function closes over, except `module` and copies of it."""
+    """Return the modules with parameters that a function closes over, without `module` and its copies."""
     own = {id(array) for array in part(module).params.values()}  # Equinox wrappers may contain a copy of the module
     return {
         name: one
@@ -224,7 +227,7 @@ def other_modules(fn: Any, module: Any) -> dict[str, Any]:
 
 
 def _is_of_library(fn: types.FunctionType) -> bool:
-    # `functools.wraps` copies `__module__` from the wrapped function; the globals keep the wrapper's own module.
+    # Both names, because `functools.wraps` copies `__module__` from the wrapped function, but not the globals.
     written = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
     return all(name.partition(".")[0] in _LIBRARIES for name in written)
 

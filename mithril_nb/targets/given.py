@@ -1,4 +1,4 @@
-"""Programs that JAX has traced, lowered, compiled or exported already, and files with such programs."""
+"""Programs that JAX has already traced, lowered, compiled or exported, and files with such programs."""
 
 from __future__ import annotations
 
@@ -39,19 +39,20 @@ _FIRST_NAME = re.compile(r"\w+")
 def without_trace(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
-    """Return the result of `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` as a function with its arguments.
+    """Convert the result of `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` to a function and its arguments.
 
     Args:
-        target: The traced program; anything else is returned unchanged.
-        args: The positional arguments of the call; default: the shapes that the program was traced with.
-        kwargs: The keyword arguments.
+        target: The traced program. For any other target, the arguments are returned unchanged.
+        args: The positional arguments of the call; may be empty.
+        kwargs: The keyword arguments of the call; may be empty.
 
     Returns:
-        A function that runs the traced equations, not the original Python, and the shapes of its positional and keyword
-        arguments.
+        A function that runs the traced equations, and the shapes that the program was traced with, as positional and
+        keyword arguments.
 
     Raises:
-        UnknownOptionError: The program was traced with shardings, or with other arguments than `args` and `kwargs`.
+        UnknownOptionError: `args` or `kwargs` differ from the arguments that the program was traced with, or it was
+            traced with shardings.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -76,14 +77,14 @@ def without_trace(
         raise UnknownOptionError(
             f"program {function.__name__!r} was traced with other arguments.",
             (("traced with", _format_arguments(positional, named)), ("given", _format_arguments(args, kwargs))),
-            f"{entry_point().call('traced')}  # with its own arguments; for others, trace it with them",
+            f"{entry_point().call('traced')}  # for other arguments, trace the function with them",
         )
     return function, positional, named
 
 
 def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
-    """Return a jaxpr as a function. `results` is the structure of its results; default: a list, or the only result."""
-    every = jax_versions.jaxpr_as_fun(closed)  # A `Traced` becomes one equation that contains all others.
+    """Return a jaxpr as a function. By default, it returns a list, or a single array; else the structure `results`."""
+    every = jax_versions.jaxpr_as_fun(closed)
 
     def whole(*args: Any, **kwargs: Any) -> Any:
         found = every(*jax.tree.leaves((args, kwargs)))
@@ -97,7 +98,7 @@ def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
 def _function(
     call: Callable[..., Any], name: str, names: Sequence[str], named: Sequence[str] = ()
 ) -> Callable[..., Any]:
-    """Wrap `call` in a function that has the signature of the traced function, as far as the trace records it."""
+    """Return `call` with a name and a signature: `names` are positional, `named` are keywords."""
 
     def function(*args: Any, **kwargs: Any) -> Any:
         return call(*args, **kwargs)
@@ -114,7 +115,7 @@ def _function(
 
 
 def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Callable[..., Any]:
-    """Return a function that donates the arguments that the traced program donated."""
+    """Return the function with a `jax.jit` that donates the arguments that the traced program donated."""
 
     def is_donated(one: Any) -> bool:
         leaves = jax.tree.leaves(one)
@@ -126,7 +127,7 @@ def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Ma
 
 
 def _refuse_shardings(traced: jax.stages.Traced) -> None:
-    """Raise if a program was traced with shardings: its jaxpr does not contain them."""
+    """Raise if a program was traced with shardings, because its jaxpr does not contain them."""
     meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
     if not jax_jit.declares_shardings(traced) and all(mesh.empty for mesh in meshes):
         return
@@ -138,7 +139,7 @@ def _refuse_shardings(traced: jax.stages.Traced) -> None:
 
 
 def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
-    """Return the names of the positional arguments: each has the name of its first array, if that has one."""
+    """Return names for the positional arguments, from the names of their first arrays."""
     leaves = _leaf_names(jaxpr)
     names: list[str] = []
     place = 0
@@ -151,18 +152,18 @@ def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
 
 
 def _leaf_names(jaxpr: Any) -> list[str]:
-    """Return a jaxpr's names for its input arrays: `"params['w']"`."""
+    """Return the names of the input arrays of a jaxpr, such as `"params['w']"`."""
     known = getattr(_debug_info(jaxpr), "arg_names", None) or ()
     return [name or f"x_{place}" for place, name in enumerate(known or [""] * len(jaxpr.in_avals))]
 
 
 def _debug_info(jaxpr: Any) -> Any:
-    """Return the jaxpr's debug info, which JAX keeps for its error messages; only names depend on it."""
+    """Return the debug info of a jaxpr, with the names of the function and its arguments; `None` without it."""
     return getattr(jax_versions.open_jaxpr(jaxpr), "debug_info", None)
 
 
 def _identifier(text: str) -> str:
-    """Return a Python identifier for a jaxpr's name of an array.
+    """Return a Python identifier for the name of an input array.
 
     Examples:
         >>> _identifier("params['w']"), _identifier("x"), _identifier("[0]")
@@ -173,7 +174,7 @@ def _identifier(text: str) -> str:
 
 
 def _shapes(tree: Any) -> Any:
-    """Return the structure of nested arguments, and the shape and dtype of each array and number in them."""
+    """Return the structure of arguments, and the shape and dtype of each leaf, to compare two calls."""
     leaves, structure = jax.tree.flatten(tree)
     specs = [one if hasattr(one, "shape") else np.asarray(one) for one in leaves]
     return structure, [
@@ -190,7 +191,7 @@ _FIRST_CHARS = 100_000
 _REASON_LINES = 3
 Facts = tuple[tuple[str, str], ...]
 _JAX_NAMES = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
-"""JAX's classes of programs, and the usual names of their variables."""
+"""JAX's classes of programs, each with the usual name of a variable."""
 _WRITERS = {
     ".hlo": "write_text(jax.jit(f).lower(x).compile().as_text())",
     ".pb": 'write_bytes(jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto())',
@@ -211,7 +212,7 @@ def is_program_file(target: Any) -> bool:
 
 
 def is_given_program(target: Any) -> bool:
-    """Return whether a target is a lowered, compiled or exported program, its text or bytes, or a path of a file."""
+    """Return whether a target is a lowered, compiled or exported program; also as text, as bytes or as a path."""
     if isinstance(target, str) and not is_program_file(target):
         return bool(_kind_of_text(target))
     return is_program_file(target) or isinstance(target, (*_JAX_NAMES, bytes, bytearray, memoryview))
@@ -255,14 +256,14 @@ def _given_of(target: Any, device: Any) -> Given:
 
 
 def _written(target: Any) -> str:
-    """Return a program as source code in a call."""
+    """Return source code for a program: the path of a file, or a variable name."""
     if is_program_file(target):
         return repr(str(target))
     return next((name for kind, name in _JAX_NAMES.items() if isinstance(target, kind)), "data")
 
 
 def _kind_of_text(text: str) -> str:
-    r"""Return `"hlo"` or `"stablehlo"` for text that looks like one, else `""`.
+    r"""Return `"hlo"` or `"stablehlo"` for a text that begins like one; else `""`.
 
     Examples:
         >>> _kind_of_text("HloModule jit_f"), _kind_of_text("module @jit_f {\n}"), _kind_of_text("a module of mine")
@@ -280,7 +281,7 @@ def _kind_of_text(text: str) -> str:
 
 
 def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
-    """Return the program that the bytes contain.
+    """Return the program in the bytes of a file.
 
     Raises:
         ModelFileError: The bytes contain no program, or a broken program.
@@ -345,13 +346,13 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -> ModelFileError:
-    """Return the error for a file or bytes; by default, the advice is code that writes a program to `path`."""
+    """Return the error for a file or for bytes. The default of `advice` is `_advice(path)`."""
     what = "this data" if path is None else repr(str(path))
     return ModelFileError(f"cannot inspect {what}: {why}.", facts, advice or _advice(path))
 
 
 def _advice(path: Path | None) -> str:
-    """Return code that writes a program to `path`; for `None`, code that inspects a program without a file."""
+    """Return code that writes a program to `path`; without a path, code that inspects a lowered program."""
     if path is None:
         return entry_point().call("jax.jit(f).lower(x)")
     writer = _WRITERS.get(path.suffix.lower(), "write_text(jax.jit(f).lower(x).as_text(debug_info=True))")

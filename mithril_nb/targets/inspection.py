@@ -1,4 +1,4 @@
-"""`inspect`: return all stages of a model, a function, a module, a traced program or a file."""
+"""`inspect`: return the stages of a model, a function, a module, a traced program or a file."""
 
 from __future__ import annotations
 
@@ -42,53 +42,61 @@ def inspect(
 ) -> Inspection:
     """Inspect a program at every compiler stage, from its Python to machine code, without running it.
 
-    A function is traced as by `jax.jit`: arrays, numbers and `jax.ShapeDtypeStruct`s, which take no memory, are traced.
-    Values that `jax.jit` rejects are static: text, config objects, functions. Values that a `functools.partial` binds
-    are constants of the program. Numbers in a call of a module, and inside Equinox modules, are static, as in
-    `eqx.filter_jit`. Blocks are the blocks of a `Model`, or the modules of Flax, Equinox and Haiku by their paths
-    (`blocks/0/attention/query`), otherwise named scopes and Python functions.
+    Arguments are traced as by `jax.jit`:
+
+    - Arrays, numbers and `jax.ShapeDtypeStruct`s (which take no memory) are traced.
+    - Values that `jax.jit` rejects are static, such as text, config objects and functions.
+    - Numbers in a call of a module, and inside Equinox modules, are static, as in `eqx.filter_jit`.
+    - Values that a `functools.partial` binds are constants of the program.
+
+    The blocks of the program are the blocks of a `Model`, or the modules of Flax, Equinox and Haiku by their paths,
+    such as `blocks/0/attention/query`. In other programs, named scopes and Python functions are the blocks.
 
     Args:
-        target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform. An Equinox module is called directly; `jax.vmap(module)` takes a batch, and
-            has the same programs. Also an object of JAX's own pipeline, without arguments: `jax.make_jaxpr(f)(x)`,
-            `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.jit(f).lower(x).compile()` or a result of
-            `jax.export.export`. Also StableHLO or HLO as text, or a file with such text, with a serialized HLO module
-            or with an exported program, as path or bytes. A program that begins at a later stage has no stages before
-            it, except the lines of Python that JAX recorded.
+        target: One of these:
+
+            - a `Model` or a `PhysicalModel`;
+            - a function that JAX can trace;
+            - a module of Flax nnx, Flax linen or Equinox, or a Haiku transform. An Equinox module that takes single
+              examples can be passed as `jax.vmap(module)`;
+            - a traced, lowered, compiled or exported program of JAX, without arguments: `jax.make_jaxpr(f)(x)`,
+              `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.jit(f).lower(x).compile()` or
+              `jax.export.export(jax.jit(f))(x)`. It does not have the stages before it, except `"python"`;
+            - StableHLO or HLO as text;
+            - the path or the bytes of a file with StableHLO, HLO, a serialized HLO module or an exported program.
         *args: Positional arguments of the call; for a model, its inputs in order.
-        kwargs: Keyword arguments of the call whose names clash with the options below.
-        shapes: Shapes of a model's inputs, instead of arguments: `{"input": [32, 784]}`. If some sizes are names,
-            `["batch", 784]`, costs are formulas, and nothing is compiled, because XLA needs numbers.
+        kwargs: Keyword arguments of the call whose names are also options of `inspect`.
+        shapes: Shapes of a model's inputs, instead of arguments: `{"input": [32, 784]}`. If some sizes are names, as in
+            `["batch", 784]`, costs are formulas, and the stages end with StableHLO, because XLA needs numbers.
         variables: Variables of a linen module or a Haiku transform; default: the variables that `init` would return.
-        params: The argument of a function that holds its parameters, `"w"`, or a part of one, `"state.params"`, or
-            several; `()` if it has none. Default: the argument called `params`, otherwise the nnx modules among the
-            arguments, otherwise the modules that the function closes over; without these, the number of parameters is
-            unknown. If the function has an argument called `params` that is not given otherwise, this option is the
-            value of that argument.
+        params: For a function: names of the arguments that contain its parameters, such as `"w"`, `"state.params"` for
+            a part of an argument, or a tuple of names; `()` if it has no parameters. Default: the argument `params`,
+            else the nnx modules among the arguments, else the modules that the function closes over. If none of these
+            exists, the number of parameters is unknown. If the function has an argument `params`, a value for it can
+            be passed as `params=` too.
         static_argnums: Positions of a function's static arguments, as in `jax.jit`: numbers that Python needs during
             tracing, such as an axis, a size, or the condition of a branch.
-        static_argnames: Names of static arguments: `"axis"`, or several.
+        static_argnames: Names of static arguments: `"axis"`, or a tuple of names.
         program: Program of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`. Default:
-            `"train step"` if an optimizer is given, `"forward+backward"` if only a loss is, otherwise `"forward"`.
+            `"train step"` if an optimizer is given, `"forward+backward"` if only a loss is given, else `"forward"`.
         loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
         name: Name of the program.
         device: The `jax.Device` to lower and compile for.
-        compiler_options: Further options of XLA, added to those of the target's own `jax.jit`.
+        compiler_options: Options of XLA, in addition to those of the target's own `jax.jit`.
         **named: Keyword arguments of the call.
 
     Returns:
-        An inspection, which computes each stage on first use. If a function cannot be traced, its stages report the
-        error when they are used.
+        An inspection, which computes each stage on first use. If the function cannot be traced, the error is raised
+        when a stage is used.
 
     Raises:
-        UnknownOptionError: The target cannot be called, it has no such program or option, an option has a wrong type,
+        UnknownOptionError: The target is not supported, an option does not apply to it, an option has a wrong type,
             or `params` names an argument that does not exist.
         UnexpectedInputError: There are too few or too many arguments, or one has an unknown name.
         ShapeError: Shapes of a model's inputs are missing, or do not fit.
-        StageUnavailableError: A block of a trained model needs a number instead of a name, or a module receives
-            sizes or text instead of arrays.
+        StageUnavailableError: A block of a model needs a number for a size that is a name, or a module receives sizes
+            or text instead of arrays.
         ModelFileError: The file does not exist, or contains no program.
 
     Examples:
@@ -120,12 +128,12 @@ def inspect(
 
 
 def _unwrapped(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Any]:
-    """Return the target without `ml.watch`, `functools.partial` and JAX's trace around it, and its arguments."""
+    """Return the function in the result of `ml.watch`, `functools.partial` or `jax.jit(f).trace`, and its arguments."""
     return without_trace(*without_partial(without_wrapper(target), args, kwargs))
 
 
 def _prepared(call: TargetCall) -> TargetCall:
-    """Move `params=` to the arguments if the target has that argument, and options of its `jax.jit` to the options."""
+    """Move `params=` to the arguments if the target has this argument, and options of its `jax.jit` to `options`."""
     kwargs, options = call.kwargs, dict(call.options)
     if options["params"] is not None and takes_params(call.target, call.args, kwargs, options["params"]):
         kwargs, options["params"] = {**kwargs, "params": options["params"]}, None
@@ -140,9 +148,9 @@ def _prepared(call: TargetCall) -> TargetCall:
 def as_plain_call(
     target: Any, args: tuple[Any, ...], options: Mapping[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return the function that `inspect` traces for a call, and its arguments without the static ones.
+    """Return the function that `inspect` traces for a call of a function, and its arguments without the static ones.
 
-    A model, a module, and a function with nnx modules among its arguments are returned unchanged.
+    If the target is a model or a module, or if nnx modules are among the arguments, all are returned unchanged.
 
     Raises:
         UnknownOptionError: `jax.jit` rejects the static arguments.

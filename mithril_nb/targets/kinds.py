@@ -1,4 +1,4 @@
-"""The kinds of targets that `inspect` accepts, and the registry of them."""
+"""The kinds of targets that `inspect` accepts."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 from mithril_nb.targets.unsupported import refuse, refuse_several, refuse_training
 
 PROGRAMS = ("forward", "forward+backward", "train step")
-"""Names of a model's programs."""
+"""Names of the programs of a model or a module."""
 TRAINING = ("program", "loss", "optimizer")
-"""The options that request a program of a model or a module."""
+"""The options that select a program of a model or a module."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class TargetCall:
     """A call of `inspect`.
 
     Attributes:
-        target: The target, as the user gave it or without wrappers such as `functools.partial`.
+        target: The target, without wrappers such as `functools.partial`.
         args: Positional arguments of the target.
         kwargs: Keyword arguments of the target.
-        options: All options of `inspect` except `kwargs`, by name; `None` means not given.
+        options: All options of `inspect` by name, except `kwargs`; `None` for an option that is not given.
     """
 
     target: Any
@@ -60,7 +60,7 @@ class TargetCall:
         return {name: self.options[name] for name in ("name", "device", "compiler_options")}
 
     def training(self) -> dict[str, Any]:
-        """Return the requested program, loss and optimizer; `None` means not given."""
+        """Return the options `program`, `loss` and `optimizer`; `None` for an option that is not given."""
         return {name: self.options[name] for name in TRAINING}
 
 
@@ -70,10 +70,10 @@ class TargetKind:
 
     Attributes:
         name: Plural noun for messages.
-        accepts: Returns whether a call has a target of this kind. It must be fast, and must not import a library.
-        build: Inspects the target of a call.
-        is_traced: False for programs that JAX has lowered or compiled already. Then `params=` only names inputs, and
-            `build` receives the call unchanged.
+        accepts: Returns whether the target of a call is of this kind. Must be fast, and must not import a library.
+        build: Returns the inspection for a call.
+        is_traced: False for programs that JAX has already lowered or compiled. Only for other targets, `params=` may be
+            an argument of the target, and XLA options of its `jax.jit` are moved to `call.options`.
     """
 
     name: str
@@ -83,7 +83,7 @@ class TargetKind:
 
 
 def training_of(call: TargetCall) -> tuple[str, Any, Any]:
-    """Return the requested program of a model or a module, its loss and its optimizer.
+    """Return the program, the loss and the optimizer of a call, with the defaults of `inspect`.
 
     Raises:
         UnknownOptionError: No program has the requested name.
@@ -110,14 +110,14 @@ def _inspect_model_target(call: TargetCall) -> Inspection:
 
 
 def _is_module(target: Any) -> bool:
-    """Return whether a target is a module, a transform of Haiku, or a method of a module."""
+    """Return whether a target is a module, a method of a module, or a transform of Haiku."""
     return is_foreign(target) or is_module(getattr(target, "__self__", None))
 
 
 def _is_of_module(call: TargetCall) -> bool:
     if _is_module(call.target):
         return True
-    # A function around a module is a plain function, unless a program of the module is requested.
+    # `jax.vmap(module)` is a function, but with `program=`, `loss=` or `optimizer=`, it is a module.
     return any(value is not None for value in call.training().values()) and within(call.target) is not None
 
 
@@ -141,7 +141,7 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
     arguments = Arguments(takes, args, given, are_numbers_static=True)
-    # Without this check, a module could convert a shape to an array, and its costs would be those of a few numbers.
+    # Some modules convert a tuple to an array, so that the costs would be those of a few numbers.
     because = "a module computes with arrays"
     if not arguments.traced:
         refused = no_array(arguments.by_name, title, because) or no_array_but_text(
@@ -158,7 +158,7 @@ def _inspect_module_target(call: TargetCall) -> Inspection:
     except MithrilError:
         raise
     except Exception as error:
-        # The stages report JAX's error for a module that cannot be traced, as they do for a function.
+        # JAX's error is raised when a stage is used, as for a function that cannot be traced.
         return inspect_function(
             _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
         )
@@ -207,11 +207,11 @@ _KINDS = [
     TargetKind("modules of Flax, Equinox and Haiku", _is_of_module, _inspect_module_target),
     TargetKind("functions", _is_function, _inspect_function_target),
 ]
-"""The kinds in the order in which they are tried: functions last, because modules are callable, too."""
+"""All kinds, in the order in which they are tried. Functions are last, because modules are callable too."""
 
 
 def register_kind(kind: TargetKind) -> None:
-    """Register a kind of target. It is tried before all kinds registered so far.
+    """Register a kind of target. It is tried before all other kinds.
 
     Examples:
         >>> import jax
@@ -228,5 +228,5 @@ def register_kind(kind: TargetKind) -> None:
 
 
 def kind_of(call: TargetCall) -> TargetKind | None:
-    """Return the first kind that accepts the target of a call; `None` if there is none."""
+    """Return the first kind that accepts a call; `None` if there is none."""
     return next((kind for kind in _KINDS if kind.accepts(call)), None)

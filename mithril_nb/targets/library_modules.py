@@ -1,7 +1,7 @@
-"""Modules of Flax, Equinox and Haiku as arrays by dotted name and a pure function, and their programs.
+"""Modules of Flax, Equinox and Haiku as pure functions of arrays by dotted name, and their programs.
 
-`blocks.0.attention.query.kernel` belongs to the block `blocks/0/attention/query`, as for Mithril models. No library is
-imported here: if the target is a module, the user has imported its library already.
+The array `blocks.0.attention.query.kernel` belongs to the block `blocks/0/attention/query`. This file imports none of
+the libraries: if the target is a module, the user has imported its library already.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class SplitModule:
 
     Attributes:
         params: Trainable arrays by dotted name.
-        state: The other arrays: running statistics, random keys, buffers.
-        build: Rebuilds the module from params and state.
-        after: Returns the state of a module after a call; `None` if calls change nothing.
+        state: The other arrays by dotted name, such as running statistics and random keys.
+        build: Takes arrays for `params` and `state`; returns the module with these arrays.
+        after: Takes a module after a call; returns its state. `None` if a call does not change the state.
     """
 
     params: Arrays
@@ -49,11 +49,11 @@ class PureModule:
     """A module of another library as a pure function.
 
     Attributes:
-        name: The module's name in messages.
+        name: Name of the module in messages.
         params: Specs of the trainable arrays by dotted name.
         state: Specs of the other arrays by name.
-        run: Takes params, state, arguments and keyword arguments; returns the result and the new state, `{}` if the
-            call does not change it. Equations have the modules' paths as scopes.
+        run: Takes params, state, positional and keyword arguments. Returns the result and the new state, which is `{}`
+            if the call does not change the state. The paths of modules are scopes around its equations.
     """
 
     name: str
@@ -63,7 +63,7 @@ class PureModule:
 
 
 def is_nnx(value: Any) -> bool:
-    """Return whether a value is a Flax nnx module, or an optimizer or other object with nnx variables."""
+    """Return whether a value is a Flax nnx module or another object with nnx variables, such as an optimizer."""
     return isinstance(value, class_of("flax.nnx", "Pytree"))
 
 
@@ -97,20 +97,20 @@ def flat(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
 
 
 def dotted(path: tuple[Any, ...]) -> str:
-    """Return the dotted name of a leaf: the keys, attributes and indices of its path."""
+    """Return the dotted name of a leaf from its key path, such as `"layers.0.w"`."""
     keys = [str(next(getattr(step, kind) for kind in ("key", "name", "idx") if hasattr(step, kind))) for step in path]
-    if len(keys) > 1 and keys[-1] == "value":  # An nnx variable has its array in `value`.
+    if len(keys) > 1 and keys[-1] == "value":  # the array of an nnx variable
         keys.pop()
     return ".".join(map(component, keys))
 
 
 def part(module: Any) -> SplitModule:
-    """Split an nnx module by the types of its variables, any other pytree by the dtypes of its arrays."""
+    """Split a module. Trainable arrays are the `nnx.Param`s of an nnx module, else the floating-point arrays."""
     return _part_nnx(module) if is_nnx(module) else _part_equinox(module)
 
 
 def nnx_params(objects: Mapping[str, Any]) -> list[str]:
-    """Return the dotted names of the trainable variables of nnx objects, by the variables' types."""
+    """Return the dotted names of the `nnx.Param`s of nnx objects."""
     return list(_part_nnx(objects).params)
 
 
@@ -147,7 +147,7 @@ def is_foreign(value: Any) -> bool:
 
 
 def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
-    """Return a function with the signature of a module, and the keyword arguments that its library adds."""
+    """Return a function with the signature of a target, and the names of keyword arguments that linen adds to it."""
     if is_linen(target):
         return target.__call__, frozenset(("rngs", "mutable", "method", "capture_intermediates"))
     if is_haiku(target):
@@ -156,7 +156,7 @@ def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
 
 
 def within(function: Any) -> Any | None:
-    """Return the Equinox module that a function wraps, as `jax.vmap(module)` does; `None` if there is none."""
+    """Return the Equinox module in a function such as `jax.vmap(module)`; `None` if there is none."""
     inner = inspect.unwrap(function) if callable(function) else None
     return inner if inner is not function and is_equinox(inner) and callable(inner) else None
 
@@ -173,13 +173,13 @@ def foreign(
     Args:
         target: The module.
         given: The arguments of the call.
-        variables: The result of `init` of a linen module or a Haiku transform; default: computed from the arguments
-            by `jax.eval_shape`, without memory.
-        method: The method of an nnx or Equinox module to call instead of the module.
-        around: A function that wraps the module, to call instead of it.
+        variables: The result of `init` of a linen module or a Haiku transform; default: its shapes, computed by
+            `jax.eval_shape`.
+        method: A method of the nnx or Equinox module, to call instead of the module.
+        around: A function that wraps the module, such as `jax.vmap(module)`, to call instead of the module.
 
     Raises:
-        UnexpectedInputError: `variables` is given for a module that holds its own arrays.
+        UnexpectedInputError: `variables` is given for a module of nnx or Equinox, which contains its arrays.
     """
     if is_linen(target):
         return _linen(target, given, variables)
@@ -207,12 +207,12 @@ def foreign(
 
 
 def _check_called(name: str, scopes: Scopes) -> None:
-    """Raise if a function called a copy of its module: its result would not depend on the parameters."""
+    """Raise if the function around a module called a copy of it, whose arrays are not the inputs of the program."""
     if not scopes.has_substituted:
         raise StageUnavailableError(
-            f"the function around the module {name!r} calls a copy of it, so its parameters cannot be trained.",
+            f"the function around module {name!r} calls a copy of the module, so the module cannot be trained.",
             (("example", "eqx.filter_jit(module)"),),
-            "jax.vmap(module)  # or the module itself: a program is jitted in any case",
+            "jax.vmap(module)  # or the module itself, because programs are always jitted",
         )
 
 
@@ -259,7 +259,7 @@ def _haiku(transform: Any, given: Arguments, variables: Any) -> PureModule:
         whole = (build_params(params), build_own(state)) if has_state else (build_params(params),)
         with named_modules({}):
             out = transform.apply(*whole, *((state["rng"],) if takes_key else ()), *args, **kwargs)
-        # The random key is an input of each call.
+        # The random key is not returned, because each call gets a new one.
         return (out[0], _flat_haiku(out[1])[0]) if has_state else (out, {})
 
     state = {**specs_of(own), **({"rng": _key()} if takes_key else {})}
@@ -279,7 +279,7 @@ def _flat_haiku(tree: Any) -> tuple[Arrays, Callable[[Arrays], Any]]:
 
 
 def _unboxed(variables: Any) -> Any:
-    """Return variables without the metadata of `nn.with_partitioning`."""
+    """Return the arrays of linen variables, without boxes such as those of `nn.with_partitioning`."""
     meta = sys.modules.get("flax.core.meta")
     return meta.unbox(variables) if meta is not None else variables
 
@@ -294,7 +294,7 @@ def _key() -> jax.ShapeDtypeStruct:
 
 
 def module_program(module: PureModule, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
-    """Return the program `name` of a module. The forward pass does not need `loss` and `optimizer`."""
+    """Return the program `name` of a module; `loss` and `optimizer` are ignored for `"forward"`."""
     if name != "forward":
         return _training(module, given, name, loss, optimizer)
     own = {"params": module.params, **({"state": module.state} if module.state else {})}
@@ -325,7 +325,7 @@ def _training(module: PureModule, given: Arguments, name: str, loss: Any, optimi
 
 
 def _outputs(out: Any) -> dict[str, Any]:
-    """Return the result of a module as outputs by name, in the form that losses take."""
+    """Return the result of a module as a dict of outputs, which is what a loss receives."""
     if isinstance(out, Mapping):
         return dict(out)
     several = list[Any](out) if isinstance(out, tuple | list) else [out]

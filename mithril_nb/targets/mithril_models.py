@@ -1,4 +1,4 @@
-"""Mithril models as targets: their inputs, their programs, and the shapes that error messages suggest."""
+"""Mithril models as targets: inputs, programs, and example shapes for error messages."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def is_mithril_model(target: Any) -> bool:
 
 
 def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mapping[str, str]) -> PhysicalModel:
-    """Return a model, compiled for inputs of these sizes and dtypes.
+    """Return a model compiled for inputs of these shapes and dtypes.
 
     Raises:
-        ShapeError: Shapes do not fit, or are unknown.
+        ShapeError: The shapes do not fit, or the shape of an input is unknown.
     """
     graph = graph_in(target)
     if isinstance(target, PhysicalModel):
@@ -53,9 +53,9 @@ def graph_in(target: Any) -> LogicalGraph:
 def given_specs(
     target: Any, args: Sequence[Any], named: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]] | None
 ) -> tuple[dict[str, Sequence[Dim]], dict[str, str]]:
-    """Return the shape of each input that is known from `shapes` or an array, and the dtype of each array.
+    """Return the shapes of inputs from `shapes` and from arrays, and the dtypes of inputs from arrays, by name.
 
-    An array for an unknown keyword is included: `compiled_for` rejects it.
+    An array in `named` whose name is not an input is included, because `compiled_for` reports it.
 
     Args:
         target: The model.
@@ -64,10 +64,10 @@ def given_specs(
         shapes: Shapes by input name.
 
     Raises:
-        UnexpectedInputError: There are more `args` than the model has inputs, `shapes` has an unknown name, or an
-            input is both in `args` and in `named`.
-        UnknownOptionError: A value is not an array, a shape is invalid, or a value in `named` is neither an array nor
-            for an input, as with a misspelt option.
+        UnexpectedInputError: There are more `args` than inputs, `shapes` has an unknown name, or an input is in both
+            `args` and `named`.
+        UnknownOptionError: A value is not an array, or a shape is invalid. A misspelt option in `named` leads to this
+            error too.
     """
     graph = graph_in(target)
     names = input_names(graph)
@@ -108,7 +108,7 @@ def given_specs(
 
 
 def _refuse_name(name: str, value: Any, names: Sequence[str], given: Sequence[str]) -> None:
-    """Raise for a keyword argument that is neither an input nor an option, and whose value is not an array."""
+    """Raise an error for a keyword argument that is neither an input, nor an option, nor an array."""
     option, known = meant(name), given or names
     advice = entry_point().call("model", *known)
     if option is not None:
@@ -123,12 +123,12 @@ def _refuse_name(name: str, value: Any, names: Sequence[str], given: Sequence[st
 
 
 def _dim(dim: Any) -> Dim:
-    """Return a size of an array: a number, or the name of a symbolic dimension."""
+    """Return a size of an array. A symbolic dimension becomes text."""
     return str(dim) if jax.export.is_symbolic_dim(dim) else dim
 
 
 _EXAMPLES = ([32, 784], [32, 16], [32, 2], [32, 28, 28, 1], [32, 64, 64, 3], [32, 64, 16], [784])
-"""Input shapes to try for advice: rows, short texts, images, sequences, one row."""
+"""Input shapes to try for `Try:` lines: rows, short texts, images, sequences, one row."""
 
 
 def inspect_model(
@@ -147,7 +147,7 @@ def inspect_model(
         raise ShapeError(
             f"the loss {loss!r} takes one output, but the model has {len(model.output_names)}.",
             (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
-            "loss=a function of (outputs, targets), which gets the outputs as a dict.",
+            "loss=lambda outputs, targets: 0.0  # outputs is a dict of all outputs by name",
         )
     chosen = programs(model, loss=loss, optimizer=optimizer)[program]
     given = {"device": model.backend.device, "compiler_options": model.options.compiler_options}
@@ -156,7 +156,7 @@ def inspect_model(
 
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:
-    """Return the model unchanged if the shapes of its inputs are known. The batch dimension may be unknown.
+    """Return the model unchanged if the shapes of its inputs are known, except the first dimension.
 
     Raises:
         ShapeError: A shape is unknown.
@@ -173,7 +173,7 @@ def _concrete(model: PhysicalModel) -> PhysicalModel:
 
 
 def example_shapes(model: Model) -> str:
-    """Return input shapes with which a model compiles, as source code; `...` as shapes if no example compiles.
+    """Return source code of input shapes for which a model compiles; `{"input": [...]}` if none was found.
 
     Examples:
         >>> from mithril_nb.models import Conv2d
@@ -191,14 +191,14 @@ def _example_shapes(model: PhysicalModel) -> str:
     names, specs = _unknown(model), model.input_specs
     known = {name: spec.shape for name, spec in specs.items() if name not in names}
     for shape in _EXAMPLES:
-        # Known sizes stay; each name becomes a number.
+        # Known sizes are kept, and names are replaced by 32.
         tried = {
             name: [dim if isinstance(dim, int) else 32 for dim in specs[name].shape] if specs[name].shape[1:] else shape
             for name in names
         }
         with suppress(MithrilError):
             compile(model.graph, model.backend, shapes={**known, **tried})
-            # All inputs, because the user replaces the whole `shapes=` with this text.
+            # The text has all inputs, because it replaces the whole `shapes=` of the user.
             return _written({name: tried.get(name, list(known.get(name, ()))) for name in specs})
     return _written({name: (...,) for name in names}) + "  # with numbers that fit"
 

@@ -1,7 +1,7 @@
-"""Module paths of Flax, Equinox and Haiku, written into a trace as named scopes, as Mithril models do for blocks.
+"""Named scopes with the paths of modules of Flax, Equinox and Haiku, opened while a program is traced.
 
-linen and Haiku provide hooks around module calls, with the module's path. Modules of nnx and Equinox do not have their
-path: while a program is traced, the `__call__` of their classes is replaced by a function that finds the path.
+linen and Haiku have hooks for calls of modules, which receive the path of the module. Modules of nnx and Equinox do not
+have a path. While a program is traced, the `__call__` of their classes is replaced by a function that finds it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from mithril_nb.stages.trace.provenance.scopes import ROOT
 Path = tuple[str, ...]
 _KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))
 _PATCHING = threading.RLock()
-"""Classes are shared by all threads: only one trace at a time replaces their methods."""
+"""Held while methods of classes are replaced, because all threads share the classes."""
 
 
 def class_of(package: str, name: str) -> Any:
-    """Return a class of a package if that is imported, else `()`, for which `isinstance` is always false.
+    """Return a class of a package; if the package is not imported, `()`, so that `isinstance(x, ())` is false.
 
     Examples:
         >>> isinstance(3, class_of("no_such_package", "Module"))
@@ -36,29 +36,29 @@ def class_of(package: str, name: str) -> Any:
 
 
 def is_module(value: Any) -> bool:
-    """Return whether a value is a module of an imported library; Equinox's wrappers of functions do not count."""
+    """Return whether a value is a module of Flax or Equinox. Equinox's wrappers of functions are not."""
     return is_module_class(type(value))
 
 
 @lru_cache(maxsize=1024)
 def is_module_class(cls: type) -> bool:
-    """Return whether objects of a class are modules."""
+    """Return whether the objects of a class are modules; see `is_module`."""
     return any(issubclass(cls, class_of(*kind)) for kind in _KINDS) and not is_machinery(cls)
 
 
 @lru_cache(maxsize=1024)
 def _has_parts(cls: type) -> bool:
-    """Return whether objects of a class hold modules in attributes: modules, nnx.Optimizer, Equinox's wrappers."""
+    """Return whether objects of a class may have modules as attributes, such as modules and `nnx.Optimizer`."""
     return any(issubclass(cls, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS)))
 
 
 def is_machinery(cls: type) -> bool:
-    """Return whether an Equinox class is not a layer: bound methods, and results of `filter_jit` and similar."""
+    """Return whether a class is one of Equinox's wrappers, such as bound methods and results of `filter_jit`."""
     return cls.__module__.startswith("equinox.") and not cls.__module__.startswith("equinox.nn.")
 
 
 def modules_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield the outermost modules in nested lists, dicts and dataclasses, each with its path."""
+    """Yield each outermost module in nested lists, dicts and dataclasses, after its path."""
     if is_module(value):
         yield path, value
     else:
@@ -67,7 +67,7 @@ def modules_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def submodules(module: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
-    """Yield a module and all modules inside it, each once, with its path from the outermost module."""
+    """Yield a module and all modules inside it, each once, after its path. `path` is that of the module itself."""
     seen: set[int] = set()
 
     def walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
@@ -85,7 +85,7 @@ def submodules(module: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def _parts(value: Any) -> list[tuple[str, Any]]:
-    # Modules are in containers, in modules, and in a library's other objects (nnx.Optimizer, TrainState).
+    # A module may be in a container, in a module, or in an object of its library, such as `nnx.Optimizer`.
     if isinstance(value, Mapping):
         return [(str(key), part) for key, part in value.items()]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -98,7 +98,7 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
 
 
 def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
-    """Return the outermost modules by the path prefix of the modules inside them. A single module has no prefix.
+    """Return the outermost modules by path. The path of a single module is `()`.
 
     Examples:
         >>> by_path({"net": 1}), by_path({"models/encoder": 1, "head": 2})
@@ -108,18 +108,19 @@ def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
 
 
 def is_alone(module: Any) -> bool:
-    """Return whether a module is of nnx or Equinox and contains no other modules."""
+    """Return whether a module of nnx or Equinox contains no other modules."""
     return not isinstance(module, class_of("flax.linen", "Module")) and len(list(islice(submodules(module), 2))) == 1
 
 
 class Scopes:
     """Named scopes for the modules that are called while a program is traced.
 
-    A module is identified as an object: one of the roots, or a module inside one. A module that a transform rebuilt is
-    identified by its class if the enclosing module has one module of that class; otherwise its class is its name.
+    The path of a called module is found by object identity among the modules inside `roots`. A transform may call a
+    rebuilt copy of a module, which is not among them. If the enclosing module contains exactly one module of the same
+    class, the copy has the path of this module. Otherwise the name of the class is used.
 
     Args:
-        roots: The outermost modules by name, as in `by_path`.
+        roots: The outermost modules by name.
 
     Examples:
         >>> with Scopes({}).entered():
@@ -138,14 +139,14 @@ class Scopes:
             self._learn(path, root)
 
     def substitute(self, original: Any, rebuilt: Any) -> None:
-        """Redirect calls of a module, and of modules inside it, to an equal module with traced arrays."""
+        """Redirect calls of a module, and of modules inside it, to `rebuilt`, the same module with traced arrays."""
         found = {path: module for path, module in submodules(rebuilt)}
         for path, module in submodules(original):
             self._substitutes[id(module)] = found.get(path, module)
 
     @contextmanager
     def entered(self) -> Iterator[Scopes]:
-        """Name the modules that this thread calls inside the `with` block."""
+        """Open scopes for the modules that this thread calls inside the `with` block."""
         with _PATCHING, ExitStack() as undo:
             self._thread = threading.get_ident()
             for package in ("flax.nnx", "equinox"):
@@ -187,7 +188,7 @@ class Scopes:
             if around is not None:
                 inside = list(submodules(around, self._known[id(around)][0])) if id(around) in self._known else []
             alike = {path for path, one in inside if type(one) is type(module) and one is not around}
-            # The enclosing modules are skipped if the transform rebuilt them, too.
+
             enclosing = self._open[-1][0] if self._open else ()
             own = (*enclosing, type(module).__name__)
             self._learn(alike.pop() if len(alike) == 1 else own, module)
@@ -199,12 +200,12 @@ class Scopes:
 
     @contextmanager
     def _at(self, path: Path, module: Any) -> Iterator[None]:
-        """Enter the scopes between the enclosing module and a path."""
+        """Open the scopes of a path that are not open yet for the enclosing module."""
         around = self._open[-1][0] if self._open else ()
         same, name = (len(around) if path[: len(around)] == around else 0), type(module).__name__
         with ExitStack() as scopes:
             if not path:
-                # A root without submodules is itself a block.
+                # A module that is the whole program is a block only if it contains no other modules.
                 scopes.enter_context(jax.named_scope(block_scope(name) if is_alone(module) else ROOT + name))
             for part in path[same:]:
                 scopes.enter_context(jax.named_scope(block_scope(part)))
@@ -217,7 +218,7 @@ class Scopes:
         if threading.get_ident() != self._thread or context.method_name == "setup" or module.scope is None:
             return call(*args, **kwargs)
         if not module.path and any(type(one) is type(module) for _, one in self._open):
-            return call(*args, **kwargs)  # one method of the root calls another
+            return call(*args, **kwargs)  # a method of the root that another method calls
         before = self._linen_prefix
         if not module.path:
             self._linen_prefix = self._linen_root(module)
@@ -228,10 +229,10 @@ class Scopes:
             self._linen_prefix = before
 
     def _linen_root(self, module: Any) -> Path:
-        """Return the path of a module that is the root for linen.
+        """Return the path of a module that has no path in linen.
 
-        Its `apply` runs on a copy, identified by its class; or another module calls a copy of it, as `nn.RNN` does with
-        its cell.
+        It is either a root, of which linen's `apply` runs a copy, or a copy that another module calls, such as the cell
+        of an `nn.RNN`.
         """
         alike = [path for path, root in self._roots.items() if type(root) is type(module)]
         if len(alike) == 1:
@@ -249,7 +250,7 @@ class Scopes:
 
 
 def haiku_path(name: str) -> Path:
-    """Return the path of a Haiku module; `~` in a name marks the constructor and is dropped.
+    """Return the path of a Haiku module without `~`, which is before a module that a constructor created.
 
     Examples:
         >>> haiku_path("mlp/~/linear_0")
@@ -269,21 +270,21 @@ def _subclasses(base: Any) -> list[Any]:
 
 
 _CONTEXT: Any = jax.make_user_context(None)
-"""Part of JAX's trace cache key: functions traced before without scopes are traced again with them."""
+"""A part of the key of JAX's trace cache, so that a function traced without scopes is traced again with scopes."""
 
 
 @contextmanager
 def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[Scopes]:
-    """Name the modules that are called inside the `with` block; see `Scopes`.
+    """Open scopes for the modules that are called inside the `with` block; see `Scopes`.
 
     Args:
         roots: The outermost modules by name.
-        substitutes: Pairs of a module and a module of the same structure that receives its calls.
+        substitutes: Pairs of a module and the module to call instead; see `Scopes.substitute`.
     """
     scopes = Scopes(roots)
     for original, rebuilt in substitutes:
         scopes.substitute(original, rebuilt)
-    # Traces with substitutes must not stay in JAX's cache: their arrays are tracers, which end with the trace.
+    # A trace with substitutes has a unique key: it contains tracers, so it must not be used again.
     key = object() if substitutes else tuple((name, type(root)) for name, root in roots.items())
     with _CONTEXT(key), scopes.entered():
         yield scopes

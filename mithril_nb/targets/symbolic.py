@@ -1,4 +1,4 @@
-"""Models and blocks with symbolic sizes: JAX traces them with symbolic dimensions, so that costs are formulas."""
+"""Models and blocks whose sizes have names. JAX traces them with symbolic dimensions, so that costs are formulas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mithril_nb.train.step import programs_of
 
 
 def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
-    """Return whether some sizes are names instead of numbers, and no shape has unknown dimensions (`"..."`).
+    """Return whether a size is a name instead of a number, and no shape has an unknown rank (`"..."`).
 
     Examples:
         >>> has_names([["batch", 784]]), has_names([[32, 784]]), has_names([["...", 784]])
@@ -41,7 +41,7 @@ def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
 
 
 def scope_of(arrays: Iterable[Any]) -> Any:
-    """Return the symbolic scope of the arrays' sizes; `None` if no size is symbolic."""
+    """Return the scope of the symbolic dimensions of arrays; `None` if there are none."""
     dims = (dim for array in arrays for dim in getattr(array, "shape", ()))
     return next((dim.scope for dim in dims if jax.export.is_symbolic_dim(dim)), None)
 
@@ -56,24 +56,24 @@ def inspect_with_names(
     optimizer: Any = "adam",
     options: Mapping[str, Any] | None = None,
 ) -> Inspection:
-    """Return the stages of a program of a model whose sizes may have names.
+    """Inspect a program of a model whose sizes may be names.
 
     Args:
         target: A model, compiled or not, or a block.
         shapes: The shape of each input, with numbers and names: `{"input": ["batch", 784]}`.
         dtypes: The dtype of each input; default: the dtype that its block declares.
-        scope: The JAX scope of the names, with their constraints: `dim.scope`; default: a new one.
+        scope: JAX's scope of the names, which may have constraints: `dim.scope`; default: a new scope.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         loss: As in `fit`.
         optimizer: As in `fit`.
-        options: Further options of `mithril_nb.inspection.inspect`; `None` means not given.
+        options: Further options of `mithril_nb.inspection.inspect`; those that are `None` are ignored.
 
     Returns:
-        The stages up to StableHLO, because later stages need numbers. Costs are formulas.
+        An inspection whose costs are formulas. Its stages end with StableHLO, because XLA needs numbers.
 
     Raises:
         ShapeError: Shapes do not fit, or do not determine the shape of a parameter.
-        UnexpectedInputError: The model does not have this input.
+        UnexpectedInputError: `shapes` contains a name that is not an input.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -102,7 +102,7 @@ def inspect_with_names(
 
 
 def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str = "flops", path: str = "") -> str:
-    """Return the formula of a block's forward cost, in the names of its sizes.
+    """Return the cost of the forward pass of a block, as a formula in the names of sizes.
 
     Args:
         target: A block, or a model.
@@ -125,7 +125,7 @@ def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str =
 
 
 class _Named:
-    """A model whose sizes may be names."""
+    """A model whose sizes may be names, with the specs of its inputs, parameters and state."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Named:
         self._toolkit = around_blocks(backend.toolkit, _explaining_failure)
 
     def check_sizes(self, sizes: Mapping[str, int]) -> None:
-        """Raise if the model does not accept these numbers for its names. The errors are those of `ml.compile`."""
+        """Raise the error of `ml.compile` if the model does not accept these numbers for the names of sizes."""
         specs = {
             name: TensorSpec(tuple(parse(dim).evaluate(**sizes) for dim in map(str, spec.shape)), spec.dtype)
             for name, spec in self._inferred.items()
@@ -166,7 +166,7 @@ class _Named:
 
 
 def _explaining_failure(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
-    """Run a block; if it fails because a size is symbolic, raise an error that names the block and the input."""
+    """Run a block. If it fails and has symbolic sizes, raise an error that names the block and the input."""
     try:
         return run(arrays)
     except MithrilError:
@@ -183,7 +183,7 @@ def _explaining_failure(path: str, arrays: Arrays, run: Callable[[Arrays], Array
                 *((port, f"({', '.join(shapes[port])})") for port in ports),
                 ("because", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"),
             ),
-            f"a number instead of {' or '.join(names)} in shapes=.",
+            f"shapes={{...}}  # with a number instead of {' or '.join(names)}",
             block=path,
             port=ports[0],
         ) from error
@@ -199,7 +199,7 @@ def _kinds(graph: LogicalGraph) -> dict[str, str]:
 
 
 def _bounds(graph: LogicalGraph, found: Inference) -> Iterator[str]:
-    """Yield the blocks' constraints on symbolic sizes: sequences must fit the number of learned positions."""
+    """Yield constraints on symbolic sizes: a sequence must not be longer than the number of learned positions."""
     for path, node in graph.walk():
         spec = found.blocks[path].inputs.get("input") if node.block.op == "learned_positions" else None
         if isinstance(spec, TensorSpec) and isinstance(spec.shape[-2], str):
@@ -211,7 +211,7 @@ def _structs(dims: _Dims, arrays: Iterable[Parameter]) -> dict[str, jax.ShapeDty
 
 
 class _Dims:
-    """JAX symbolic dimensions for the names of sizes, all in one scope."""
+    """JAX's symbolic dimensions for names of sizes, all in one scope."""
 
     def __init__(self, names: Iterable[str], constraints: Sequence[str], scope: Any):
         ordered = sorted(names)
@@ -233,7 +233,7 @@ class _Dims:
             raise ShapeError(
                 f"the shape of {name!r} does not follow from the shapes of the inputs.",
                 (("so far", str(spec)), ("sizes", ", ".join(self.made) or "none")),
-                "give a name or a number for each size of every input.",
+                "shapes={...}  # with a name or a number for each size of every input",
                 port=name,
             ) from None
         found: Any = polynomial.at(self.made)

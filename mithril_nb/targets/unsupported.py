@@ -1,4 +1,4 @@
-"""Errors for unsupported targets, and for options that do not apply to a target or are misspelt, with advice."""
+"""Errors about targets that are not supported, and about options that are misspelt or do not apply to the target."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ALIKE = 0.8
 
 
 def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool | None:
-    """Return whether a target accepts a keyword argument of this name; `None` if it accepts any name.
+    """Return whether a target accepts the keyword argument `name`; `None` if it accepts any name.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -45,7 +45,7 @@ def has_argument(target: object, name: str, args: Sequence[object] = ()) -> bool
 
 
 def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, object], params: object) -> bool:
-    """Return whether `params=` is an argument of the target itself, not the option that names the parameters."""
+    """Return whether the user's `params=` is meant as an argument of the target, and not as the option of `inspect`."""
     target, args, given = without_partial(target, args, given)
     if "params" in given or (isinstance(params, str) and params == DEFAULT):
         return False
@@ -57,7 +57,14 @@ def takes_params(target: object, args: tuple[object, ...], given: Mapping[str, o
 def refuse_misspelt(
     called: str, options: Mapping[str, object], own: Callable[..., object], target: object, example: str = "..."
 ) -> None:
-    """Raise if an option to pass on to `ml.inspect` is a misspelt argument of the function that the user called.
+    """Raise if an unknown option is a misspelt argument of the public function that the user called.
+
+    Args:
+        called: Name of the function, such as `"ml.sweep"`.
+        options: The keyword arguments of the call that the function would pass to `ml.inspect`.
+        own: The function.
+        target: The target. An argument of the target is not an error.
+        example: Value of the argument in the advice.
 
     Raises:
         UnknownOptionError: An option is misspelt.
@@ -76,7 +83,7 @@ def refuse_misspelt(
 
 
 _TAKERS = {
-    "params": "functions; the parameters of {} are found without it",
+    "params": "functions; inspect finds the parameters of {} itself",
     "shapes": "models of mithril_nb",
     "static_argnums": "functions; numbers that {} receives are always static",
     "static_argnames": "functions; numbers that {} receives are always static",
@@ -84,14 +91,14 @@ _TAKERS = {
 }
 _MODELS = "models, and modules of Flax, Equinox and Haiku"
 _MADE = {"rngs": "rngs=flax.nnx.Rngs(0)", "key": "key=jax.random.key(0)"}
-"""Values for constructor arguments of modules, by the names that the libraries use."""
+"""Source code for constructor arguments of modules, by the names that Flax and Equinox use."""
 
 
 def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -> UnknownOptionError:
-    """Return the error for a target of no known kind, such as a class or the result of an inspection."""
+    """Return the error for a target that `inspect` does not accept, such as a class or an inspection."""
     needs = (
         "needs",
-        "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file",
+        "a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file",
     )
     if isinstance(target, type):
         return UnknownOptionError(
@@ -120,22 +127,22 @@ def unsupported_target(target: Any, args: Sequence[Any], options: Mapping[str, A
 
 
 def _of_class(cls: type, args: Sequence[Any], options: Mapping[str, Any]) -> list[str]:
-    """Return source code of the arguments for a call that inspects an object of a class."""
+    """Return source code of arguments for `ml.inspect` that inspect an object of the class."""
     xs = [f"x_{place}" for place in range(len(args))] if len(args) > 1 else ["x"]
     if not issubclass(cls, Model):
-        # Some libraries' classes have no useful signature; `__init__` has the arguments.
+        # The signature of `__init__`, because that of the class may be `(*args, **kwargs)`.
         names = required(functools.partial(cls.__init__, None), {}) if is_module_class(cls) else ["..."]
         made = [_MADE.get(name.partition("=")[0], name) for name in names]
         return [f"{cls.__name__}({', '.join(made)})", *xs, *options_written({**options, "shapes": None})]
     call, given = example_call(cls), options_written(options)
     if not args and options.get("shapes") is None:
-        with suppress(Exception):  # the user's class, whose arguments are unknown
+        with suppress(Exception):  # no example is known for a class of the user
             given = [f"shapes={example_shapes(example_block(cls))}", *given]
     return [call, *(xs if args else ()), *given]
 
 
 def refuse(names: Sequence[str], options: Mapping[str, Any], target: Any, given: Mapping[str, Any]) -> None:
-    """Raise if one of the options `names` is given, which do not apply to the target.
+    """Raise if an option is given that does not apply to the target. `names` are these options.
 
     Raises:
         UnknownOptionError: One of the options is given.
@@ -173,7 +180,7 @@ def refuse_training(
     if not options:
         return
     option, (written, value) = next(iter(options.items()))
-    if written != option and modules_of(function):  # such a function may accept it
+    if written != option and modules_of(function):  # the option may apply, because the function wraps a module
         raise UnknownOptionError(
             f"{title_of(function)!r}, a function around a module, takes no {written}=.",
             (("options", ", ".join(requested)),),
@@ -183,7 +190,7 @@ def refuse_training(
     if takes is not None and option in takes.parameters:
         by_name = option if hasattr(value, "shape") else shown(value)
         raise UnknownOptionError(
-            f"{title_of(function)!r} takes {option}= in kwargs=, because ml.inspect has an option of that name.",
+            f"{title_of(function)!r} takes {option}= in kwargs=, because ml.inspect has an option of this name.",
             ((f"option {option}= is for", _MODELS),),
             entry_point().call(
                 variable_of(function), *argument_names(function, args), f'kwargs={{"{option}": {by_name}}}'
@@ -198,7 +205,7 @@ def refuse_training(
 
 
 def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> str:
-    """Return a call that inspects the gradient of a function, or a whole step if it is not differentiable."""
+    """Return a call that inspects the gradient of a function; if it has none, a call that inspects a whole step."""
     by_name = [f"{key}={key if hasattr(value, 'shape') else shown(value)}" for key, value in given.items()]
     name, names = variable_of(function), argument_names(function, args)
     for are_numbers_static in (False, True):
@@ -214,7 +221,7 @@ def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) ->
 
 
 def _is_number_differentiable(arguments: Arguments) -> bool | None:
-    """Return whether a function returns one number; `None` if it is not differentiable in its first argument."""
+    """Return whether a differentiable function returns a scalar; `None` if it has no gradient in its first argument."""
     with suppress(Exception):  # the call fails
         call, specs = arguments.calling, arguments.traced
         is_number = jax.eval_shape(call, *specs).shape == ()
@@ -224,14 +231,14 @@ def _is_number_differentiable(arguments: Arguments) -> bool | None:
 
 
 def _refuse_around_module(option: str, value: Any, function: Any) -> None:
-    """Raise if the function closes over a module, as `jax.vmap(module)` does. The advice inspects the module."""
+    """Raise if a function closes over a module, with advice to inspect the module."""
     held = list(modules_of(function).items())
     if not held:
         return
     name, module = held[0]
     given = ["x", f"{option}={short_repr(value, 40)}"]
     advice = entry_point().call(name, *given)
-    if is_equinox(module):  # if it takes single examples, the function must map it over the batch
+    if is_equinox(module):  # a module that takes single examples needs a vmap
         is_mapped = names_in_code(function) & {"vmap", "filter_vmap"}
         advice += f"  # or jax.vmap({name}) for a batch"
         advice = entry_point().call(f"jax.vmap({name})", *given) if is_mapped else advice
@@ -243,7 +250,7 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
 
 
 def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> None:
-    """Raise if a function around a module closes over other modules: they would silently be left out of the program.
+    """Raise if a function around a module closes over other modules, whose parameters would not be trained.
 
     Raises:
         UnknownOptionError: The function closes over other modules.

@@ -138,7 +138,7 @@ def test_error_names_the_block_that_needs_a_number(
         program.cost()
     assert str(error.value) == (
         f"block {name!r} needs a number for a size of its input 'input'.\n    input    {needs}\n"
-        f"    because  {because}\n    Try: a number instead of {names} in shapes=."
+        f"    because  {because}\n    Try: shapes={{...}}  # with a number instead of {names}"
     )
     assert (error.value.diagnostics[0].block, error.value.diagnostics[0].port) == (name, "input")
 
@@ -179,7 +179,7 @@ def test_undetermined_shapes_are_rejected() -> None:
         "ShapeError: the shape of 'input' does not follow from the shapes of the inputs.\n"
         "    so far  ('...',) float32\n"
         "    sizes   none\n"
-        "    Try: give a name or a number for each size of every input."
+        "    Try: shapes={...}  # with a name or a number for each size of every input"
     )
 
 

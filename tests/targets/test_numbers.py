@@ -115,7 +115,7 @@ UnknownOptionError: 'Linear' takes no static_argnums=.
     Try: ml.inspect(model, input)
 
 ml.inspect(jax.jit(lambda x, n: x[:n]), ROW, 2, static_argnames="n")
-UnknownOptionError: '<lambda>' is jitted: its own jax.jit declares what is static.
+UnknownOptionError: '<lambda>' is jitted: the static arguments must be options of its jax.jit.
     given  static_argnames='n'
     Try: ml.inspect(jax.jit(f.__wrapped__, static_argnames='n'), x, n)
 

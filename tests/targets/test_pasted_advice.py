@@ -67,7 +67,7 @@ NO_OPTION = f"""takes no option 'optimiser', and the model has no input of this 
     inputs   'input'
     options  {", ".join(OPTIONS)}
     Try: """
-NEEDS = "a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file"
+NEEDS = "a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file"
 NO_OPTIMIZER = """takes no optimizer=.
     given              optimiser='adam'
     optimizer= is for  models, and modules of Flax, Equinox and Haiku
@@ -131,7 +131,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "a module, with params": (
         lambda: ml.profile(NET, X, params="x"),
         """'Net' takes no params=.
-    params= is for  functions; the parameters of 'Net' are found without it
+    params= is for  functions; inspect finds the parameters of 'Net' itself
     Try: ml.profile(module, x)""",
     ),
     "a number by its name": (

@@ -16,7 +16,7 @@ import mithril_nb as ml
 from mithril_nb.errors import StageUnavailableError
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
-NO_ARRAY = "    Try: return an array, or a tuple, list or dict of arrays."
+NO_ARRAY = "    Try: return x  # with x, an array, or a tuple, list or dict of arrays"
 
 
 class Answer:

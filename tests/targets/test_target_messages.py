@@ -66,12 +66,12 @@ def five_dimensions() -> Model:
 MESSAGES = """
 ml.inspect(3, X)
 UnknownOptionError: cannot inspect 3.
-    needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
+    needs  a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file
     Try: ml.inspect(lambda x: x + 1, jax.numpy.ones(3))
 
 ml.inspect(Linear, X)
 UnknownOptionError: cannot inspect the class 'Linear'.
-    needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
+    needs  a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file
     Try: ml.inspect(Linear(dimension=64), x)
 
 ml.inspect(norm, X)
@@ -98,14 +98,14 @@ UnknownOptionError: 'norm' takes no loss=.
     Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y)  # or a function that is the whole step
 
 ml.inspect(scaled, X, loss=X)
-UnknownOptionError: 'scaled' takes loss= in kwargs=, because ml.inspect has an option of that name.
+UnknownOptionError: 'scaled' takes loss= in kwargs=, because ml.inspect has an option of this name.
     option loss= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(scaled, x, kwargs={"loss": loss})
 
 ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam")
-StageUnavailableError: the function around the module 'Linear' calls a copy of it, so its parameters cannot be trained.
+StageUnavailableError: the function around module 'Linear' calls a copy of the module, so the module cannot be trained.
     example  eqx.filter_jit(module)
-    Try: jax.vmap(module)  # or the module itself: a program is jitted in any case
+    Try: jax.vmap(module)  # or the module itself, because programs are always jitted
 
 ml.inspect(closing, X, loss="mean_squared_error")
 UnknownOptionError: 'closing', a function around the module 'Linear', takes no loss=.
@@ -140,7 +140,7 @@ UnknownOptionError: params=0.5 does not name the arguments that hold the paramet
 
 ml.inspect(Linear(3), X, params="input")
 UnknownOptionError: 'Linear' takes no params=.
-    params= is for  functions; the parameters of 'Linear' are found without it
+    params= is for  functions; inspect finds the parameters of 'Linear' itself
     Try: ml.inspect(model, input)
 
 ml.inspect(Linear(3), X, program="train_stp")

@@ -112,7 +112,7 @@ def test_other_arguments_are_refused() -> None:
         "UnknownOptionError: program 'dot' was traced with other arguments.\n"
         "    traced with  float32[2, 3], float32[3]\n"
         "    given        float32[4, 3], float32[3]\n"
-        "    Try: ml.inspect(traced)  # with its own arguments; for others, trace it with them"
+        "    Try: ml.inspect(traced)  # for other arguments, trace the function with them"
     )
 
 

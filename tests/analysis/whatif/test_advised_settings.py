@@ -128,7 +128,7 @@ def test_a_what_if_is_not_a_program() -> None:
     assert str(error.value).partition("\n")[2] == (
         "    is     a WhatIf, which describes a program but does not contain it\n"
         "    needs  a model, a function, a module of Flax, Equinox or Haiku, "
-        "a jaxpr, a lowered or compiled program, or its file\n"
+        "a traced, lowered or compiled program, or a file\n"
         "    Try: ml.what_if(inspection)"
     )
 

@@ -43,7 +43,7 @@ perceptron() has no setting 'btch'.
         UnknownOptionError,
         """\
 cannot inspect the class 'Linear'.
-    needs  a model, a function, a module of Flax, Equinox or Haiku, a jaxpr, a lowered or compiled program, or its file
+    needs  a model, a function, a module of Flax, Equinox or Haiku, a traced, lowered or compiled program, or a file
     Try: ml.what_if(Linear(dimension=64), shapes={"input": [32, 784]})""",
     ),
     "positional settings": (
