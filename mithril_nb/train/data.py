@@ -14,7 +14,8 @@ from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.train.processes import fingerprint
 
 MOST_READ = 256
-"""Maximum number of samples in the fingerprint of a data set."""
+"""Maximum number of samples that the fingerprint of a data set reads."""
+_RENUMBERED = "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)"
 _EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)  # or validation=0.2"}
 
 
@@ -35,7 +36,7 @@ class DataSet:
 
     @property
     def named_targets(self) -> dict[str, Any]:
-        """The arrays of targets by their label in messages: `"targets"`, or `"targets 'name'"` for each output."""
+        """The arrays of targets, by the label that messages use: `"targets"`, or `"targets 'name'"` for each output."""
         if not isinstance(self.targets, dict):
             return {"targets": self.targets}
         return {f"targets {name!r}": array for name, array in self.targets.items()}
@@ -77,26 +78,22 @@ class Problems:
         self.found.append(Diagnostic(summary, tuple(facts), advice, code="DataError"))
 
     def raise_if_any(self) -> None:
-        """Raise all problems in one error.
-
-        Raises:
-            DataError: There is at least one problem.
-        """
+        """Raise all problems in one `DataError`, if there are any."""
         if self.found:
             raise DataError(self.found[0], more=tuple(self.found[1:]))
 
 
 def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data") -> DataSet:
-    """Convert the user's data to a `DataSet`. Shapes and values are left to `check_inputs`.
+    """Convert the user's data to a `DataSet`. `check_inputs` checks shapes and values later.
 
     Args:
         data: `(x, y)`, where x is an array, or a dict of arrays by input name; or a `DataSet`.
-        input_names: Names of the model's inputs. `None` if still unknown: a single array is then named `"input"`.
+        input_names: Names of the model's inputs; `None` if they are unknown. A single array is then named `"input"`.
         what: Name of the data in messages.
 
     Raises:
-        DataError: The data is not a pair; its inputs are not the inputs of the model; an array is a single number, is
-            not numeric or has rows of different lengths; or the arrays are empty or differ in length.
+        DataError: The data is not a pair, or its inputs are not the inputs of the model. An array is empty, a single
+            number, not numeric, or has rows of different lengths. The arrays have different numbers of samples.
     """
     if isinstance(data, DataSet):
         inputs, targets = data.inputs, data.targets
@@ -200,7 +197,7 @@ def _padding(name: str, rows: Any) -> str:
         if all(np.ndim(row) == 1 for row in rows):
             short = f"[0] * ({max(map(len, rows))} - len(row))"
             return f"{name} = np.array([[*row, *{short}] for row in {name}])  # fills short rows with 0"
-    return "pad the rows to one length, and mask them."
+    return "pad the rows with zeros to the same length."
 
 
 def _check_lengths(data: DataSet, what: str) -> None:
@@ -257,7 +254,7 @@ def _checked_input(name: str, array: np.ndarray, spec: TensorSpec | None, what: 
                 ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
                 ("first", first_of(cast != array, array)),
             ),
-            "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they are only identifiers",
+            f"{_RENUMBERED}  # if they are only identifiers",
         )
     _check_finite(cast, array, what, problems)
     return cast
@@ -308,7 +305,7 @@ def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems
                 ("needed", f"from {bounds[0]} to {bounds[1]}"),
                 ("first", f"{first_of(bad, array)}, {int(bad.sum())} in all"),
             ),
-            f"num_embeddings={array.max() + 1}" if array.min() >= 0 else "indices that start at 0.",
+            f"num_embeddings={array.max() + 1}" if array.min() >= 0 else f"{_RENUMBERED}  # numbers the indices from 0",
         )
 
 
@@ -350,7 +347,7 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
 
 
 def evaluation_tail(tail: Tail) -> Tail:
-    """Return the treatment of a last batch in evaluation, which drops none, given the treatment in training."""
+    """Return the treatment of the last batch in evaluation, from that in training. Evaluation drops no samples."""
     return "short" if tail == "drop" else "pad"
 
 

@@ -67,8 +67,9 @@ def fit(
             be a function that takes a dict of all outputs.
         optimizer: A name such as `"adam"`, which computes in float32 for params of 16 bits; an optax factory
             (`optax.adamw`), or an optax transformation (`optax.adam(1e-3)`), used unchanged.
-        learning_rate: Initial learning rate, or a schedule, for a name or a factory; the default depends on the
-            optimizer. `run.learning_rate` can change while the run trains.
+        learning_rate: Initial learning rate, or a schedule (a function of the step count). The default depends on the
+            optimizer. An optax transformation has its own rate, so it takes none here. You can set
+            `run.learning_rate` while the run trains.
         epochs: Passes over the data.
         batch_size: Samples in a step. A last batch that is not full is dropped if the loss returns only a scalar.
             Otherwise it is padded with rows of weight 0, except for a model with a state that trains in one process:
@@ -93,8 +94,8 @@ def fit(
             to another run; or it has checkpoints and `resume` is not `True`.
         DataError: The data is empty, holds NaN, has fewer samples than a batch, or does not match the model or the
             loss; or the model rejects the size of the last batch.
-        UnknownOptionError: An option does not exist or has an invalid value; or the parts of the model were placed on
-            several devices.
+        UnknownOptionError: An option does not exist or has an invalid value; or `ml.JaxBackend.place_model`
+            placed blocks of the model on several devices.
 
     Examples:
         >>> import numpy as np

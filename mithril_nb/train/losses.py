@@ -27,11 +27,12 @@ class Loss:
     Attributes:
         name: Name of the loss.
         function: Takes (prediction, targets); returns one value per sample (or per token, ...), or a scalar.
-        targets: Kind of targets that the loss requires: integer class labels, numbers from 0 to 1, an array of the
-            output's shape, or any.
+        targets: Kind of targets that the loss requires: `"labels"` (integer classes), `"binary"` (numbers from 0 to 1),
+            `"like the output"` (an array of the output's shape), or `"any"`.
         is_correct: Takes (prediction, targets); returns for each sample whether the prediction is correct. `None` if
             accuracy is undefined for this loss.
-        output: Name of the model's output to use as the prediction. Default: the only output, or a dict of all outputs.
+        output: Name of the model's output to use as the prediction. By default, the prediction is the only output, or a
+            dict of all outputs.
     """
 
     name: str
@@ -57,7 +58,7 @@ class Loss:
         return outputs[self.output]
 
     def needs_output(self, outputs: Collection[str]) -> bool:
-        """Return whether the user must choose one of several outputs; a user's function takes a dict of all instead."""
+        """Return whether the user must choose one of several outputs. A loss with targets `"any"` takes all of them."""
         return self.output is None and len(outputs) > 1 and self.targets != "any"
 
 

@@ -48,10 +48,10 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
 
 
 def check_placement(model: Trainable, params: Any) -> None:
-    """Reject a model whose parts were placed on several devices: a training step is one program, on one device or all.
+    """Reject a model with blocks placed on several devices, because a training step is one program.
 
     Raises:
-        UnknownOptionError: The parts are on several devices.
+        UnknownOptionError: The blocks are on several devices.
     """
     placement: Mapping[str, str] = getattr(model, "placement", {})
     held = {device_name(device) for leaf in jax.tree.leaves(params) for device in leaf.devices()} if placement else ()
@@ -59,11 +59,11 @@ def check_placement(model: Trainable, params: Any) -> None:
     if len(devices) > 1:
         shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
         raise UnknownOptionError(
-            "cannot train a model whose parts were placed on several devices.",
+            "cannot train a model whose blocks were placed on several devices.",
             (
                 ("placed", ", ".join(f"{path!r} on {name}" for path, name in placement.items())),
                 ("devices", ", ".join(sorted(devices))),
-                ("instead", "use the model before place_model, with its parameters split over the devices"),
+                ("instead", "compile the model before place_model, with its parameters split over the devices"),
             ),
             f'ml.compile(model, ml.JaxBackend(device_mesh=(1, {len(devices)})), parallelism="model", shapes={shapes})',
         )
@@ -104,7 +104,7 @@ def check_last_batch(
             ),
             f"x, y = x[:{full}], y[:{full}]  # full batches only"
             if full
-            else "pass a loss that returns one value per sample: a short batch is then padded with rows of weight 0.",
+            else "return one value per sample from the loss: a short batch is then padded with rows of weight 0.",
         ) from error
 
 
@@ -167,7 +167,7 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
         raise DataError(
             "the processes have different data or options.",
             tuple((names[place], ", ".join(str(row[place]) for row in rows)) for place in differs),
-            "pass the same data and options in each process; ml.fit itself selects the share of each process.",
+            "ml.fit(model, data)  # with the same data in all processes: ml.fit selects the rows of each process",
         )
 
 

@@ -42,7 +42,7 @@ class Runtime:
         donated: tuple[int, ...] = (),
         key_argument: int | None = None,
     ) -> Callable[..., Any]:
-        """Return a program that takes and returns arrays of the runtime, jitted unless the model has `jit=False`.
+        """Return a function as a program on arrays of the runtime, jitted unless the model has `jit=False`.
 
         Args:
             function: A function that JAX can trace.
@@ -158,7 +158,7 @@ class EmittedRuntime(Runtime):
         return jax.tree.map(self.backend.to_numpy, tree)
 
     def is_ready(self, array: Any) -> bool:
-        """Return True: an emitted program returns computed arrays, or fetching waits for them."""
+        """Return True. Emitted programs return computed arrays, or arrays that `fetched` waits for."""
         return True
 
     def are_sound(self, tree: Any) -> bool:

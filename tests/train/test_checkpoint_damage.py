@@ -59,6 +59,6 @@ def test_flipped_rate_falls_back_to_previous_checkpoint(small, blobs, two):
         f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
     because  it was changed or truncated after it was written (sha256)
-    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.
-    resuming from 'step-0000000004.safetensors' instead."""
+    instead  the run resumes from 'step-0000000004.safetensors'
+    Try: import os; os.remove({str(path)!r})  # resume=True then uses the latest checkpoint that is left"""
     ]

@@ -37,7 +37,7 @@ def test_checkpoint_of_another_run_is_rejected(small, blobs, two):
     folder   {two}
     samples  60 in the checkpoint, 50 here
     seed     0 in the checkpoint, 1 here
-    Try: use the same model, data and options as before; or checkpoint="another-folder"."""
+    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
     )
 
 
@@ -50,7 +50,7 @@ def test_other_data_or_params_are_rejected(small, blobs, two):
     folder  {two}
     data    the run began with other samples
     params  the run began with other params
-    Try: use the same model, data and options as before; or checkpoint="another-folder"."""
+    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
     )
     run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
     assert run.step == 8
@@ -69,7 +69,7 @@ def test_checkpoint_of_another_model_is_rejected(mlp, blobs, two):
     has     opt_state[0].mu['linear_1.weight']: (8, 3) float32, the model needs (9, 3) float32
     has     opt_state[0].nu['linear_0.bias']: (8,) float32, the model needs (9,) float32
     and     5 more
-    Try: use the model and optimizer that wrote it; or checkpoint="another-folder"."""
+    Try: checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint"""
     )
 
 
@@ -80,7 +80,7 @@ def test_other_optimizer_is_rejected(small, blobs, two):
         f"""CheckpointError: checkpoint 'step-0000000008.safetensors' belongs to another run.
     folder     {two}
     optimizer  'adam' in the checkpoint, '<lambda>' here
-    Try: use the same model, data and options as before; or checkpoint="another-folder"."""
+    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
     )
 
 
@@ -92,7 +92,7 @@ def test_model_with_other_computation_is_rejected(blobs, tmp_path, then, now):
         f"""CheckpointError: checkpoint 'step-0000000004.safetensors' belongs to another run.
     folder  {tmp_path}
     model   the run trained another model with params of the same shapes
-    Try: use the same model, data and options as before; or checkpoint="another-folder"."""
+    Try: checkpoint="another-folder"  # or use the same model, data and options as before"""
     )
     again = ml.compile(Model() + Linear(8) + then + Linear(3), shapes={"input": ["batch", 4]})
     assert fit(again, blobs, **options, resume=True).step == 4
@@ -104,7 +104,8 @@ def test_fewer_epochs_than_trained_are_rejected(small, blobs, two):
     folder      {two}
     checkpoint  step 8
     this run    4 steps, epochs=1
-    Try: epochs=2 or more; or checkpoint="another-folder"."""
+    Try: epochs=2  # or more; or checkpoint="another-folder"\
+"""
     )
 
 
@@ -159,7 +160,7 @@ def assert_lost(run, caught, folder: Path, because: str) -> None:
     message = f"""the checkpoint of step 4 could not be written; the training continues.
     folder   {folder}
     because  {because}
-    Try: free disk space, or remove what blocks the path; the run still tries to write the next checkpoint."""
+    Try: free disk space, or remove what blocks the path. The run still tries to write the next checkpoint."""
     assert [str(warning.message) for warning in caught] == [message]
     assert [str(problem) for problem in run.errors] == [message]
     assert run.state == "done"

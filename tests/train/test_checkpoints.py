@@ -200,8 +200,8 @@ def test_truncated_file_falls_back_to_the_previous_one(small, blobs, two):
         f"""'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
     because  it was changed or truncated after it was written (sha256)
-    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.
-    resuming from 'step-0000000004.safetensors' instead."""
+    instead  the run resumes from 'step-0000000004.safetensors'
+    Try: import os; os.remove({str(path)!r})  # resume=True then uses the latest checkpoint that is left"""
     ]
     assert_same_run(run.wait(), fit(small, blobs, epochs=2, batch_size=16).wait())
 
@@ -247,13 +247,13 @@ def test_broken_or_foreign_files_are_rejected(small, blobs, two, reason):
         f"""CheckpointError: 'step-0000000008.safetensors' is not a complete checkpoint.
     folder   {two}
     because  {reason}
-    Try: remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch."""
+    Try: import os; os.remove({str(path)!r})  # resume=True then uses the latest checkpoint that is left"""
     )
 
 
 OLDER = """
     because  older versions have no checksum of the header, so changes go unnoticed
-    Try: ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone."""
+    Try: ml.fit(model, data, checkpoint="another-folder")  # starts again; the old file is left alone"""
 
 
 @pytest.mark.parametrize(("version", "rest"), [(3, "\n    Try: pip install --upgrade mithril-nb"), (1, OLDER)])
@@ -275,7 +275,7 @@ version 2.
 def test_foreign_checkpoints_are_kept(small, blobs, two):
     path = two / "step-0000000008.safetensors"
     path.write_bytes(b"half a checkpoint")
-    with pytest.warns(RuntimeWarning, match="resuming from 'step-0000000004.safetensors'"):
+    with pytest.warns(RuntimeWarning, match="the run resumes from 'step-0000000004.safetensors'"):
         run = resumed(small, blobs, two)
     steps(run, 6)
     assert sorted(os.listdir(two)) == [f"step-{step:010}.safetensors" for step in (4, 6, 8)]

@@ -66,17 +66,17 @@ DATA = {
     "ragged sequences of vectors": (
         ([np.ones((3, 8)), np.ones((5, 8))], [0, 1]),
         "data: input 'input' is not an array: its rows have different lengths.\n"
-        "    Try: pad the rows to one length, and mask them.",
+        "    Try: pad the rows with zeros to the same length.",
     ),
     "ragged lists in rows": (
         (X[:2], [[[1, 2], [3]], [[1], [2]]]),
         "data: targets is not an array: its rows have different lengths.\n"
-        "    Try: pad the rows to one length, and mask them.",
+        "    Try: pad the rows with zeros to the same length.",
     ),
     "a number among rows": (
         ([jnp.ones(3), jnp.ones(())], [0, 1]),
         "data: input 'input' is not an array: its rows have different lengths.\n"
-        "    Try: pad the rows to one length, and mask them.",
+        "    Try: pad the rows with zeros to the same length.",
     ),
     "scalar": ((X, 3), "data: targets is one number, not an array of samples.\n    got  3"),
     "NaN": (
@@ -459,7 +459,7 @@ def test_indices_out_of_range_for_an_embedding() -> None:
         "    first   [2, 1] is 5, 7 in all\n"
         "    Try: num_embeddings=12"
     )
-    with pytest.raises(DataError, match=r"Try: indices that start at 0\."):
+    with pytest.raises(DataError, match="numbers the indices from 0"):
         fit(model, (tokens % 5 - 1, Y), batch_size=3)
     assert fit(model, (tokens % 5, Y), batch_size=3).state == "idle"
 

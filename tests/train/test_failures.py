@@ -108,7 +108,7 @@ def test_model_that_raises_during_tracing(small: Any, blobs: Any) -> None:
         run.wait()
     assert str(run.error) == (
         "training failed after step 0: RuntimeError: not twenty\n"
-        "    Try: run.wait() raises the error itself, with its traceback."
+        "    Try: run.wait()  # raises the error itself, with its traceback"
     )
     assert finite(run.params)
 

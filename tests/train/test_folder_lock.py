@@ -43,7 +43,7 @@ def refused(folder, process: str, advice: str) -> str:
     return f"""another run is using the folder for checkpoints.
     folder {folder}
     process {process}
-    Try: {advice}; or ml.fit(model, data, checkpoint="another-folder")."""
+    Try: ml.fit(model, data, checkpoint="another-folder") # or {advice}"""
 
 
 def text(caught) -> str:
@@ -67,7 +67,7 @@ def test_second_run_is_rejected_until_the_first_ends(small, blobs, two):
     for options in ({}, {"resume": False}):
         with pytest.raises(CheckpointError) as caught:
             resumed(small, blobs, two, **options)
-        assert text(caught) == refused(two, f"{os.getpid()}, which is this one", "run.stop() of that run")
+        assert text(caught) == refused(two, f"{os.getpid()}, which is this one", "call run.stop() of that run")
     first.pause()
     until(lambda: first.state == "paused")
     with pytest.raises(CheckpointError, match="another run is using"):
@@ -176,7 +176,7 @@ def test_stop_unlocks_the_folder_of_an_idle_loop(small, blobs, two):
     run = resumed(small, blobs, two, epochs=4)
     events = iter(run)
     assert [next(events).kind for _ in range(2)] == ["resumed", "step"]
-    with pytest.raises(CheckpointError, match=r"Try: run.stop\(\) of that run"):
+    with pytest.raises(CheckpointError, match=r"or call run.stop\(\) of that run"):
         resumed(small, blobs, two)
     run.stop()
     assert (run.state, run.message) == (
@@ -266,9 +266,9 @@ def test_run_on_another_host_has_a_heartbeat(small, blobs, two):
     folder     {two}
     process    7 on host 'node-7'
     since      2026-01-02 03:04:05
-    heartbeat  {ago} s ago; the lock expires after 60 s without one
-    Try: stop that run; if it was killed, wait {left} s, or remove {str(two / NAME)!r}; or ml.fit(model, data, \
-checkpoint="another-folder")."""
+    heartbeat  {ago} s ago; the lock expires 60 s after the last heartbeat
+    Try: ml.fit(model, data, checkpoint="another-folder")  # or stop that run; if it was killed, wait {left} s, or \
+remove {str(two / NAME)!r}"""
     )
     elsewhere(STALE_S + 1, two)
     assert resumed(small, blobs, two).step == 8

@@ -230,7 +230,7 @@ def test_listener_errors_are_collected(small: Any, blobs: Any) -> None:
     assert [str(problem) for problem in run.errors] == [
         f"a listener of the run failed: {name!r} on event 'epoch'.\n"
         "    raised  ValueError: no such pane\n"
-        "    Try: fix the listener, or remove it with the function returned by run.observe(); the training continues."
+        "    Try: fix the listener, or call the function that run.observe() returned. The training continues."
     ]
 
 

@@ -27,13 +27,11 @@ CHECKPOINTS = {
         import tempfile; folder = tempfile.mkdtemp(dir=".")
         ml.fit(MLP(4, [8], 3), data, checkpoint=folder, seed=1, **options).wait()
         ml.fit(MLP(4, [9], 3), data, checkpoint=folder, resume=True, seed=1, **options).wait()
-        # Try: ml.fit(MLP(4, [9], 3), data, checkpoint="another-folder", resume=True, seed=1, **options).wait()
         """,
     "train/checkpoints/file.py:broken": f"""{FOLDER}
         import pathlib; files = [*pathlib.Path(folder).glob("*.safetensors")]
         for file in files: file.write_bytes(b"cut")
         ml.fit(model, data, checkpoint=folder, resume=True, **options).wait()
-        # Try: [file.unlink() for file in files]; ml.fit(model, data, checkpoint=folder, resume=True, **options).wait()
         """,
     "train/checkpoints/saver.py:Checkpoints.__post_init__": f"""{DATA}
         ml.fit(model, data, checkpoint=3, **options)
@@ -59,11 +57,9 @@ CHECKPOINTS = {
     "train/checkpoints/resume.py:_restore": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
-        # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
         """,
     "train/checkpoints/resume.py:_another_run_error": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=2, **options).wait()
-        # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
         """,
     "train/checkpoints/saver.py:Saver._claim": """
         model, data = Linear(3), (np.ones((32, 4), "float32"), np.arange(32) % 3)
@@ -277,7 +273,6 @@ OPTIONS = {
         import time
         folder = new_path(f"run_{{time.time_ns()}}"); folder.mkdir(); lock = FolderLock(folder); lock.acquire()
         ml.fit(model, data, checkpoint=folder, **options)
-        # Try: lock.release(); ml.fit(model, data, checkpoint=folder.with_suffix(".2"), **options)
         """,
     "train/step.py:concrete": """
         model, x = Relu(), np.ones((6, 4), "float32")

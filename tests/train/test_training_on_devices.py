@@ -77,7 +77,7 @@ DataError: validation data ends in a batch of 3 samples, which the model does no
 2 DataError: data ends in a batch of 3 samples, which the model does not accept.
     samples  3, in batches of 4
     because  the shape of input 'input' differs from the compiled shape.
-    Try: pass a loss that returns one value per sample: a short batch is then padded with rows of weight 0.
+    Try: return one value per sample from the loss: a short batch is then padded with rows of weight 0.
 ['loss']
 Run(done, step 2 of 2, 1 epochs)
 """
@@ -99,10 +99,10 @@ def test_model_placed_on_several_devices_is_rejected():
     assert (
         out
         == """\
-UnknownOptionError: cannot train a model whose parts were placed on several devices.
+UnknownOptionError: cannot train a model whose blocks were placed on several devices.
     placed   'linear_0' on cpu:1, 'linear_1' on cpu:2
     devices  cpu:1, cpu:2
-    instead  use the model before place_model, with its parameters split over the devices
+    instead  compile the model before place_model, with its parameters split over the devices
     Try: ml.compile(model, ml.JaxBackend(device_mesh=(1, 2)), parallelism="model", shapes={'input': ['batch', 16]})
 Run(done, step 2 of 2, 1 epochs)
 Run(done, step 2 of 2, 1 epochs)

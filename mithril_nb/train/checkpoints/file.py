@@ -79,7 +79,7 @@ def _read(path: Path) -> tuple[int | None, bytes, bytes]:
     """Return the offset of the checksum in a file (`None` if absent), the stored checksum, and the computed one."""
     with open(path, "rb") as file:
         header = _header(file)
-        # JSON escapes quotation marks inside strings, so only the key itself matches.
+        # Inside a JSON string, the quotation marks around the key would be escaped, so only the key itself matches.
         place = header.find(_MARK) + len(_MARK)
         if place < len(_MARK):
             return None, b"", b""
@@ -202,7 +202,7 @@ def like(trees: Mapping[str, Any], saved: Saved) -> dict[str, Any]:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} belongs to another model or optimizer.",
             (("folder", str(saved.path.parent)), *wrong[:MOST_LISTED], *more),
-            'use the model and optimizer that wrote it; or checkpoint="another-folder".',
+            'checkpoint="another-folder"  # or use the model and optimizer that wrote the checkpoint',
         )
     _, structure = jax.tree.flatten(dict(trees))
     return jax.tree.unflatten(structure, [_as(saved.arrays[name], leaf) for name, leaf in wanted.items()])
@@ -236,7 +236,7 @@ def _checked_header(path: Path, text: str, is_whole: bool) -> Any:
         facts, advice = [("folder", str(path.parent))], "pip install --upgrade mithril-nb"
         if version < VERSION:
             facts.append(("because", "older versions have no checksum of the header, so changes go unnoticed"))
-            advice = 'ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone.'
+            advice = 'ml.fit(model, data, checkpoint="another-folder")  # starts again; the old file is left alone'
         raise OtherVersionError(
             f"checkpoint {path.name!r} has version {version}; this mithril_nb reads version {VERSION}.",
             tuple(facts),
@@ -250,5 +250,5 @@ def broken(path: Path, because: str) -> CheckpointError:
     return CheckpointError(
         f"{path.name!r} is not a complete checkpoint.",
         (("folder", str(path.parent)), ("because", because)),
-        "remove the file; resume=True then uses the latest remaining checkpoint, or starts from scratch.",
+        f"import os; os.remove({str(path)!r})  # resume=True then uses the latest checkpoint that is left",
     )

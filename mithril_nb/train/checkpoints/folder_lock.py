@@ -117,14 +117,14 @@ class FolderLock:
             is_own = any(holder["run"] == lock._run for lock in tuple(_LOCKS))
             where = ", which is this one" if is_own else f" on host {holder['host']!r}"
             facts += [("process", f"{holder['pid']}{where}"), ("since", holder["since"])]
-            advice = "run.stop() of that run" if is_own else advice
+            advice = "call run.stop() of that run" if is_own else advice
         if age_s is not None:
-            facts.append(("heartbeat", f"{age_s:.0f} s ago; the lock expires after {STALE_S:.0f} s without one"))
+            facts.append(("heartbeat", f"{age_s:.0f} s ago; the lock expires {STALE_S:.0f} s after the last heartbeat"))
             advice += f"; if it was killed, wait {STALE_S - age_s:.0f} s, or remove {str(self.path)!r}"
         return CheckpointError(
             "another run is using the folder for checkpoints.",
             tuple(facts),
-            f'{advice}; or ml.fit(model, data, checkpoint="another-folder").',
+            f'ml.fit(model, data, checkpoint="another-folder")  # or {advice}',
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
             problems.extend(error.diagnostics)
             continue
         for problem in problems:
-            warnings.warn(f"{problem}\n    resuming from {path.name!r} instead.", RuntimeWarning, stacklevel=2)
+            used = replace(problem, facts=(*problem.facts, ("instead", f"the run resumes from {path.name!r}")))
+            warnings.warn(str(used), RuntimeWarning, stacklevel=2)
         return saved
     if problems:
         raise CheckpointError(problems[0], more=tuple(problems[1:]))
@@ -54,9 +56,9 @@ def prepare(
     """Set up the checkpoints of a new run, and restore the latest one if the run resumes.
 
     Raises:
-        CheckpointError: The folder cannot be created, or another run is using it; it holds checkpoints and `resume` is
-            False; all of them are broken; or the latest belongs to another model, optimizer, data or seed, began with
-            other params than the user passed, or is past the last step of this run.
+        CheckpointError: The folder cannot be created, another run is using it, it holds checkpoints and `resume` is
+            False, or all its checkpoints are broken. The latest checkpoint belongs to another model, optimizer, data or
+            seed, its run began with other params than the user passed, or it is past the last step of this run.
         UnknownOptionError: `resume` is True without a folder, or the folder is not a path.
     """
     if checkpoint is None:
@@ -111,7 +113,7 @@ def _restore(
                 ("checkpoint", f"step {facts['step']}"),
                 ("this run", f"{state.epochs * plan.steps_per_epoch} steps, epochs={state.epochs}"),
             ),
-            f'epochs={-(-facts["step"] // plan.steps_per_epoch)} or more; or checkpoint="another-folder".',
+            f'epochs={-(-facts["step"] // plan.steps_per_epoch)}  # or more; or checkpoint="another-folder"',
         )
     saver.start = facts["start"]
     state.params, state.opt_state = state.runtime.arrays((trees["params"], trees["opt_state"]))
@@ -127,7 +129,7 @@ def _another_run_error(saved: Saved, differs: Sequence[tuple[str, str]]) -> Chec
     return CheckpointError(
         f"checkpoint {saved.path.name!r} belongs to another run.",
         (("folder", str(saved.path.parent)), *differs),
-        'use the same model, data and options as before; or checkpoint="another-folder".',
+        'checkpoint="another-folder"  # or use the same model, data and options as before',
     )
 
 

@@ -31,20 +31,23 @@ from mithril_nb.train.training_plan import TrainingPlan
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
 LEFTOVER = re.compile(r"\.step-\d{10,}\.safetensors\.part|\.tmp[A-Za-z0-9]{6}")
-"""Partial files of earlier versions, left by killed writes: ours, and those of safetensors."""
+"""Partial files that a killed write left: of earlier versions of mithril_nb, and of safetensors."""
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """Options for checkpoints. Besides, a run takes a checkpoint when it is done or stopped, but not when it fails.
+    """Options for checkpoints.
+
+    A run also takes a checkpoint at its end, unless it fails.
 
     Attributes:
         folder: Folder of the checkpoints, created if missing. It belongs to one run, which locks it while it trains.
-        every_s: Minimum seconds between two checkpoints; `None` to ignore the clock. A checkpoint waits until the
-            previous one is written, while the training continues.
-        every_epoch: Epochs between two checkpoints at the end of an epoch; default: none. The training waits until
-            the previous checkpoint is written, so none of these is skipped.
-        keep: Number of latest checkpoints to keep; `None` for all. The default of 2 leaves one if the latest is broken.
+        every_s: Minimum seconds between two checkpoints; `None` to take none by the clock. If the previous checkpoint
+            is not written yet, the training continues, and the checkpoint is taken later.
+        every_epoch: Take a checkpoint at the end of every so many epochs; `None` to take none at the end of an epoch.
+            If the previous checkpoint is not written yet, the training waits, so that no checkpoint is skipped.
+        keep: Number of latest checkpoints to keep; `None` to keep all. With the default of 2, one is left if the latest
+            is broken.
 
     Examples:
         >>> Checkpoints("runs/digits", every_epoch=1).keep
@@ -99,9 +102,9 @@ class Saver:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Create and lock the folder while its checkpoints are read, and remove the leftovers of killed writes.
+        """Create the folder, lock it while its checkpoints are read, and remove the partial files of killed writes.
 
-        The run locks the folder again when it trains: an idle run does not block another one.
+        The run locks the folder again when it trains, so that an idle run does not block another run.
 
         Raises:
             CheckpointError: The folder cannot be created or locked, or another run is using it.
@@ -137,7 +140,7 @@ class Saver:
             self._claim()
 
     def release(self) -> None:
-        """Unlock the folder after all writes, and record its contents to detect later writes by another run."""
+        """Unlock the folder, and record its checkpoints, so that `begin` detects checkpoints of another run."""
         with suppress(OSError):
             if self._lock.is_held:
                 self._known.update(self._contents())
@@ -157,7 +160,7 @@ class Saver:
             )
 
     def _contents(self) -> dict[str, str]:
-        """Return the name of each checkpoint in the folder, by the id of its content; a copied file has the same id."""
+        """Return the name of each checkpoint in the folder, by an id of its content."""
         found: dict[str, str] = {}
         for path in checkpoints_in(self.folder):
             with suppress(OSError):  # `latest` reports unreadable checkpoints
@@ -202,7 +205,7 @@ class Saver:
             self._thread = thread
 
     def went_back(self) -> None:
-        """Forget the last checkpoint after a roll-back: the same step number now has another state."""
+        """Forget the last checkpoint after a return to an earlier step: the same step now has another state."""
         self._taken = -1
 
     def finish(self) -> None:
@@ -250,7 +253,7 @@ class Saver:
             self.problem = Diagnostic(
                 f"the checkpoint of step {facts['step']} could not be written; the training continues.",
                 (("folder", str(self.folder)), ("because", because)),
-                "free disk space, or remove what blocks the path; the run still tries to write the next checkpoint.",
+                "free disk space, or remove what blocks the path. The run still tries to write the next checkpoint.",
                 code="CheckpointError",
             )
         else:
@@ -258,7 +261,7 @@ class Saver:
 
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)
-        # This run wrote steps up to `_farthest`, then went back to `step` after a failure. Later steps are not its own.
+        # After a failure, the run returned to `step`: its checkpoints after this step, up to `_farthest`, are outdated.
         left = [path for path in paths if step < step_of(path) <= self._farthest]
         before = [path for path in paths if step_of(path) <= step]
         for path in left + (before[self.options.keep :] if self.options.keep else []):

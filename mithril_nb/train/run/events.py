@@ -170,7 +170,7 @@ class History:
         """Return the mean loss and accuracy of the latest epoch; each is `None` if it has no values.
 
         Args:
-            most: Maximum number of rows of an epoch.
+            most: Number of steps in an epoch.
         """
         epochs, *columns = self.rows(max(0, len(self) - most), ("epoch", "loss", "accuracy"))
         of_latest = [column[epochs == epochs[-1]] if epochs.size else column for column in columns]

@@ -142,7 +142,7 @@ class Run(Shown):
         return self
 
     def pause(self) -> None:
-        """Pause before the next step. Inside `for event in run`, end that loop, because it could not resume itself."""
+        """Pause before the next step. Inside `for event in run`, this ends the loop, so that later code can resume."""
         self._ends_on_pause = self._thread is None and self._ident == threading.get_ident()
         self._control.request("pause")
 
@@ -249,7 +249,7 @@ class Run(Shown):
 
     @property
     def message(self) -> str:
-        """Message of the latest event; `""` before the first. If the run still trains after Ctrl-C, a note on that."""
+        """Message of the latest event; `""` before the first event. After Ctrl-C, a note if the run still trains."""
         if self._note and self.state == "running":
             return self._note
         return self._state.latest.message if self._state.latest else ""

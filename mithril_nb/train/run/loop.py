@@ -331,6 +331,6 @@ def problem_of(error: BaseException, step: int) -> Diagnostic:
     return Diagnostic(
         f"training failed after step {step}: {type(error).__name__}" + (f": {text[0]}" if text else "."),
         (),
-        "run.wait() raises the error itself, with its traceback.",
+        "run.wait()  # raises the error itself, with its traceback",
         code=type(error).__name__,
     )

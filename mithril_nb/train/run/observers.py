@@ -143,7 +143,7 @@ class Observers:
             problem = Diagnostic(
                 f"a listener of the run failed: {name!r} on event {event.kind!r}.",
                 (("raised", f"{type(error).__name__}: {error}"),),
-                "fix the listener, or remove it with the function returned by run.observe(); the training continues.",
+                "fix the listener, or call the function that run.observe() returned. The training continues.",
                 code=type(error).__name__,
             )
             with self._condition:

@@ -94,7 +94,11 @@ class State:
             self.is_lent = False
 
     def go_back(self, *, is_diverged: bool) -> None:
-        """Go back to the kept params, unless the current ones exist and are finite."""
+        """Go back to the kept params, unless the current params still exist and are finite.
+
+        Args:
+            is_diverged: True if the loss is not finite. Then go back in any case.
+        """
         # A step that failed halfway has donated its arguments, or left NaN in its results.
         is_sound = not is_diverged and self.runtime.are_sound((self.params, self.opt_state))
         if not is_sound and self.kept is not None:

@@ -58,7 +58,7 @@ def test_differing_processes_are_reported(second_of_two):
         """DataError: the processes have different data or options.
     samples  10, 12
     epochs   5, 2
-    Try: pass the same data and options in each process; ml.fit itself selects the share of each process."""
+    Try: ml.fit(model, data)  # with the same data in all processes: ml.fit selects the rows of each process"""
     )
 
 
