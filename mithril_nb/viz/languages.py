@@ -66,8 +66,8 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
         language: Name of a language in `tokens.json`, such as `"jaxpr"`. For other names, all text is plain.
 
     Yields:
-        The pieces of a line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string, `c` comment,
-            and `""` for other text.
+        The pieces of a line. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
+        `c` comment, and `""` for other text.
 
     Examples:
         >>> list(highlighted("b:f32[2] = add a 1.0", "jaxpr"))[0]

@@ -129,7 +129,7 @@ DARK = Theme(
 def themed_rules(selector: str, light: str, dark: str) -> str:
     """Return CSS rules that apply `light` or `dark`, two lists of declarations, to a selector.
 
-    In JupyterLab, its theme decides between them; in other pages, the theme of the system.
+    The theme of JupyterLab decides between them; on other pages, the theme of the system does.
     """
     return (
         f"{selector}{{{light}}}@media (prefers-color-scheme:dark){{{selector}{{{dark}}}"

@@ -82,7 +82,7 @@ def seconds(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Format a share (0 to 1) in percent. Small shares are `< 0.1 %`, and shares close to 1 are `> 99.9 %`.
+    """Format a share (0 to 1) in percent. Shares near 0 become `< 0.1 %`, and shares near 1 become `> 99.9 %`.
 
     Examples:
         >>> percent(0.979), percent(0.431), percent(0.0001), percent(0.0), percent(1.0), percent(None)

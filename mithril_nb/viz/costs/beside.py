@@ -42,7 +42,7 @@ class Row:
         name: Name of the row.
         before: Cost before the change.
         after: Cost after the change.
-        bounds: The sides, `"before"` or `"after"`, that are lower bounds.
+        bounds: `"before"` or `"after"` for each side whose cost is a lower bound.
     """
 
     path: str | None
@@ -188,7 +188,7 @@ def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None
 
 
 def _bounds(ones: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the sides, `"before"` or `"after"`, on which any of the costs is a lower bound."""
+    """Return `"before"` or `"after"` for each side on which a cost is a lower bound."""
     return frozenset(side for one in ones for side in one.get("bounds") or ())
 
 

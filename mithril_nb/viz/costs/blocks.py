@@ -144,7 +144,7 @@ def _split_number(label: str) -> tuple[str, int | None]:
 
 
 def label_of(path: str) -> str:
-    """Return the name of a block from its path. Costs of no block, such as `(loss)`, are shown without parentheses.
+    """Return the name of a block for display. A path such as `(loss)`, which is no block, loses its parentheses.
 
     Examples:
         >>> label_of("mlp_0/linear_1"), label_of("(loss)")
@@ -155,7 +155,7 @@ def label_of(path: str) -> str:
 
 
 def path_text(path: str) -> str:
-    """Return the path of a block as shown to users. Costs of no block, such as `(loss)`, are shown without parentheses.
+    """Return the path of a block for display. A path such as `(loss)`, which is no block, loses its parentheses.
 
     Examples:
         >>> path_text("mlp_0/linear_1"), path_text("(loss)")

@@ -1,4 +1,4 @@
-"""The costs of a program, such as FLOPs or bytes: their titles and number formats. One of them is called a field."""
+"""The kinds of cost, such as FLOPs, with their titles and number formats. A kind of cost is called a field."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'f
 
 
 def notes_of(data: Data, field: str) -> tuple[str, ...]:
-    """Return the notes about a field: the text before the first colon contains the name of the field.
+    """Return the notes about a field. They contain its name before the first colon.
 
     Examples:
         >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
@@ -131,7 +131,7 @@ def is_bound(figures: Mapping[str, Any], field: str) -> bool:
 
 
 def at_least(text: str, is_least: bool) -> str:
-    """Return a formatted number, with `≥` before it if `is_least`.
+    """Return a formatted number, with `≥` before it if `is_least`. `"< 0.1 %"` then becomes `"≥ 0 %"`.
 
     Examples:
         >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False), at_least("< 0.1 %", True)

@@ -108,7 +108,7 @@ def costs_of(inspection: Inspection, of: Any) -> Data:
 
 
 def dtypes_of_graph(graph: LogicalGraph | StageGraph, inputs: Any = None) -> dict[str, str]:
-    """Return the dtypes of results that are known, by key of the node in a stage, by path of the block in a model."""
+    """Return the known dtypes of results: in a stage by key of the node, in a model by path of the block."""
     if not isinstance(graph, LogicalGraph):
         return dtypes_of_stage(graph)
     from mithril_nb.models.shape_inference.infer import infer

@@ -137,7 +137,7 @@ def _key(
 
 
 def thin(values: Sequence[int], most: int) -> list[int]:
-    """Return the indices of at most `most` values: of all, or of the first maximum in each of `most` intervals.
+    """Return the indices of all values, or of the largest value in each of `most` intervals.
 
     Examples:
         >>> thin([1, 5, 2, 2, 9, 1], 3), thin([4, 3], 3)

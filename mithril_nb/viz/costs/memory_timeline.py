@@ -156,7 +156,7 @@ def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int
 def _roomiest(
     plot: Rect, top: float, layer: Layer, below: Sequence[int], span: int, starts: Iterable[int]
 ) -> tuple[int, float] | None:
-    """Return the start in `starts` from which the layer is thickest over `span` positions, and its middle height there.
+    """Return the start in `starts` from which the layer is thickest over `span` positions, and its middle height.
 
     `None` if the layer is too thin for a text everywhere.
     """

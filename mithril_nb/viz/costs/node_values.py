@@ -32,7 +32,9 @@ def has_groups(data: Data) -> bool:
 
 
 def inclusive(data: Data, field: str) -> dict[str, float | None]:
-    """Return the cost of each block, blocks inside included; unknown parts are left out, and `None` if all are unknown.
+    """Return the cost of each block with the blocks inside it.
+
+    Unknown parts are left out. The cost is `None` if all parts are unknown.
 
     Examples:
         >>> inclusive({"by_block": {"a/b": {"flops": 2}, "a/c": {"flops": 3}, "d": {"flops": None}}}, "flops")
@@ -155,7 +157,7 @@ class _Rows:
         numbers = [value for id in known if (value := self.values[id]) is not None]
         if known and not numbers:
             return _Sum(None, True)
-        # An instruction inside a fusion has no time, but the time of the fusion includes it: the sum is no lower bound.
+        # An instruction inside a fusion has no time, but the time of the fusion includes it, so the sum is exact.
         return _Sum(sum(numbers), len(numbers) < len(known) and not self.is_time)
 
 
@@ -198,8 +200,8 @@ def dtype_values(nodes: Iterable[Node], dtypes: Mapping[str, str]) -> Overlay:
 
     Args:
         nodes: The nodes of a graph.
-        dtypes: Dtypes by key of the node. For a node that represents several blocks, the path of the last block also
-            works.
+        dtypes: Dtypes by key of the node or by path of a block. A node that represents several blocks has the dtype of
+            the last one.
     """
     found: dict[str, Value] = {}
     for node in nodes:

@@ -235,7 +235,7 @@ def _is_of_stage(graph: Any) -> TypeGuard[StageGraph]:
 
 
 def _groups(graph: LogicalGraph | StageGraph) -> Mapping[str, bool]:
-    """Return whether each node can be opened, by key of the node in a stage, by path of the block in a model."""
+    """Return whether each node can be opened: in a stage by key of the node, in a model by path of the block."""
     if isinstance(graph, LogicalGraph):
         return {path: node.block.graph is not None for path, node in graph.walk()}
     return {key: bool(key) and node.kind not in ("input", "instruction") for key, node in graph.nodes.items()}

@@ -37,7 +37,7 @@ _MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
-"""Positions for the label of the slanted roof, as shares of its width. A distance to points in px that is enough."""
+"""Positions for the label of the slanted roof, as shares of its width. A distance from points, in px, that suffices."""
 
 
 def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:

@@ -189,7 +189,7 @@ def explain_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[st
     """Return sentences that explain why blocks exceed the roof; `()` if no block does.
 
     Args:
-        shares: For each block, its measured share of the roof, and `"memory"` or another text for what limits it.
+        shares: For each block, its measured share of the roof, and what limits it: `"memory"` or any other text.
 
     Examples:
         >>> explain_above([(0.5, "memory"), (1.0, "compute")])

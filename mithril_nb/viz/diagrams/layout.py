@@ -22,7 +22,7 @@ MARGIN = 12
 PAD = 10
 TITLE_H = 28
 _EMPTY = {":": Part(24, 16, {}, {})}
-"""What is placed inside a group without boxes, so that wires through the group have room."""
+"""Placed inside a group without boxes, so that wires through the group have room."""
 _WIDE = 208
 """Boxes of a level that are at most this wide, in px, get the same width. Rows of boxes then form columns."""
 FIRST_VIEW = (900, 520)

@@ -43,8 +43,8 @@ def model_layout(
     Args:
         graph: The graph.
         annotations: Labels of blocks, by path.
-        edge_shapes: Shape of the data on an edge, by source such as `"linear_0.output"`; `"input"` is a model input. If
-            it is missing, the edge has the shape in the annotation of a block with one output.
+        edge_shapes: Shape of the data on an edge, by source such as `"linear_0.output"`; `"input"` is a model input. A
+            missing shape is taken from the annotation of the block, if the block has one output.
         expanded: Paths of the groups to draw open.
         moved: Top left corners of the blocks that the user has moved, by path, relative to the group around the block.
         edge_problems: Index into the problems of the graph, by `(source, target)` of the edge.

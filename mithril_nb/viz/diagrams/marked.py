@@ -20,7 +20,7 @@ def marked_scene(graph: LogicalGraph | StageGraph, marks: Mapping[str, str], hue
 
     Args:
         graph: The graph of a model or of a stage.
-        marks: `"added"`, `"removed"` or `"changed"`, by path of a block in a model, by key of a node in a stage.
+        marks: `"added"`, `"removed"` or `"changed"`: in a model by path of the block, in a stage by key of the node.
         hues: Colours of the blocks of a stage, as indices by path; ignored for a model.
 
     Examples:

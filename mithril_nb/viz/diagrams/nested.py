@@ -130,7 +130,7 @@ class NestedGraph:
         is_model: True for the graph of a model, false for the graph of a stage. Only the blocks of a model have ports.
         roles: Names of the roles.
         idle: Output ports of groups that receive no data, as `(key of the group, port)`.
-        rounds: Data flows between equal parts that are drawn as one box. They are not drawn.
+        rounds: Data flows between equal parts that are drawn as one box. These flows are not drawn.
     """
 
     title: str
@@ -253,7 +253,10 @@ class NestedGraph:
         return levels
 
     def returned(self, bundles: Iterable[Flow]) -> frozenset[tuple[str, str, bool]]:
-        """Return the wires with a gradient that flows back: source, target, and if it is for a loop's next round."""
+        """Return the wires along which a gradient flows back.
+
+        A wire is a tuple: source, target, and `True` if the next round of a loop uses the data.
+        """
         return frozenset(
             (one.target, one.source, bool(one.loop)) for one in bundles if 1 in one.roles or GRADIENT in one.roles
         )

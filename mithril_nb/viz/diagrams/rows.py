@@ -31,7 +31,10 @@ Way = tuple[str, str, End]
 
 @dataclass(frozen=True)
 class Part:
-    """A box: its size, and the heights of its inputs by name, and of its outputs by source. Default: the middle."""
+    """A box: its size, and the heights of its inputs by name, and of its outputs by source of the data.
+
+    A port without an entry is in the middle of its side.
+    """
 
     w: float
     h: float
@@ -317,7 +320,7 @@ class _Lines:
 
 
 def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
-    """Return the columns of boxes. A box is right of its producers, or else just left of its first consumer."""
+    """Return the columns of boxes: a box is right of its producers, or without any, left of its first consumer."""
     place = {key: at for at, key in enumerate(parts)}
     before: dict[str, set[str]] = {key: set() for key in parts}
     after: dict[str, set[str]] = {key: set() for key in parts}
@@ -355,7 +358,7 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
 
 
 def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
-    """Divide the columns into rows as wide as the screen. If they do not fit, they get its ratio of width to height."""
+    """Divide the columns into rows as wide as the screen. Rows that are too high for it get its proportions."""
     widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
     heights = [_stack_height(column, parts) for column in columns]
 

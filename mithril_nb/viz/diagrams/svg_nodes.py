@@ -114,7 +114,7 @@ def _input_pill(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
 
 
 def _cells(x: float, y: float, width: float, counts: Sequence[int], hue: int) -> Iterator[str]:
-    """Draw a bar with a part for each role, in the pattern of the role. Its length is the number of instructions."""
+    """Draw a bar with a part for each role, in the pattern of the role. Many instructions make a part long."""
     total = sum(counts)
     used = [at for at, count in enumerate(counts) if count]
     spare = width - 2 * (len(used) - 1) - 8 * len(used)  # each part is at least 8 px, so that its pattern is visible

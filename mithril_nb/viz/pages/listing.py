@@ -43,7 +43,10 @@ ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kerne
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a stage, and the innermost instruction that contains it. `starts` is true for its first line."""
+    """A line of a stage, with the innermost instruction that contains it.
+
+    `starts` is true if the instruction starts at this line.
+    """
 
     number: int
     pieces: list[tuple[str, str]]
@@ -134,7 +137,7 @@ def panes_html(
 
 
 def listing_text(stage: Stage, most_lines: int | None = None) -> str:
-    r"""Return the first `most_lines` lines of a stage. For an unavailable stage, they follow the reason.
+    r"""Return the first `most_lines` lines of a stage. If it is unavailable, the reason comes first.
 
     Examples:
         >>> from mithril_nb.stages.records import Stage
@@ -172,8 +175,7 @@ def blocks_of(stages: Iterable[Stage]) -> set[str]:
 def distinct(values: Iterable[Value]) -> Iterable[Value]:
     """Return each object once. Objects are compared by identity.
 
-    All lines of a kernel share one tuple, which may contain thousands of blocks. Comparing tuples by value would take
-    minutes.
+    Comparing by value would take minutes: all lines of a kernel share one tuple of up to thousands of blocks.
     """
     kept = list(values)
     return dict(zip(map(id, kept), kept, strict=True)).values()
@@ -367,10 +369,7 @@ def _searched(
 
 
 def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, Any]:
-    """Return all equations to which instructions of the stages refer, as data.
-
-    There are none if the program cannot be traced.
-    """
+    """Return the equations of the instructions of stages as data. An untraced program has none."""
     from mithril_nb.stages.program_stages import known_equations
 
     available = (stage for stage in stages if stage.unavailable is None)
@@ -388,7 +387,7 @@ def equation_data(inspection: Inspection, stages: Iterable[Stage]) -> dict[str, 
 
 
 def _indexed(values: Iterable[Hashable]) -> tuple[list[int], list[Any]]:
-    """Return the list of distinct values, and before it the index of each value in this list."""
+    """Return the index of each value in a list of distinct values, and this list."""
     kept = values if isinstance(values, list) else list(values)
     ids = list(map(id, kept))
     distinct = dict(zip(ids, kept, strict=True))

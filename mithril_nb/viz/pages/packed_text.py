@@ -25,7 +25,7 @@ _LEADING = re.compile(r"(\s*)0x([0-9a-f]{4}|[1-9a-f][0-9a-f]{4,11})(?![0-9a-f])"
 _Line = tuple[int, Sequence[int], int | None]
 """A line: the index of its template, its numbers, and its first number if this is an address, else `None`.
 
-An address with which the line starts is in neither of them.
+An address at the very start is left out, because many lines differ only in this address.
 """
 
 

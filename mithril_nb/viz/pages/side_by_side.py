@@ -42,8 +42,8 @@ class Links:
     def path(self, path: str, is_left: bool) -> str:
         """Return the link of a block.
 
-        A block that exists only on the left is linked by its path. If another block on the right has the same path, `
-        (removed)` is appended.
+        A block that exists only on the left is linked by its path. The text ` (removed)` is appended to it if another
+        block on the right has this path.
         """
         if not is_left:
             return path
@@ -54,7 +54,7 @@ class Links:
         return self._equations.get(id, f"b{id}") if is_left else id
 
     def attributes(self, left: Instruction | None, right: Instruction | None) -> str:
-        """Return the HTML attributes that link a row of two instructions."""
+        """Return the HTML attributes that link a row with these instructions to other parts of the page."""
         equations: dict[str, None] = {}
         blocks: dict[str, None] = {}
         for one, is_left in ((left, True), (right, False)):

@@ -88,7 +88,7 @@ class Names:
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
-    """Return the first index at which the name in `path` differs from the names in all `others`, last names ignored.
+    """Return the first index at which no other path has the same name as `path`. Last names are ignored.
 
     `None` if there is no such index.
     """
@@ -140,7 +140,8 @@ class PointNames:
 
         Args:
             at: Position of the point.
-            names: Names of the point, best first. Names that are too wide are skipped, except the last one if all are.
+            names: Names of the point, best first. Names that are too wide are skipped. If all are, the last one is
+                used.
             repeat: Number of equal blocks that the point represents; it is written behind the name.
             bold: Whether the name is bold.
         """
@@ -193,7 +194,7 @@ def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
 
 
 def _far(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
-    """Yield places farther away: the left and top edge of the name, and the line from the point to it."""
+    """Yield places farther away: the left and top edge of the name, and the line from the point to the name."""
     x, y = at
     for far in _FAR:
         for dx, dy in _WAYS_OFF:

@@ -1,8 +1,8 @@
 """A canvas for shapes and texts, which returns one SVG for light and dark themes; and the layout of a cost picture.
 
-Colours are given by name, called a tone: `"ink"`, `"hue3"`, or `"tint3.1"`, a paler version of `"hue3"`.
-`"on tint3.1"` is a colour for text that is readable on `"tint3.1"`. The SVG has light colours as attributes, for
-programs that ignore style sheets.
+A colour is given by its name, called a tone: `"ink"`, `"hue3"`, or `"tint3.1"`, which is tint 1 (of 0 to 3) of `"hue3"`
+and paler. `"on tint3.1"` is a colour for text that is readable on `"tint3.1"`. The SVG has light colours as attributes,
+for programs that ignore style sheets.
 """
 
 from __future__ import annotations
@@ -264,8 +264,8 @@ class Page:
         """Draw a legend in at most three rows. If entries are left out, the legend ends with their number.
 
         Args:
-            entries: Pairs of tone and text. The sign of a text has this tone; for the tone `""` it is hatched.
-            patterns: By text, the pattern of the sign, as in `SvgCanvas.striped`.
+            entries: Pairs of tone and text. The sign before the text has this tone; for the tone `""` it is hatched.
+            patterns: Patterns of the signs by text, as in `SvgCanvas.striped`.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):

@@ -247,7 +247,7 @@ class CostTable:
 
     @cached_property
     def has_shares(self) -> bool:
-        """True if the table has a column of shares: unless the total is 0 or a formula."""
+        """False if the total is a formula or exactly 0: the table then has no column of shares."""
         total = self.main.get("total", {})
         return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
 
@@ -263,7 +263,7 @@ class CostTable:
         return sum_figures(parts, cost["total"]) if parts else None
 
     def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
-        """Return the share of a row, or without `row` that of the unattributed cost, and its bound as in `share_of`."""
+        """Return the share of a row and its bound, as `share_of` does. Without `row`: of the unattributed cost."""
         if figures is None:
             return 0.0, ""
         if self.is_timed:
@@ -295,7 +295,7 @@ def share_text(share: float | None, bound: str) -> str:
 
 
 def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield the totals of the program: a name, and for FLOPs, transcendentals and bytes three texts and three values.
+    """Yield totals of the program: a name, three texts and three values, for FLOPs, transcendentals and bytes.
 
     Each source has one total. Some have further ones: the total with loops counted once, and the total computed by XLA.
     """

@@ -51,7 +51,7 @@ def short_formula(formula: str) -> str:
 
 
 def add_formulas(parts: Sequence[str | int | None]) -> str:
-    """Return the sum of formulas and numbers as a formula; `""` if all parts are numbers.
+    """Return the sum of formulas and numbers as a formula; `""` if no part is a formula.
 
     The sum is a lower bound, marked by `"≥ "`, if a part is a lower bound or unknown (`None`).
 
@@ -75,7 +75,7 @@ def add_formulas(parts: Sequence[str | int | None]) -> str:
 MOST_ROWS = 40
 """Largest number of rows, which a notebook shows without a scroll bar."""
 _FEWEST_OPENED = 3
-"""If there is no room for all rows of a group, it is opened only if this many rows can be shown."""
+"""A group without room for all its rows is opened only if at least this many rows can be shown."""
 _MOST_NAMES = 8
 _APART = 0.25
 """Blocks of a stack are merged if their FLOPs differ from those of the first block by at most this fraction."""
@@ -175,7 +175,8 @@ def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
 
     Args:
         parts: Costs of each block.
-        total: Costs of the program. If one is `None`, it depends on a symbolic size. Its sum is `None` if any part is.
+        total: Costs of the program. A cost that is `None` here depends on a symbolic size: its sum is `None` if a part
+            is `None`.
 
     Examples:
         >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]

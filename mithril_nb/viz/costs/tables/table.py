@@ -63,7 +63,7 @@ def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
 
     Returns:
         The tables, with at most `MOST_PLAIN_ROWS` rows. If blocks share rows, also one row for each block, which a
-            script draws instead; else `[]`.
+        script draws instead; else `[]`.
     """
     table = CostTable(cost)
     rows = flat_rows(table.blocks)
