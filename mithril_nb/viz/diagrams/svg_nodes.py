@@ -102,7 +102,7 @@ def _stage_node(node: SceneNode, has_roles: bool, shown: NodeValue | None) -> It
 
 
 def _input_pill(node: SceneNode, shown: NodeValue | None) -> Iterator[str]:
-    """Draw an input of a program: name, and shape or value. The name `params['w']` is shortened to `w`."""
+    """Draw an input of a program: name, and shape or value. Its name params['w'] is shortened to `w`."""
     middle, room = node.x + node.w / 2, node.w - 24
     last = node.name.rstrip("]").rpartition("[")[2].strip("'")
     name = last if node.name.endswith("]") and not last.isdigit() else node.name
