@@ -31,7 +31,7 @@ from mithril_nb.viz.text import one_line, text_width, times
 from mithril_nb.viz.units import si
 
 NO_PEAKS = "No roof: the peak rates of this machine are unknown. Run ml.machine() to measure them, then draw again."
-NOT_MEASURED = "Hollow marks show attainable rates, because no times are measured."
+NOT_MEASURED = "Hollow marks show attainable rates: the times of these blocks are not measured."
 _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
