@@ -194,7 +194,9 @@ def test_points_of_a_roofline_have_correct_positions():
 
 def test_a_roofline_reports_missing_numbers():
     plain = costs({"a": {"flops": 400, "bytes_accessed": 100}})
-    assert "Hollow marks show attainable rates: the times of these blocks are not measured." in roofline(plain, PEAKS).svg
+    assert (
+        "Hollow marks show attainable rates: the times of these blocks are not measured." in roofline(plain, PEAKS).svg
+    )
     assert roofline(plain).text.splitlines()[1] == (
         "No roof: the peak rates of this machine are unknown. Run ml.machine() to measure them, then draw again."
     )
