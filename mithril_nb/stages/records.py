@@ -156,8 +156,8 @@ class Instruction:
             the blocks come from operands or users. A line of LLVM IR or machine code has `"kernel"`, because it gets
             the blocks of the whole kernel. `None` without a block.
         lines: Number of lines of the instruction, with its regions.
-        operands: The operands in the order of the text. An operand that an instruction of the stage computes is the id
-            of this instruction.
+        operands: The operands in the order of the text. Each is the id of the instruction that computes it; if there is
+            none, its text.
         shapes: Specs of the results.
         attributes: Pairs of name and value, as the stage prints them.
         transforms: The transforms around the instruction, the outermost first: `"vmap"`, `"remat"`, `"scan"`, ...

@@ -282,7 +282,7 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
     if isinstance(fn, MethodType):
         function, options = without_compiler_options(fn.__func__)
         return (MethodType(function, fn.__self__), options) if options else (fn, {})
-    # JAX has no public way to read or change the options. A function may have a copy of `_jit_info`, but no `jax.jit`.
+    # JAX has no public way to read or change the options. A function wrapped by `functools.wraps` copies `_jit_info`.
     info = getattr(fn, "_jit_info", None) if is_jitted(fn) else None
     options = dict(getattr(info, "compiler_options_kvs", ()))
     if info is None or not options or _jit is None:

@@ -56,7 +56,7 @@ def function_program(
     fn: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
-    static: Collection[int | str] = frozenset(),
+    static: Collection[int | str],
 ) -> FunctionProgram:
     """Return a function and its arguments as a function of arrays.
 

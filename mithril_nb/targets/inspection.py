@@ -61,7 +61,7 @@ def inspect(
               examples can be passed as `jax.vmap(module)`;
             - a traced, lowered, compiled or exported program of JAX, without arguments: `jax.make_jaxpr(f)(x)`,
               `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, `jax.jit(f).lower(x).compile()` or
-              `jax.export.export(jax.jit(f))(x)`. It does not have the stages before it, except `"python"`;
+              `jax.export.export(jax.jit(f))(x)`. Stages before it are missing, except `"python"`;
             - StableHLO or HLO as text;
             - the path or the bytes of a file with StableHLO, HLO, a serialized HLO module or an exported program.
         *args: Positional arguments of the call; for a model, its inputs in order.

@@ -144,10 +144,11 @@ def inspect_model(
         ShapeError: The loss takes one output, but the model has several.
     """
     if program != "forward" and resolve_loss(loss).needs_output(model.output_names):
+        first = model.output_names[0]
         raise ShapeError(
             f"the loss {loss!r} takes one output, but the model has {len(model.output_names)}.",
             (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
-            "loss=lambda outputs, targets: 0.0  # outputs is a dict of all outputs by name",
+            f'loss=lambda outputs, targets: ((outputs["{first}"] - targets["{first}"]) ** 2).mean()  # your loss',
         )
     chosen = programs(model, loss=loss, optimizer=optimizer)[program]
     given = {"device": model.backend.device, "compiler_options": model.options.compiler_options}

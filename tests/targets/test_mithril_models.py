@@ -12,7 +12,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import CostBoundError, ShapeError, StageUnavailableError, UnknownOptionError
 from mithril_nb.inspection import Inspection
-from mithril_nb.models import GPT, Add, Dropout, Embedding, Linear, MatrixMultiply, Model, Relu, Scan
+from mithril_nb.models import GPT, Add, Dropout, Embedding, IOKey, Linear, MatrixMultiply, Model, Relu, Scan
 from mithril_nb.models.saving.formats import source_lines, to_source
 
 
@@ -49,6 +49,22 @@ def test_inputs_by_position_name_or_shape() -> None:
         ml.inspect(model(), shapes=SHAPES).stage("jaxpr").text,
     }
     assert len(texts) == 1
+
+
+def test_a_loss_for_several_outputs_is_advised() -> None:
+    two = Model()
+    two |= Linear(3)(input="x", output=IOKey("a"))
+    two |= Linear(2)(input="x", output=IOKey("b"))
+    with pytest.raises(ShapeError) as caught:
+        ml.inspect(two, shapes={"x": [4, 5]}, program="train step")
+    assert str(caught.value) == (
+        "the loss 'cross_entropy' takes one output, but the model has 2.\n"
+        "    outputs  'a' (4, 3) float32, 'b' (4, 2) float32\n"
+        '    Try: loss=lambda outputs, targets: ((outputs["a"] - targets["a"]) ** 2).mean()  # your loss'
+    )
+    loss = eval(str(caught.value).partition("loss=")[2])
+    step = ml.inspect(two, shapes={"x": [4, 5]}, program="train step", loss=loss)
+    assert roles(step) == {"forward", "backward", "update"}
 
 
 def test_the_dtype_of_an_array_counts() -> None:

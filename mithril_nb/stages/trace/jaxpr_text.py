@@ -229,7 +229,7 @@ class _Printer:
         count = len(jaxpr.invars)
         both = tuple(zip(taken, picks or (0,) * len(taken), strict=True))
         if site.primitive == "while":
-            # The constants of the body and the carry come last; the condition has constants before them.
+            # The operands of a `while`: constants of the condition, constants of the body, carries.
             given = both[-count:] if jaxpr is site.bodies[-1][0] else ()
         else:
             # The first operand of a `cond` is the index of the branch.

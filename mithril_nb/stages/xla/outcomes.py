@@ -126,7 +126,7 @@ class Outcomes:
         """
         return self.of_each([name], equations)[0]
 
-    def of_each(self, names: Sequence[str], equations: Sequence[str] = ()) -> list[tuple[Outcome, ...]]:
+    def of_each(self, names: Sequence[str], equations: Sequence[str]) -> list[tuple[Outcome, ...]]:
         """Return the outcomes of several instructions. This parses each pass only once.
 
         Args:

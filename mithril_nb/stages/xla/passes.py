@@ -74,8 +74,8 @@ class Pass(Shown):
     def diff(self) -> str:
         """The lines that the pass removed (`-`) and added (`+`), with two lines of context.
 
-        In `@@ -3,5 +3,6 @@ %main`, the lines 3 to 7 of the computation `%main` become lines 3 to 8. A computation with
-        the name `computations` has the first lines of all computations.
+        In `@@ -3,5 +3,6 @@ %main`, the lines 3 to 7 of the computation `%main` become lines 3 to 8. The part
+        named `computations` has the first lines of all computations.
         """
         return "".join(f"{line}\n" for line in self.diff_lines())
 

@@ -1,7 +1,8 @@
 """Recover the op name of a matrix product if XLA dropped it.
 
 A pass may replace a product by a new product and a transpose or reshape of its result, and give the op name only to the
-latter. If a later pass removes the transpose, the op name is lost. It is still in the text after the first pass.
+transpose or reshape. If a later pass removes that one, the op name is lost. It is still in the text after the first
+pass.
 
 In this file, a product is a matrix product or a convolution.
 """
@@ -72,9 +73,9 @@ class ModuleText:
 
     Attributes:
         lines: Each instruction by name.
-        users: The instructions that use the result of an instruction, by name of the latter.
-        homes: The name of the computation that contains an instruction, by name of the instruction.
-        roots: The name of the instruction that computes the result of a computation, by name of the computation.
+        users: For each instruction by name: the instructions that use its result.
+        homes: For each instruction by name: the name of its computation.
+        roots: For each computation by name: the name of the instruction that computes its result.
         products: The matrix products and convolutions.
         fusions: Names of the computations of fusions.
     """

@@ -39,7 +39,7 @@ _MOVES = frozenset(
 
 
 def are_all_in_blocks(trace: Trace) -> bool:
-    """Return whether every equation is in a block for sure, known without an analysis of the equations."""
+    """Return whether it is certain, before the equations are analysed, that all of them are in blocks."""
     return trace.outline.have_frames and bool(_whole(trace))
 
 

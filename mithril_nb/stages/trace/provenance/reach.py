@@ -24,7 +24,7 @@ def forwards(
     body: list[Site],
     given: Sequence[int],
     rule: Rule,
-    enter: Callable[[Site, int, list[int]], list[int]] | None = None,
+    enter: Callable[[Site, int, list[int]], list[int]],
     known: Known | None = None,
 ) -> list[int]:
     """Propagate marks from the inputs of a jaxpr to its outputs; return the marks of the outputs.
@@ -57,10 +57,8 @@ def forwards(
                 inputs = [_union(operands)] * len(wiring.jaxpr.invars)
             else:
                 inputs = [operands[at] for at in wiring.operands]
-            if enter is not None:
-                inputs = enter(site, place, inputs)
             outputs = _fixed_point(
-                inputs,
+                enter(site, place, inputs),
                 [(of, to) for to, of in wiring.carried],
                 lambda given, wiring=wiring: forwards(wiring.jaxpr, wiring.sites, given, rule, enter, known),
                 known.setdefault(id(wiring.sites), {}),
