@@ -1,4 +1,4 @@
-"""Differences between our counts and XLA's, by primitive or opcode, with loops counted once as XLA does."""
+"""Differences between two counts of a program, by primitive or opcode. Each loop counts as one iteration, as in XLA."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_access
 _ROUNDING = 1e-6
 """A relative difference up to this counts as rounding: XLA sums in float32."""
 
-_OTHERWISE = {
-    "conditional": "XLA counts its operands, and for each kind of cost the maximum over branches; we count one branch",
-    "custom-call": "XLA counts -1 for each, its code for unknown; we leave them out (no rule)",
+_CONVENTIONS = {
+    "conditional": "XLA also counts the operands, and takes each kind of cost from the branch where it is largest; "
+    "we count one branch",
+    "custom-call": "XLA counts -1 for each one without a cost_estimate; we leave it out",
 }
-"""How XLA's HloCostAnalysis differs from our rules, by opcode."""
-_OTHERWISE_OF_EQUATIONS = {
-    "abs": "for complex numbers XLA counts one operation, or the lowered ones; we count sqrt(re² + im²)",
+"""How XLA's HloCostAnalysis differs from our rules for instructions, by opcode."""
+_CONVENTIONS_OF_EQUATIONS = {
+    "abs": "for complex numbers, XLA counts one operation or those of the expansion; we count sqrt(re² + im²)",
     **dict.fromkeys(
         ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"),
-        "XLA counts a window as long as the axis for each element; we count each element once",
+        "XLA counts a window as long as the axis for each element; we count one operation for each element",
     ),
 }
-"""How XLA's count of the lowered equations differs from ours, by primitive."""
+"""How XLA's count of lowered equations differs from our rules for equations, by primitive."""
 
 
 @dataclass(frozen=True)
 class DifferenceRow:
-    """The counts of all equations of one primitive, or of all instructions of one opcode.
+    """The two counts for all equations of one primitive, or for all instructions of one opcode.
+
+    "Our" count is that of the `Cost` on which `difference` was called.
 
     Attributes:
-        opcode: The primitive; for instructions without an equation the opcode in parentheses: `"(copy)"`. In a
-            comparison with XLA the opcode.
-        count: Number of our equations or instructions; of the others if we have none.
+        opcode: The primitive, if equations are compared with instructions; instructions that come from no equation
+            have their opcode in parentheses: `"(copy)"`. If instructions are compared with XLA's count, the opcode.
+        count: Number of equations or instructions in our count; if there are none, in the other count.
         ours: Our count; `None` if entirely unknown.
-        theirs: The other count; `None` if entirely unknown, or if XLA counted, which returns only a total.
-        reason: Why the counts differ, or why some of ours are unknown; `""` if neither is the case, or if the reason is
-            unknown.
+        theirs: The other count; `None` if entirely unknown. XLA returns only a total, so its rows have `None`.
+        reason: Why the two counts differ, or why our count is partly unknown; `""` if no reason is known.
     """
 
     opcode: str
@@ -54,17 +56,19 @@ class DifferenceRow:
 
 @dataclass(frozen=True)
 class Difference(Shown):
-    """The difference between our count and another, with loops counted once in both.
+    """The difference between two counts of a program. In both, each loop counts as one iteration.
+
+    "Our" count is that of the `Cost` on which `difference` was called.
 
     Attributes:
         program: Name of the program.
         ours: Source of our count: `"analytic"`, `"lowered"` or `"compiled"`.
-        theirs: Source of the other count: `"lowered"` or `"compiled"`, or `"XLA lowered"` or `"XLA compiled"`.
+        theirs: Source of the other count: `"lowered"`, `"compiled"`, `"XLA lowered"` or `"XLA compiled"`.
         field: The kind of cost: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
-        our_total: Our total.
-        their_total: The other total; `None` if not available.
-        rows: Rows by primitive or opcode, in the order of the program.
-        devices: Notes if one side counts all devices and the other only one.
+        our_total: Our total; `None` if unknown.
+        their_total: The other total; `None` if unknown.
+        rows: The differences by primitive or opcode, in the order of the program.
+        devices: A note if only one of the two counts is for all devices together, else empty.
     """
 
     program: str
@@ -83,19 +87,19 @@ class Difference(Shown):
 
     @property
     def relative(self) -> float | None:
-        """The difference as a share of the other total; `None` if unknown, or if only the other total is 0."""
+        """`total / their_total`; 0 if both totals are 0. `None` if `total` is unknown, or `their_total` alone is 0."""
         if self.total is None:
             return None
         return self.total / self.their_total if self.their_total else 0.0 if not self.total else None
 
     @property
     def is_rounding(self) -> bool:
-        """True if the difference is within the rounding of XLA's float32 sums."""
+        """True if the difference is so small that it may come from XLA's float32 sums."""
         return self.relative is not None and abs(self.relative) <= _ROUNDING
 
     @property
     def differing(self) -> tuple[DifferenceRow, ...]:
-        """The rows that explain the difference: those with a reason, or with two different counts."""
+        """The rows that have a reason or two different counts."""
         return tuple(row for row in self.rows if row.reason or (row.theirs is not None and row.ours != row.theirs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -105,7 +109,7 @@ class Difference(Shown):
 
     def __str__(self) -> str:
         what = _FIELDS[self.field]
-        lines = [f"{self.program}: {what}, loops once, {self.ours} against {self.theirs}"]
+        lines = [f"{self.program}: {what}, {self.ours} against {self.theirs}; each loop counts as one iteration"]
         rows = [("total", "", format_sum(self.our_total), format_sum(self.their_total), format_change(self.total))]
         shown = self.rows if self.theirs.startswith("XLA ") else self.differing
         rows = [
@@ -115,15 +119,15 @@ class Difference(Shown):
         ] + rows  # fmt: skip
         lines.append(columns([("opcode", "count", "ours", "theirs", "difference"), *rows], range(1, 5)))
         if self.total and self.is_rounding:
-            lines.append("the difference is rounding: XLA sums in float32")
+            lines.append("the total difference is rounding: XLA sums in float32")
         return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason), *self.devices])
 
 
 def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
-    """Return the difference between our count of instructions and XLA's own count for the same module.
+    """Return the difference between our count of instructions and XLA's own count of the same module.
 
-    XLA returns one number for the module, so no row has a count of XLA. Rows of opcodes that XLA counts by another
-    convention have a reason if the totals differ.
+    XLA returns only totals, so rows have no count of XLA. If the totals differ, rows of the opcodes in `_CONVENTIONS`
+    have a reason.
     """
     key = "bytes" if field == "bytes_accessed" else field
     groups: dict[str, list[CostRow]] = {}
@@ -133,20 +137,20 @@ def against_xla(cost: CostTotals, field: str = "flops") -> Difference:
     rows = tuple(
         DifferenceRow(
             opcode, len(found), _once(found, field), None,
-            _OTHERWISE.get(opcode, "") if theirs != ours and opcode in _OTHERWISE else _reason(found, field),
+            _CONVENTIONS[opcode] if theirs != ours and opcode in _CONVENTIONS else _reason_of_unknown(found, field),
         )
         for opcode, found in groups.items()
-        if _once(found, field) != 0 or (opcode in _OTHERWISE and theirs != ours)
+        if _once(found, field) != 0 or (opcode in _CONVENTIONS and theirs != ours)
     )  # fmt: skip
     name = f"XLA {cost.source}" if cost.xla is None else cost.xla.name
     return Difference(cost.program, cost.source, name, field, ours, theirs, rows)
 
 
 def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Difference:
-    """Return the difference between the costs of equations and those of another stage of the program, by primitive.
+    """Return the difference between the costs of equations and of instructions, by primitive.
 
-    An instruction belongs to the primitive of the equation that it comes from. If it comes from several equations, it
-    belongs to the most expensive one; if it comes from none, to its own opcode.
+    An instruction counts for the primitive of the equation that it comes from. If it comes from several equations, it
+    counts for the most expensive of them.
     """
     by_id = {row.id: row for row in cost.rows}
     ours: dict[str, list[CostRow]] = {}
@@ -155,7 +159,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
     theirs: dict[str, list[CostRow]] = {}
     for row in other.rows:
         known = [by_id[id] for id in row.equations if id in by_id]
-        # Parentheses keep an opcode apart from a primitive of the same name.
+        # An instruction without an equation. Parentheses distinguish its opcode from a primitive of the same name.
         primitive = max(known, key=lambda one: _value(one, field) or 0).opcode if known else f"({row.opcode})"
         theirs.setdefault(primitive, []).append(row)
     present = {id for row in other.rows for id in row.equations}
@@ -163,10 +167,11 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
     for primitive in dict.fromkeys((*ours, *theirs)):
         mine, others = ours.get(primitive, []), theirs.get(primitive, [])
         one = DifferenceRow(
-            primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
-        )
+            primitive, len(mine) or len(others), _once(mine, field), _once(others, field),
+            _reason_of_unknown(mine, field),
+        )  # fmt: skip
         if one.ours != one.theirs and not one.reason:
-            # XLA's passes also remove instructions. Before them, only JAX can have removed an equation.
+            # XLA's passes also remove instructions. In the lowered module, only JAX has removed equations.
             removed = [row for row in mine if row.id not in present] if other.source == "lowered" else []
             one = replace(one, reason=_reason_of_removed(one, removed, field) or _reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:
@@ -179,7 +184,7 @@ def between(cost: CostTotals, other: CostTotals, field: str = "flops") -> Differ
 
 
 def _reason_of_removed(one: DifferenceRow, rows: Sequence[CostRow], field: str) -> str:
-    """Return a text on equations that JAX's lowering removes; `""` if they do not explain the whole difference."""
+    """Return the reason that JAX's lowering removes equations; `""` if this does not explain the whole difference."""
     count, cost = sum(_value(row, field) != 0 for row in rows), _once(rows, field)
     if not cost or one.ours is None or one.ours - (one.theirs or 0) != cost:
         return ""
@@ -190,8 +195,8 @@ def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:
     """Return how XLA's rule for a primitive differs from ours for these rows; `""` if it does not."""
     formulas = [row.formula for row in rows]
     if primitive != "abs" or any("re² + im²" in formula for formula in formulas):
-        if primitive in _OTHERWISE_OF_EQUATIONS:
-            return _OTHERWISE_OF_EQUATIONS[primitive]
+        if primitive in _CONVENTIONS_OF_EQUATIONS:
+            return _CONVENTIONS_OF_EQUATIONS[primitive]
     is_complex = any("complex" in formula for formula in formulas)
     rule = (is_complex and RULES.get(primitive + OF_COMPLEX)) or RULES.get(primitive)
     if rule is None or rule.general.xla is None:
@@ -207,7 +212,7 @@ def _once(rows: Iterable[CostRow], field: str) -> int | None:
     return known_sum(_value(row, field) for row in rows)
 
 
-def _reason(rows: Iterable[CostRow], field: str) -> str:
+def _reason_of_unknown(rows: Iterable[CostRow], field: str) -> str:
     """Return why the cost of some rows is unknown; `""` if all are known."""
     unknown = [row for row in rows if _value(row, field) is None]
     if not unknown:

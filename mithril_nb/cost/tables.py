@@ -45,7 +45,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         import pandas
     except ImportError as error:
         raise UnavailableBackendError(
-            "to_pandas needs pandas.", (("reason", str(error)),), "pip install pandas"
+            "to_pandas needs pandas.", (("because", str(error)),), "pip install pandas"
         ) from error
     sends = [key for key in COMMUNICATION if key in cost["total"]]
     if by == "row":

@@ -300,7 +300,7 @@ def light_branches() -> None:
     def product(x: jax.Array) -> jax.Array:
         return x @ x.T @ x @ x.T @ x
 
-    why = "a branch with fewer FLOPs may communicate more, so how often it runs is unknown"
+    why = "in a branch that has fewer FLOPs but may send more than the counted branch"
     for source in ("analytic", "lowered", "compiled"):
         for light in (gathered, lambda x: lax.psum(x, "d"), reduced_often):
             cost = program(product, light).cost(source)

@@ -70,10 +70,12 @@ CASES = {
         inspection.cost("compiled")
         """,
     "cost/counting.py:_counted | of a given program": """
-        inspection = ml.inspect(jax.export.export(jax.jit(jnp.sin))(
+        exported = jax.export.export(jax.jit(jnp.sin))(
             jax.ShapeDtypeStruct(jax.export.symbolic_shape("B"), "float32")
-        ))
-        inspection.cost()
+        )
+        arrays = (jnp.ones(3),)
+        ml.inspect(exported).cost()
+        # Try: assert {}.cost("compiled").total.transcendentals == 3
         """,
     "cost/lines.py:ByLine.__missing__": f"""{STEP}
         cost.by_line["model:44"]
@@ -93,8 +95,9 @@ CASES = {
     "cost/memory/use.py:_compiled | sizes without numbers": """
         from mithril_nb.cost.memory.use import memory_of
         x, = jax.export.symbolic_args_specs((jnp.ones((2, 2)),), "B, B")
-        memory_of(ml.inspect(jnp.matmul, x, x))
-        # Try: assert memory_of(ml.inspect(jnp.matmul, jnp.ones((2, 2)), jnp.ones((2, 2)))).peak_bytes > 0
+        fn, arrays = jnp.matmul, (jnp.ones((2, 2)), jnp.ones((2, 2)))
+        memory_of(ml.inspect(fn, x, x))
+        # Try: assert memory_of({}).peak_bytes > 0
         """,
     "cost/by_name.py:ByRole.__missing__": f"""{STEP}
         cost.by_role["forwar"]

@@ -227,7 +227,7 @@ def test_a_typical_count_names_what_it_depends_on() -> None:
     assert [note for note in found.notes if "typical" in note] == [
         "1 × eigh: B·9·n³ is a typical count; the actual count depends on the number of QR steps",
         "1 × igamma: (93 + 48·I)·n is a typical count; the actual count depends on "
-        "convergence, assumed after 20 iterations",
+        "the number of iterations, assumed to be 20",
     ]
 
 

@@ -179,7 +179,9 @@ def test_a_cumulative_sum_counts_each_element_once(name: str) -> None:
     assert (found.cost().total.flops, found.cost("lowered").total.flops) == (each * 6 * 9, each * 60 * 9)
     (row,) = found.cost().difference(found.cost("lowered")).differing
     assert (row.opcode, row.ours, row.theirs) == (name, each * 6 * 9, each * 60 * 9)
-    assert row.reason == "XLA counts a window as long as the axis for each element; we count each element once"
+    assert row.reason == (
+        "XLA counts a window as long as the axis for each element; we count one operation for each element"
+    )
     assert cost_of(inspect(lambda x: getattr(lax, name)(x, axis=0), spec(0, 8))).total.flops == 0
 
 

@@ -64,5 +64,6 @@ def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnavailableBackendError) as error:
         cost().to_pandas()
     assert str(error.value) == (
-        "to_pandas needs pandas.\n    reason  import of pandas halted; None in sys.modules\n    Try: pip install pandas"
+        "to_pandas needs pandas.\n    because  import of pandas halted; None in sys.modules\n"
+        "    Try: pip install pandas"
     )

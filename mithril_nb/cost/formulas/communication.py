@@ -1,25 +1,25 @@
 """Payload and wire bytes of collectives on one device, by ring algorithms.
 
-The payload is the buffer of one device: the operand, or for an all-gather the result, which is the larger of its two
-buffers, as in nccl-tests. The wire bytes are the bytes that one device sends over its links. In a ring of `N` devices,
-for an operand of `S` bytes on each device:
+The payload is the size of the operand on one device; for an all-gather it is the size of the result, as in nccl-tests.
+The wire bytes are the bytes that one device sends to others. In a ring of `N` devices, for an operand of `S` bytes on
+each device:
 
 | collective | payload | wire |
 |---|---|---|
 | all-reduce | S | 2·(N - 1)/N·S |
-| all-gather | N·S, the result | (N - 1)·S |
+| all-gather | N·S | (N - 1)·S |
 | reduce-scatter | S | (N - 1)/N·S |
 | all-to-all | S | (N - 1)/N·S |
-| collective-permute | S | S, of a device that sends |
+| collective-permute | S | S |
 | collective-broadcast | S | S |
 
 Sources: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel
 Distrib. Comput. 69 (2009), shows that no all-reduce sends less. NVIDIA, nccl-tests, doc/PERFORMANCE.md, has the same
-factors. If devices send different amounts, the largest amount counts. Fractions of a byte are rounded up.
+factors.
 
-Payload and wire bytes are those of one device, like the costs of a `shard_map` body and of a compiled program. A group
-of one device sends nothing. Both numbers are unknown if the group or a size is unknown, and for a ragged all-to-all,
-where they depend on values.
+If devices send different amounts, the largest amount counts. Fractions of a byte are rounded up. A group of one device
+sends nothing. Both numbers are unknown if the group or a size is unknown. They are also unknown for a ragged
+all-to-all, because they depend on values.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Sent = tuple[Expression | None, Expression | None]
 """Payload and wire bytes of one device; `None` if unknown."""
 NOTHING: Sent = (0, 0)
 UNKNOWN: Sent = (None, None)
-SENDS_MORE = "a branch with fewer FLOPs may communicate more, so how often it runs is unknown"
+SENDS_MORE = "in a branch that has fewer FLOPs but may send more than the counted branch"
 
 
 def sent(kind: str, operands: Sequence[Expression | None], group: int | None) -> Sent:
@@ -45,10 +45,9 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
     Args:
         kind: Opcode of the collective in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
             `"collective-permute"`, `"collective-broadcast"` or `"ragged-all-to-all"`.
-        operands: The bytes of each operand on one device; `None` if unknown. The operands of an all-to-all are parts of
-            one buffer.
-        group: The number of devices in a group; `None` if unknown. For a collective-permute 1 if no device sends to
-            another, else any larger number.
+        operands: The bytes of each operand on one device; `None` if unknown.
+        group: The number of devices in a group; `None` if unknown. A collective-permute has no groups: pass 1 if no
+            device sends to another, else 2.
 
     Examples:
         >>> sent("all-reduce", [1024], 8), sent("all-gather", [128], 8), sent("reduce-scatter", [1024], 8)
@@ -62,7 +61,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
         return UNKNOWN
     sizes = [size for size in operands if size is not None]
     payload: Expression = sum(sizes)
-    # Operands of an all-to-all are parts of one buffer, so it is rounded up once; others are rounded up one by one.
+    # The operands of an all-to-all are parts of one buffer, so only their sum is rounded up.
     parts = [payload] if kind == "all-to-all" else sizes
     if kind == "all-reduce":
         return payload, sum([_rounded_up(2 * (group - 1) * size, group) for size in parts])
@@ -74,7 +73,7 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
 
 
 def sends_no_more(one: Sent, other: Sent) -> bool:
-    """Return whether payload and wire bytes of `one` are known to be at most those of `other`.
+    """Return whether `one` certainly sends at most as many payload and wire bytes as `other`.
 
     Examples:
         >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))
@@ -94,8 +93,8 @@ def sends_no_more(one: Sent, other: Sent) -> bool:
 def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | None]) -> Sent:
     """Return the payload and the wire bytes of one device for one run of an equation.
 
-    `sent` counts collectives, which occur inside `shard_map`. For other equations both numbers are 0; but if XLA
-    partitions an equation on sharded arrays, they are unknown.
+    They are unknown for an equation on sharded arrays, because XLA's partitioner may add collectives to it. Other
+    equations that are not collectives send 0 bytes.
 
     Raises:
         UndecidedError: A size is neither a number nor a polynomial.
@@ -108,7 +107,6 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     params: Any = equation.param
     group = params.get(GROUP)
     if kind == "collective-permute" and params.get("perm") is not None:
-        # A permutation has no groups: 1 means that no device sends to another.
         group = 2 if any(source != target for source, target in params["perm"]) else 1
     operands = equation.inputs[:1] if kind == "collective-broadcast" else equation.inputs
     return sent(kind, [bytes_of(spec) for spec in operands], group)

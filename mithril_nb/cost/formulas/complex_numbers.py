@@ -2,12 +2,12 @@
 
 Source: LAPACK Working Note 41, "Operation Counts for the LAPACK Routines": 6 for a product and 2 for a sum, so 8 for a
 multiply-add. Functions that JAX expands into simpler operations count as the expansion. XLA counts each complex
-operation as one, and a multiply-add as two. Where XLA's count differs, the rule also has XLA's formula.
+operation as one.
 """
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.contractions import convolution, dot_general, ragged_dot
+from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, convolution, dot_general, ragged_dot
 from mithril_nb.cost.formulas.elementwise import convert
 from mithril_nb.cost.formulas.reductions import (
     reduction,
@@ -46,7 +46,7 @@ rule(*_of_complex("clamp"), flops="18·n", note="max and min, expanded", xla="n"
 rule(*_of_complex("one_minus_square"), flops="10·n", note=f"(1 - z)·(1 + z), {_REAL}", xla="3·n")(of_items)
 rule("complex", "real", "imag", flops="0", note="moves data", xla="n")(of_items)
 rule(*_of_complex("sign"), flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
-# Measured on the lowered module; the same from JAX 0.10 to 0.12.
+# Counted in the lowered module; the counts are the same from JAX 0.10 to 0.12.
 _expanded(9, 0, "max", "min")
 _expanded(14, 0, "square")
 _expanded(15, 4, "exp")
@@ -71,7 +71,7 @@ rule(
 
 
 def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register functions of z = a + bi that XLA counts as one transcendental and expands only in code generation.
+    """Register functions of `z = a + bi` that XLA counts as one transcendental, because it expands them later.
 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
     """
@@ -80,8 +80,8 @@ def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) 
     rule(*names, flops=texts[0], transcendentals=texts[1], note=f"{note}; XLA: 1 transcendental", xla="0")(of_items)
 
 
-# sinh 2a and cosh 2a, from one exponential and its reciprocal, take 5 operations; then two products, two quotients and
-# a sum.
+# sinh 2a and cosh 2a take 5 operations, from one exponential and its reciprocal. Two products, two quotients and a sum
+# follow.
 _by_identity(10, 3, "(sinh 2a + i·sin 2b) / (cosh 2a + cos 2b)", "tanh")
 _by_identity(10, 3, "(sin 2a + i·sinh 2b) / (cos 2a + cosh 2b)", "tan")
 _by_identity(7, 4, "expm1(a)·cos b - 2·sin²(b/2) + i·exp(a)·sin b", "expm1")
@@ -93,12 +93,13 @@ _by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
 
 @rule(*_of_complex("pow"), flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
 def power(equation: Equation) -> Letters | Formula:
-    """`z^(c + di)` as `|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`, where θ is the angle of z.
+    """`z^(c + di) = |z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`, where θ is the angle of z.
 
-    Converting an exponent of another dtype takes one more operation.
+    - Operations: 3 for `|z|² = a² + b²`, 1 for the exponent `c/2`, 2 for `-d·θ`, 4 for `q`, 3 for the products. If the
+      exponent has another dtype, 1 for its conversion.
+    - Transcendentals: `pow`, `exp`, `atan2`, `log`, `cos` and `sin`.
 
-    `|z|² = a² + b²` takes 3 operations, its power by `c/2` 1, `-d·θ` 2, `q` 4, the products 3; the transcendentals are
-    `pow`, `exp`, `atan2`, `log`, `cos` and `sin`. Source: Abramowitz & Stegun, §4.2.
+    Source: Abramowitz & Stegun, §4.2.
     """
     if equation.inputs[0].dtype == equation.inputs[1].dtype:
         return of_items(equation)
@@ -107,7 +108,7 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")
 def conjugate(equation: Equation) -> Letters | Formula:
-    """One change of sign for each element: `n`. A real operand is only converted to complex, which counts 0."""
+    """One change of sign for each element: `n`; 0 for a real operand."""
     if equation.inputs[0].dtype.startswith("complex"):
         return of_items(equation)
     return Formula("0", of_items(equation), note="a real number", xla="2·n")
@@ -115,43 +116,39 @@ def conjugate(equation: Equation) -> Letters | Formula:
 
 @rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype is the same", xla="n")
 def conversion(equation: Equation) -> Formula:
-    """One conversion each for the real and the imaginary part of an element: `2·n`; 0 if the dtype is the same."""
+    """Conversions of the real and the imaginary part of each element: `2·n`; 0 if the dtype is the same."""
     found = convert(equation)
     return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
 
 
-# Real argmax takes 9 operations, including three comparisons. For complex numbers `>` takes 5 operations, and `==`
-# and `!=` take 2 each. JAX traces argmax of complex numbers but cannot lower it.
-rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note="in order of real, then imaginary parts")(reduction)
+# The argmax of real numbers takes 9 operations, three of them comparisons. For complex numbers, `>` takes 5 operations
+# instead of 1, and `==` and `!=` take 2: 9 + 4 + 1 + 1. JAX traces argmax of complex numbers but cannot lower it.
+rule(*_of_complex("argmax", "argmin"), flops="15·(in - out)", note=_REAL)(reduction)
 # A complex multiply-add takes 8 operations where a real one takes 2.
 rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")(dot_general)
-rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note="complex, each row in one group")(
-    ragged_dot
-)
+rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note=f"{_REAL}; {ONE_GROUP}")(ragged_dot)
+_THREE_CONVOLUTIONS = f"three real convolutions, {NO_PADDING}"
 
 
 @rule(
     *_of_complex("conv_general_dilated"),
-    flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note="three real ones, padding left out",
+    flops="3·2·B·F·(C/G)·valid + 3·left + 4·kernel + 3·out", note=_THREE_CONVOLUTIONS,
 )  # fmt: skip
 def complex_convolution(equation: Equation) -> Formula:
-    """Three real convolutions, as JAX computes it, with sums of the operands before and of the results after."""
+    """Three real convolutions, with sums of the operands before and of the results after, as JAX lowers it."""
     (left, kernel), out = map(count, equation.inputs), count(equation.outputs[0])
     found = convolution(equation)
     flops, letters = (found.flops, found.letters) if isinstance(found, Formula) else ("2·B·F·(C/G)·valid", found)
     return Formula(
         f"3·{flops} + 3·left + 4·kernel + 3·out",
         {**letters, "left": left, "kernel": kernel, "out": out},
-        note="three real ones, padding left out",
+        note=_THREE_CONVOLUTIONS,
     )
 
 
 @rule(*_of_complex("integer_pow"), flops="k·n", note=_REAL, xla="j·n")
 def integer_power(equation: Equation) -> Formula:
-    """A product of 6 operations for each squaring and each 1 after the first in the bits of `|y|`: `k·n`.
-
-    A quotient of 11 operations follows if `y < 0`.
-    """
+    """The products of `integer_power` for real numbers with 6 operations each, and the quotient with 11: `k·n`."""
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:
@@ -162,8 +159,7 @@ def integer_power(equation: Equation) -> Formula:
     return Formula("k·n", letters, note=f"{each} real operations for x^{exponent}", xla="j·n")
 
 
-# Like the rules for real numbers, but a sum takes 2 operations, a product 6, and a maximum 9: it compares real parts,
-# then imaginary ones.
+# Like the rules for real numbers, but a sum takes 2 operations, a product 6, and a maximum 9.
 rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")(reduction)
 rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")(reduction)
 rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note=_EXPANDED)(reduction)
@@ -186,7 +182,7 @@ rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_R
 
 @rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
 def collective_sum(equation: Equation) -> Formula:
-    """Like `all_reduce` for real numbers, with 2 operations for each sum."""
+    """The sums of `all_reduce` for real numbers, with 2 operations each."""
     found = all_reduce(equation)
     real = found if isinstance(found, Formula) else Formula("n", found)
     return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
@@ -195,7 +191,7 @@ def collective_sum(equation: Equation) -> Formula:
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
     @rule(*_of_complex(*primitives), flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
     def scatter(equation: Equation) -> Formula:
-        """`each` operations for each element of the updates; clipping takes one more operation for each index."""
+        """`each` operations for each element of the updates, and one for each index if indices are clipped."""
         found = scatter_combine(equation)
         clipped = " + indices" if "indices" in found.letters else ""
         theirs = f"updates{clipped}" if xla else None

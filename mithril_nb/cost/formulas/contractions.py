@@ -12,10 +12,13 @@ from mithril_nb.cost.formulas.symbols import FUNCTIONS, Expression, call
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
+NO_PADDING = "without products with padding"
+ONE_GROUP = "each row is in one group"
+
 
 @rule("dot_general", flops="2·B·M·N·K")
 def dot_general(equation: Equation) -> Letters:
-    """One multiply-add for each element of the result and each index of the contracted axes: `2·B·M·N·K`."""
+    """One multiply-add for each pair of a result element and an index of the contracted axes: `2·B·M·N·K`."""
     return _product(equation, equation.param["dimension_numbers"])
 
 
@@ -37,12 +40,9 @@ def _product(equation: Equation, numbers: Any, groups: tuple[int, ...] = ()) -> 
     }
 
 
-@rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note="each row in one group")
+@rule("ragged_dot_general", "ragged_dot", flops="2·B·M·N·K", note=ONE_GROUP)
 def ragged_dot(equation: Equation) -> Letters:
-    """Like a product without groups, `2·B·M·N·K`: each index along the left operand's ragged axis is in one group.
-
-    The ragged axis may be the rows, the contracted axis or a batch axis.
-    """
+    """Like `dot_general`, `2·B·M·N·K`, because each index along the ragged axis is in exactly one group."""
     numbers: Any = equation.param.get("ragged_dot_dimension_numbers", ((((1,), (1,)), ((), ())), (0,), (0,)))
     products, _, groups = numbers
     return _product(equation, products, groups)
@@ -50,7 +50,7 @@ def ragged_dot(equation: Equation) -> Letters:
 
 @rule("scaled_dot", "scaled_matmul", "scaled_matmul_wrapper", flops="2·n·K", note="scales left out")
 def scaled_dot(equation: Equation) -> Letters:
-    """One multiply-add for each element of the result and each index of the contracted axis: `2·n·K`."""
+    """One multiply-add for each pair of a result element and an index of the contracted axis: `2·n·K`."""
     return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
 
 
@@ -72,31 +72,31 @@ def systolic_product(equation: Equation) -> Letters:
 
 @rule(
     *(f"dot_product_attention_{one}{end}" for one in ("fwd", "fp8_fwd") for end in ("", "_wrapper")),
-    flops="4·n·K", note="scores and their product with the values",
+    flops="4·n·K", note="queries times keys, and scores times values",
 )  # fmt: skip
 def attention(equation: Equation) -> Letters:
-    """Two multiply-adds for each element of the queries and each key: `4·n·K` (Dao, FlashAttention-2, §4.1).
+    """Two multiply-adds for each pair of a query element and a key: `4·n·K` (Dao, FlashAttention-2, §4.1).
 
-    This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores are counted too.
+    This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores count too.
     """
-    # Layouts of cuDNN: the keys are on axis 1 in BTNH (0), on axis 2 in BNTH (1).
+    # The number of keys is on axis 1 in cuDNN's layout BTNH (0), on axis 2 in BNTH (1).
     query, key = equation.inputs[:2]
     return {"n": count(query), "K": length(key, 2 if equation.param.get("layout") in (1, "BNTH") else 1)}
 
 
-# Five products where the forward pass has two: Dao, FlashAttention-2, §4.1.
+# The backward pass has five products, the forward pass two: Dao, FlashAttention-2, §4.1.
 rule(
     *(f"dot_product_attention_{one}{end}" for one in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
     flops="10·n·K", note="five products",
 )(attention)  # fmt: skip
 
 
-@rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note="padding left out")
+@rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note=NO_PADDING)
 def convolution(equation: Equation) -> Letters | Formula:
-    """One multiply-add for each pair of result and kernel element that reads an input element: `2·B·F·(C/G)·valid`.
+    """One multiply-add for each pair of a result element and a kernel element: `2·B·F·(C/G)·valid`.
 
-    Pairs that read padding or a hole of a dilated input do not count. `valid` is the product over the spatial axes of
-    the number of pairs of result index and kernel index that count.
+    Pairs that read padding do not count, nor do pairs that read a zero between the elements of a dilated input.
+    `valid` is the product of `valid_pairs` over the spatial axes.
     """
     param: Any = equation.param
     left, kernel, out = equation.inputs[0], equation.inputs[1], equation.outputs[0]
@@ -120,7 +120,7 @@ def convolution(equation: Equation) -> Letters | Formula:
     }
     # JAX accepts groups of features or of the batch, not both.
     if param["batch_group_count"] > 1:
-        return Formula("2·(B/G)·F·C·valid", {**letters, "G": param["batch_group_count"]}, note="padding left out")
+        return Formula("2·(B/G)·F·C·valid", {**letters, "G": param["batch_group_count"]}, note=NO_PADDING)
     return {**letters, "G": param["feature_group_count"]}
 
 
@@ -132,15 +132,22 @@ def _valid(outputs: Expression, window: Expression, inputs: Expression, place: t
 
 
 def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
-    """Count the pairs of result and kernel index along one axis that read an element of the input.
+    """Count the pairs of result index and kernel index along one axis of a convolution that read an input element.
 
-    The others read padding or a hole of a dilated input.
+    The other pairs read padding, or a zero between the elements of a dilated input.
 
     Args:
         outputs: Size of the result.
         window: Size of the kernel.
-        inputs: Size of the input, without padding and holes.
+        inputs: Size of the input before padding and dilation.
         place: Stride of the window, padding before the first element, dilation of the input, dilation of the kernel.
+
+    Examples:
+        Three inputs, a kernel of three, and one element of padding on each side; the first and the last result read
+        only two inputs:
+
+        >>> valid_pairs(3, 3, 3, (1, 1, 1, 1))
+        7
     """
     stride, low, base, dilation = place
     extent = (inputs - 1) * base + 1
@@ -162,13 +169,13 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
     )
 
 
-@rule("fft", flops="5·n·log2(N)", note="half if one side is real", xla="8·in·rounds")
+@rule("fft", flops="5·n·log2(N)", note="half if the input or the result is real", xla="8·in·rounds")
 def fourier(equation: Equation) -> Formula:
-    """Radix-2 butterflies: `5·n·log2(N)`, half of it if the operand or the result is real.
+    """Radix-2 butterflies: `5·n·log2(N)`, or half of this if the operand or the result is real.
 
-    `N` is the product of the transformed lengths, `n` the number of complex elements. Sources: Van Loan, Computational
-    Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT. XLA counts `8·in·rounds`, where
-    `rounds` is the product of `floor(log2(length))` over the axes.
+    `N` is the product of the lengths of the transformed axes, `n` the number of complex elements. Sources: Van Loan,
+    Computational Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT. XLA counts
+    `8·in·rounds`, where `rounds` is the product of `floor(log2(length))` over the axes.
     """
     lengths: Any = equation.param["fft_lengths"]
     sizes = [as_size(one) for one in lengths]
@@ -183,7 +190,7 @@ def fourier(equation: Equation) -> Formula:
 
 
 def rounds(length: int) -> int:
-    """Return the number of rounds of a Fourier transform as XLA counts them: `floor(log2(length))`.
+    """Return `floor(log2(length))`, which XLA counts as the rounds of a Fourier transform.
 
     Examples:
         >>> rounds(16), rounds(31), rounds(1)
@@ -192,6 +199,6 @@ def rounds(length: int) -> int:
     return max(length.bit_length() - 1, 0)
 
 
-# As functions of polynomials, so that formulas may contain them before the sizes have numbers.
+# Registered, so that formulas of symbolic sizes may contain these functions.
 FUNCTIONS["valid"] = lambda outputs, window, inputs, *place: valid_pairs(outputs, window, inputs, place)
 FUNCTIONS["rounds"] = rounds

@@ -73,7 +73,11 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("integer_pow", flops="k·n", note="k = floor(log2 |y|) + ones(|y|) - 1 + [y < 0]")
 def integer_power(equation: Equation) -> Formula:
-    """One product for each squaring and each 1 after the first in the bits of `|y|`; one division if `y < 0`: `k·n`."""
+    """Exponentiation by squaring: `k·n`.
+
+    `k` has one product for each bit of `|y|` after the first, one more for each of these bits that is 1, and one
+    division if `y < 0`.
+    """
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:
@@ -84,15 +88,15 @@ def integer_power(equation: Equation) -> Formula:
 
 @rule("polynomial", flops="2·(k - 1)·n", note="k coefficients")
 def polynomial(equation: Equation) -> Letters:
-    """Horner's rule: a product and a sum for each coefficient but the first. JAX 0.12 uses it for exp and erf."""
+    """Horner's rule, a product and a sum for each coefficient but the first: `2·(k - 1)·n`."""
     return {"k": len(equation.inputs) - 1, **of_items(equation)}
 
 
-@rule("select_n", flops="n", note="2·(cases - 1)·n if integers select")
+@rule("select_n", flops="n", note="2·(cases - 1)·n if the selector is an integer")
 def select(equation: Equation) -> Formula:
-    """One selection for each element: `n`. With an integer selector `2·(cases - 1)·n`.
+    """One selection for each element: `n`.
 
-    An integer selector takes a comparison and a selection for each case but the last.
+    An integer selector takes a comparison and a selection for each case but the last: `2·(cases - 1)·n`.
     """
     cases = len(equation.inputs) - 1
     if cases < 2:
@@ -103,15 +107,12 @@ def select(equation: Equation) -> Formula:
 
 
 ITERATIONS = 20
-"""Iterations to count for a series or continued fraction whose length depends on the arguments."""
-_CONVERGENCE = f"convergence, assumed after {ITERATIONS} iterations"
+"""Iterations that count for a series or continued fraction whose length depends on the arguments."""
+_CONVERGENCE = f"the number of iterations, assumed to be {ITERATIONS}"
 
 
 def _conversions(equation: Equation) -> int:
-    """Return the number of conversions for each element of the result.
-
-    In dtypes narrower than float32, each operand is converted to float32 and the result back; otherwise 0.
-    """
+    """Return the number of conversions for each element: 16-bit operands are converted to float32, the result back."""
     return 0 if equation.inputs[0].dtype in ("float32", "float64") else len(equation.inputs) + 1
 
 
@@ -131,7 +132,7 @@ def _approximated(
 
     @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)
     def approximated(equation: Equation) -> Formula:
-        """A fixed number of FLOPs for each element that depends on the dtype, plus conversions below 32 bits."""
+        """`single` or `double` FLOPs for each element; for 16-bit dtypes also the conversions to float32 and back."""
         more = _conversions(equation)
         is_double = equation.inputs[0].dtype == "float64"
         xla = None if theirs is None or is_double else f"{theirs[0] + more}·n + {theirs[1]}"
@@ -160,7 +161,7 @@ def _iterated(fixed: int, each: int, transcendentals: int, note: str, *primitive
         note=note, typical=_CONVERGENCE,
     )  # fmt: skip
     def iterated(equation: Equation) -> Formula:
-        """`each` operations for each iteration, and `fixed` operations before and after them, for each element."""
+        """For each element, `each` operations per iteration, and `fixed` operations outside the iterations."""
         flops = f"({fixed + _conversions(equation)} + {each}·I)·n"
         letters = {**of_items(equation), "I": ITERATIONS}
         return Formula(flops, letters, f"{transcendentals}·n", note=note, typical=_CONVERGENCE)
@@ -180,7 +181,7 @@ _iterated(219, 76, 17, "continued fraction, I iterations", "regularized_incomple
 def random_gamma(equation: Equation) -> Letters:
     """One round for each element, because more than 95 % of the samples are accepted: `1414·n`.
 
-    Keys and bits take 11 blocks of Threefry with 92 operations each. The rest is a normal and a uniform variate, and
-    the acceptance test. XLA counts the loop of Threefry rounds once, which gives `402·n`.
+    Keys and bits take 11 blocks of Threefry with 92 operations each. A normal and a uniform variate and the acceptance
+    test take the rest. XLA counts one iteration of the loop of Threefry rounds: `402·n`.
     """
     return {"n": count(equation.outputs[0])}

@@ -26,16 +26,13 @@ from mithril_nb.stages.trace.params import UNUSED
 Finding = Callable[[Equation], Letters | Formula]
 _QR_STEPS = "the number of QR steps"
 _PRODUCT = "B·(4·m·n·k - 2·(m + n)·k² + 4·k³/3)"
-"""FLOPs of `k` Householder reflections of an `m` x `n` matrix, each on the rows and columns that are left."""
+"""FLOPs of `k` Householder reflections of an `m` x `n` matrix; each has one row and one column less than the last."""
 _WITH_Q = _PRODUCT.removesuffix(")") + " + 4·m·q·k - 2·(m + q)·k² + 4·k³/3)"
-"""FLOPs of `_PRODUCT`, and then of `k` reflections of an `m` x `q` matrix."""
+"""FLOPs of `_PRODUCT`, and of `k` more reflections, of an `m` x `q` matrix."""
 
 
 def factorization(*primitives: str, flops: str, note: str = "", typical: str = "") -> Callable[[Finding], Finding]:
-    """Register a function as the rule of some primitives for real matrices, and times 4 for complex ones.
-
-    The arguments are those of `rule`.
-    """
+    """Register a function as the rule of some primitives, like `rule`. Complex matrices take 4 times the FLOPs."""
 
     def register(find: Finding) -> Finding:
         @wraps(find)
@@ -72,20 +69,20 @@ factorization("cholesky", flops="B·n³/3")(_square)  # GVL 4.2.5; LAWN 41, xPOT
 factorization("hessenberg", flops="B·10·n³/3")(_square)  # Q as reflections: GVL 7.4.3; LAWN 41, xGEHRD
 factorization("tridiagonal", flops="B·4·n³/3")(_square)  # Q as reflections: GVL 8.3.1; LAWN 41, xSYTRD
 factorization("eigh", flops="B·9·n³", typical=_QR_STEPS)(_square)  # with eigenvectors: GVL 8.3.5; LUG, xSYEV
-# n Givens rotations of a row and the vector, 6 operations for each pair of elements: GVL 6.5.4.
+# n Givens rotations, each of a row and the vector, with 6 operations for each pair of elements: GVL 6.5.4.
 factorization("cholesky_update", flops="B·3·n·(n + 1)")(_square)
 # GVL 3.4; LAWN 41, xGETRF.
 factorization("lu", flops="B·(2·m·n·k - (m + n)·k² + 2·k³/3)", note="2·n³/3 if square")(_matrix)
-# R, and Q as reflections, which `householder_product` forms as a matrix: GVL 5.2.2; LAWN 41, xGEQRF.
+# R and the reflections, but not the matrix Q: GVL 5.2.2; LAWN 41, xGEQRF.
 factorization("geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m ≥ n")(_matrix)
 
 
 @factorization("qr", flops=_WITH_Q, note="R alone 2·m·n² - 2·n³/3 if m ≥ n")
 def qr(equation: Equation) -> Formula:
-    """R like `geqrf`, `2·m·n² - 2·n³/3` for `m ≥ n`; and Q like `householder_product`, unless Q is unused.
+    """R by `k = min(m, n)` reflections, then Q as an `m` x `q` matrix; Q costs 0 if the program does not use it.
 
-    Q is formed from `k = min(m, n)` reflections as an `m` x `q` matrix [GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR]. For
-    `m ≥ n`, a thin Q of `n` columns takes as many FLOPs as R, a square Q `4·(m²·n - m·n² + n³/3)`.
+    For `m ≥ n`, R takes `2·m·n² - 2·n³/3`. A thin Q takes the same, and a square Q `4·(m²·n - m·n² + n³/3)`.
+    Sources: GVL 5.1.6, 5.2.2; LAWN 41, xGEQRF, xORGQR.
     """
     letters = _matrix(equation)
     unused: Any = equation.param.get(UNUSED, ())
@@ -96,7 +93,7 @@ def qr(equation: Equation) -> Formula:
 
 @factorization("householder_product", flops=_PRODUCT, note="k reflections")
 def householder_product(equation: Equation) -> Letters:
-    """The product of `k` reflections as an `m` x `n` matrix: `4·m·n·k - 2·(m + n)·k² + 4·k³/3`.
+    """The `m` x `n` matrix that is the product of `k` reflections: `4·m·n·k - 2·(m + n)·k² + 4·k³/3`.
 
     Sources: GVL 5.1.6; LAWN 41, xORGQR.
     """
@@ -107,7 +104,7 @@ def householder_product(equation: Equation) -> Letters:
 def apply_reflections(equation: Equation) -> Letters:
     """`k` reflections applied to an `m` x `n` matrix from the left: `4·m·n·k - 2·n·k²` [GVL 5.1.6; LAWN 41, xORMQR].
 
-    From the right, `m` and `n` are swapped.
+    If they are applied from the right, `m` and `n` are swapped.
     """
     spec = equation.inputs[2]
     rows, columns = length(spec, -2), length(spec, -1)
@@ -131,8 +128,9 @@ def eig(equation: Equation) -> Formula:
 def svd(equation: Equation) -> Formula:
     """Golub and Reinsch's algorithm for `m ≥ n`; a wide matrix is transposed first [GVL 8.6.3, figure 8.6.1].
 
-    Singular values alone take `4·m·n² - 4·n³/3`. With singular vectors it takes `14·m·n² + 8·n³`; with square matrices
-    of singular vectors `4·m²·n + 8·m·n² + 9·n³`.
+    - Only singular values: `4·m·n² - 4·n³/3`.
+    - With singular vectors: `14·m·n² + 8·n³`.
+    - With square matrices of singular vectors (`full_matrices`): `4·m²·n + 8·m·n² + 9·n³`.
     """
     spec = equation.inputs[0]
     ends = length(spec, -2), length(spec, -1)

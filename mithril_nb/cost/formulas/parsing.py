@@ -1,4 +1,4 @@
-"""Parsing of formulas that are written as text, substitution of values for letters, and the meaning of letters."""
+"""Formulas as text: parsing, replacing letters by values, and the meaning of the letters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mithril_nb.cost.formulas.symbols import (
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Polynomial:
-    """Return the polynomial that a text describes, in the notation of JAX's dims (`2*b^2`) or of costs (`2·b²`).
+    """Parse a formula in the notation of JAX's symbolic dims (`2*b^2`) or of costs (`2·b²`).
 
     Raises:
         UndecidedError: The text is not a polynomial.
@@ -100,7 +100,7 @@ def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
 
 
 def written_with(text: str, letters: Mapping[str, Expression]) -> str:
-    """Return a formula as text with the values of letters in their place, without computing anything.
+    """Return a formula in which values replace the letters. The text is not evaluated; only factors of 1 are left out.
 
     Examples:
         >>> written_with("2·B·M·N·K", {"B": 1, "M": 128, "N": 512, "K": 784})
@@ -120,11 +120,11 @@ _MEANINGS = {
     "F": "filters",
     "G": "groups",
     "I": "iterations",
-    "K": "summed over",
-    "M": "rows of the left",
-    "N": "columns of the right",
+    "K": "length of the contracted axes",
+    "M": "rows of the left operand",
+    "N": "columns of the right operand",
     "cases": "cases to choose from",
-    "combiner": "FLOPs that combine two elements",
+    "combiner": "FLOPs for combining two elements",
     "calls": "transcendentals from the registered rule",
     "flops": "FLOPs from the registered rule",
     "grid": "steps of the grid",
@@ -133,32 +133,32 @@ _MEANINGS = {
     "j": "operations for each element, in complex numbers",
     "k": "operations for each element",
     "kernel": "elements of the kernel",
-    "left": "elements of the left",
+    "left": "elements of the left operand",
     "m": "rows",
-    "more": "axes after the first, of size above 1",
+    "more": "axes longer than 1, without the first of them",
     "n": "elements of the result",
     "out": "elements of the result",
     "q": "columns of Q",
-    "rounds": "floor(log2) of the lengths",
+    "rounds": "floor(log2(length)), multiplied over the axes",
     "rows": "rows",
     "source": "elements of the source",
     "updates": "elements written",
-    "valid": "pairs of result and kernel index that read an element, not padding",
+    "valid": "pairs of result index and kernel index that do not read padding",
     "window": "elements in the window",
 }
 _MEANINGS_IN = {
     ("fft", "n"): "complex elements",
-    ("fft", "N"): "length, over all axes",
+    ("fft", "N"): "length, multiplied over the axes",
     ("sort", "n"): "elements of the input",
     ("top_k", "k"): "elements returned",
     ("approx_top_k", "k"): "elements returned",
     ("top_k", "n"): "elements of the input",
     ("approx_top_k", "n"): "elements of the input",
-    ("pallas_call", "kernel"): "FLOPs of a step",
-    **{(one, "calls"): "transcendentals that combine two elements" for one in ("reduce", "reduce_window", "scatter")},
-    ("call_hi_primitive", "kernel"): "FLOPs of the equations it expands to",
-    ("call_hi_primitive", "calls"): "transcendentals of the equations it expands to",
-    ("pallas_call", "calls"): "transcendentals of a step",
+    ("pallas_call", "kernel"): "FLOPs of a step of the grid",
+    **{(one, "calls"): "transcendentals for combining two elements" for one in ("reduce", "reduce_window", "scatter")},
+    ("call_hi_primitive", "kernel"): "FLOPs of the equations in the expansion",
+    ("call_hi_primitive", "calls"): "transcendentals of the equations in the expansion",
+    ("pallas_call", "calls"): "transcendentals of a step of the grid",
     **{(one, "N"): "length of the axis" for one in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
     **{
         (one, letter): words
@@ -166,10 +166,10 @@ _MEANINGS_IN = {
             "cholesky lu qr geqrf geqp3 householder_product ormqr eigh eig svd schur hessenberg tridiagonal "
             "triangular_solve tridiagonal_solve cholesky_update symmetric_product".split()
         )
-        for letter, words in {"B": "matrices", "n": "rows and columns, or columns", "k": "reflections"}.items()
+        for letter, words in {"B": "matrices", "n": "columns", "k": "reflections"}.items()
     },
     **{(one, "m"): "right-hand sides" for one in ("triangular_solve", "tridiagonal_solve")},
-    **{(one, "k"): "the smaller of rows and columns" for one in ("lu", "qr", "geqrf", "geqp3")},
+    **{(one, "k"): "min(m, n)" for one in ("lu", "qr", "geqrf", "geqp3")},
     ("symmetric_product", "k"): "columns",
     ("polynomial", "k"): "coefficients",
     ("random_split", "n"): "new keys",
@@ -181,6 +181,6 @@ def meaning(letter: str, primitive: str) -> str:
 
     Examples:
         >>> meaning("K", "dot_general"), meaning("n", "add"), meaning("n", "sort")
-        ('summed over', 'elements of the result', 'elements of the input')
+        ('length of the contracted axes', 'elements of the result', 'elements of the input')
     """
     return _MEANINGS_IN.get((primitive, letter)) or _MEANINGS.get(letter, "")

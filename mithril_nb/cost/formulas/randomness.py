@@ -1,4 +1,4 @@
-"""Rules for random numbers. JAX's default generator, Threefry, takes more than 100 integer operations a number."""
+"""Rules for random numbers. JAX's default generator, Threefry, takes more than 100 integer operations per number."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from mithril_nb.cost.formulas.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
 
 _THREEFRY = "key<fry>"
-"""Dtype of the default generator's keys."""
+"""Dtype of the keys of JAX's default generator."""
 _UNSAFE = "key<urbg>"
-"""Dtype of `unsafe_rbg` keys, which XLA's generator splits; `rbg` keys are split as two Threefry keys each."""
+"""Dtype of `unsafe_rbg` keys, which XLA's generator splits. An `rbg` key is split as two Threefry keys."""
 _PHILOX = "Philox, 10 rounds"
+_TWO_KEYS = "each key is two Threefry keys"
 
-# On CPU, JAX's lowering has a loop of five iterations with 23 operations each: four rounds of Threefry (add, two
-# shifts, or, xor) and three additions of keys. XLA counts one iteration. Outside the loop there are 6 operations:
-# counting, splitting the count into two words, making the first keys, and joining the words.
+# On CPU, JAX lowers Threefry to a loop of five iterations with 23 operations each: four rounds (add, two shifts, or,
+# xor) and three additions of keys. XLA counts one iteration. Outside the loop there are 6 operations: counting,
+# splitting the count into two words, making the first keys, and joining the words.
 
 
 @rule(
@@ -26,10 +27,9 @@ _PHILOX = "Philox, 10 rounds"
     note="20 rounds of Threefry; more: axes after the first",
 )  # fmt: skip
 def random_bits(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each element: `5·23 + 6` operations, and two more for each axis after the first.
+    """Twenty rounds of Threefry, `5·23 + 6` operations for each element, and two for each axis after the first.
 
-    Axes of size 1 do not count. On CPU, JAX lowers the rounds to a loop of five iterations, which XLA counts once. Keys
-    of `rbg` and `unsafe_rbg` use XLA's generator, which is Philox on CPU and GPU: `25·n`.
+    Axes of size 1 do not count. For keys of `rbg` and `unsafe_rbg`, XLA's generator counts: Philox, `25·n`.
     """
     if equation.inputs[0].dtype != _THREEFRY:
         return _of_philox(equation, equation.param["bit_width"])
@@ -48,9 +48,10 @@ def random_bits(equation: Equation) -> Letters | Formula:
 
 @rule("random_split", flops="120·n + 42", once="28·n + 9", note="20 rounds of Threefry")
 def random_split(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each new key: `120·n + 42`; twice that for `rbg` keys, which are two Threefry keys.
+    """Twenty rounds of Threefry for each new key: `120·n + 42`.
 
-    For `unsafe_rbg`, each new key is every tenth block of 4 words of XLA's generator: 40 words of 25 operations.
+    An `rbg` key is two Threefry keys and takes twice as many. For each new `unsafe_rbg` key, XLA's generator makes 40
+    words of 25 operations and uses four of them.
     """
     shape: Any = equation.param["shape"]
     letters = {"n": times(map(as_size, shape))}
@@ -58,17 +59,17 @@ def random_split(equation: Equation) -> Letters | Formula:
         return letters
     if equation.inputs[0].dtype == _UNSAFE:
         return Formula("1000·n", letters, once="0", note=_PHILOX, xla="0")
-    return Formula("2·(120·n + 42)", letters, once="2·(28·n + 9)", note="two keys of Threefry each")
+    return Formula("2·(120·n + 42)", letters, once="2·(28·n + 9)", note=_TWO_KEYS)
 
 
 @rule("random_fold_in", flops="127·n", once="35·n", note="20 rounds of Threefry")
 def random_fold_in(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each key: `127·n`. Other keys take other numbers, as in `random_split`."""
+    """Twenty rounds of Threefry for each key: `127·n`. Keys of other generators are treated as in `random_split`."""
     if equation.inputs[0].dtype == _THREEFRY:
         return of_items(equation)
     if equation.inputs[0].dtype == _UNSAFE:
         return Formula("1005·n", of_items(equation), once="5·n", note=_PHILOX, xla="5·n")
-    return Formula("254·n", of_items(equation), once="70·n", note="two keys of Threefry each")
+    return Formula("254·n", of_items(equation), once="70·n", note=_TWO_KEYS)
 
 
 # Source of the rounds: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC11, §4.3.
@@ -81,7 +82,7 @@ rule("threefry4x32", flops="248·n", note="20 rounds of Threefry for four words"
 rule("philox2x32", flops="48·n", note=f"{_PHILOX}, for two words")(of_items)
 # 10 rounds of two products and four xor, and 9 times two additions of keys.
 rule("philox4x32", flops="98·n", note=f"{_PHILOX}, for four words")(of_items)
-# A random word (25), a product and a sum. XLA counts n transcendentals instead.
+# 25 operations for a random word, a product and a sum. XLA counts n transcendentals instead.
 rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; then scaled")(of_items)
 without_arithmetic("prng_random_bits", "prng_seed", "prng_split", "prng_join", note="the generator of the device")
 
@@ -90,9 +91,8 @@ without_arithmetic("prng_random_bits", "prng_seed", "prng_split", "prng_join", n
 def generated_bits(equation: Equation) -> Formula:
     """Philox takes 98 operations for a block of four words: `25·n`, or `50·n` for 64 bits.
 
-    XLA counts `n` transcendentals instead. The algorithm is Philox on a CPU and a GPU unless Threefry is requested. In
-    the HLO of Threefry, two words take 117 operations, and counting, splitting and joining them takes 7: `62·n`, or
-    `124·n` for 64 bits.
+    If Threefry is requested, two words take 124 operations: `62·n`, or `124·n` for 64 bits. XLA counts `n`
+    transcendentals instead.
     """
     bits = equation.outputs[1]
     is_long = "64" in bits.dtype

@@ -10,6 +10,8 @@ from mithril_nb.cost.formulas.symbols import Expression, call
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.params import COMBINER, equations_of
 
+_VECTOR = "of one vector in a kernel"
+
 
 @rule(
     "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor",
@@ -17,40 +19,42 @@ from mithril_nb.stages.trace.params import COMBINER, equations_of
     flops="in - out",
 )  # fmt: skip
 def reduction(equation: Equation) -> Letters:
-    """Combining `k` elements takes `k - 1` operations: `in - out`. Without elements, the result is a constant."""
+    """Combining `k` elements takes `k - 1` operations: `in - out`."""
     given = count(equation.inputs[0])
     return {"in": given, "out": 0 if given == 0 else count(equation.outputs[0])}
 
 
 @rule("reduce", flops="(in - out)·combiner", transcendentals="(in - out)·calls")
 def generic_reduction(equation: Equation) -> Formula | str:
-    """Like a reduction, with each equation of the combiner counted by its own rule: `(in - out)·combiner`."""
+    """The equations of the combiner, as often as `reduction` combines two elements: `(in - out)·combiner`."""
     return _combined("(in - out)", reduction(equation), equation)
 
 
 @rule("argmax", "argmin", flops="9·(in - out)", note="7·(in - out) for integers")
 def arg_extremum(equation: Equation) -> Formula:
-    """Comparisons of values and indices: `7·(in - out)`; for floats also checks for NaN: `9·(in - out)`."""
+    """Comparisons and selections of values and indices: `7·(in - out)`; with a check for NaN `9·(in - out)`.
+
+    The factors are counted in the lowered module. Floats are checked for NaN.
+    """
     is_float = "float" in equation.inputs[0].dtype
-    # Counted on JAX's lowered reducer: two more operations check floats for NaN.
     return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
 
 
 @rule("reduce_window_max", "reduce_window_min", "reduce_window_sum", flops="n·(window - 1)")
 def window_reduction(equation: Equation) -> Letters:
-    """Combining the `window` elements for each element of the result: `n·(window - 1)`."""
+    """Combining `window` elements for each element of the result: `n·(window - 1)`."""
     return {"n": items(equation), "window": _window(equation)}
 
 
 @rule("reduce_window", flops="n·(window - 1)·combiner", transcendentals="n·(window - 1)·calls")
 def generic_window_reduction(equation: Equation) -> Formula | str:
-    """Like a window reduction, with each equation of the combiner counted: `n·(window - 1)·combiner`."""
+    """The equations of the combiner, for each element of a window but the first: `n·(window - 1)·combiner`."""
     return _combined("n·(window - 1)", window_reduction(equation), equation)
 
 
 @rule("select_and_scatter", "select_and_scatter_add", flops="source·window")
 def select_and_scatter_add(equation: Equation) -> Letters:
-    """For each element of the source `window - 1` comparisons and one addition: `source·window`."""
+    """`window - 1` comparisons and one addition for each element of the source: `source·window`."""
     return {"source": count(equation.inputs[0]), "window": _window(equation)}
 
 
@@ -60,13 +64,13 @@ rule("select_and_gather_add", flops="3·n·(window - 1)")(window_reduction)
 
 @rule(
     "cumsum", "cumprod", "cummax", "cummin",
-    flops="n - rows", note="one for each element but the first of a row", xla="n·(N - 1)",
+    flops="n - rows", note="one operation for each element but the first of a row", xla="n·(N - 1)",
 )  # fmt: skip
 def running(equation: Equation) -> Letters:
-    """One operation for each element but the first of a row: `n - rows`, as in a sequential loop.
+    """One operation for each element but the first of a row, as in a sequential loop: `n - rows`.
 
-    JAX lowers the operation to a window as long as the axis, which XLA counts as `n·(N - 1)`. On CPU, XLA rewrites this
-    to several rounds of windows of 16, about `17·n` operations in all.
+    JAX lowers a cumulative operation to a reduction over windows as long as the axis, which XLA counts as `n·(N - 1)`.
+    On CPU, XLA rewrites these to windows of 16 elements, with about `17·n` operations in all.
     """
     axis: Any = equation.param["axis"]
     given = equation.inputs[0]
@@ -75,9 +79,9 @@ def running(equation: Equation) -> Letters:
     return {"n": items(equation), "rows": 0 if along == 0 else rows, "N": call("max", along, 1)}
 
 
-# A running sum whose combiner takes 8 operations and 2 transcendentals in the lowered module.
+# Combining two elements takes 8 operations and 2 transcendentals in the lowered module.
 rule("cumlogsumexp", flops="8·(n - rows)", transcendentals="2·(n - rows)", xla="8·n·(N - 1)")(running)
-rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vector of a kernel")(of_items)
+rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note=_VECTOR)(of_items)
 
 
 @rule("sort", flops="n·log2(N)", note="comparisons", xla="n·ceil(log2(n))")
@@ -92,7 +96,7 @@ def sort(equation: Equation) -> Letters:
     return {"n": count(given), "N": length(given, axis) if given.shape else 1}
 
 
-@rule("masked_sort", "unique", "scan_count", flops="n·log2(n)", note="comparisons in a vector of a kernel")
+@rule("masked_sort", "unique", "scan_count", flops="n·log2(n)", note=f"comparisons, {_VECTOR}")
 def vector_sort(equation: Equation) -> Letters:
     """Comparisons to sort one vector: `n·log2(n)`, as in `sort`."""
     return {"n": count(equation.inputs[0])}
@@ -102,8 +106,8 @@ def vector_sort(equation: Equation) -> Letters:
 def top_k(equation: Equation) -> Letters:
     """Comparisons with a heap of the `k` largest elements: `n·(1 + log2(k))`.
 
-    Each element is compared with the smallest in the heap. In the worst case it replaces this one, which takes
-    `log2(k)` more comparisons. Source: Knuth, The Art of Computer Programming 3, §5.2.3.
+    Each element is compared with the smallest element in the heap. In the worst case, all of them replace it, with
+    `log2(k)` comparisons each. Source: Knuth, The Art of Computer Programming 3, §5.2.3.
     """
     return {"n": count(equation.inputs[0]), "k": as_size(equation.param["k"])}
 
@@ -117,18 +121,17 @@ def approximate_top_k(equation: Equation) -> Letters:
 
 
 def _slice_bytes(equation: Equation) -> Expression | None:
-    # As XLA: the elements are read and written; the rest of the operand is not touched.
+    # As in XLA: the elements of the slice are read and written; the rest of the operand does not count.
     return bytes_sum(*equation.outputs, *equation.outputs, *equation.inputs[1:])
 
 
 def _update_bytes(equation: Equation) -> Expression | None:
-    # As XLA: the result aliases the operand, so only the update is read and written.
+    # As in XLA: the result aliases the operand, so only the update is read and written.
     return bytes_sum(equation.inputs[1], equation.inputs[1], *equation.inputs[2:])
 
 
 def _scatter_bytes(equation: Equation) -> Expression | None:
-    # As XLA: three arrays of the size of the updates (the updates, and the elements that they replace, read and
-    # written), then the indices.
+    # As in XLA: the updates are read, the elements that they replace are read and written, and the indices are read.
     return bytes_sum(*(equation.inputs[2],) * 3, equation.inputs[1])
 
 
@@ -138,10 +141,10 @@ without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_byte
 
 @rule("gather", flops="0", note="4·indices - rows + n if an index out of bounds gives a fill value", moved=_slice_bytes)
 def gather(equation: Equation) -> Formula:
-    """Reading takes no arithmetic: `0`. In fill mode, checks and selections take `4·indices - rows + n`.
+    """`0`, or `4·indices - rows + n` in the mode that fills elements with indices out of bounds.
 
-    A check takes two comparisons and an `and` for each index, then a reduction over each row of indices. A selection
-    takes one operation for each element of the result.
+    In this mode, each index takes two comparisons, an `and` and a reduction over its row of indices. Each element of
+    the result takes a selection.
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
         return Formula("0", note="moves data")
@@ -152,9 +155,9 @@ def gather(equation: Equation) -> Formula:
     return Formula("4·indices - rows + n", letters, note="an index out of bounds gives a fill value")
 
 
-@rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)
+@rule("scatter", "scatter-update", flops="0", note="+ indices if clipped", moved=_scatter_bytes)
 def scatter_write(equation: Equation) -> Formula | str:
-    """Writing takes no arithmetic: `0`. Clipping takes one operation for each index; a function to apply counts too."""
+    """`0`, or one operation for each index if indices are clipped. The equations of a combiner count too."""
     if equation.param.get(COMBINER):
         clipped = {"indices": count(equation.inputs[1])} if _clips(equation) else {}
         return _combined("updates", {"updates": count(equation.inputs[2]), **clipped}, equation, *clipped)
@@ -168,7 +171,7 @@ def scatter_write(equation: Equation) -> Formula | str:
     flops="updates", note="+ indices if clipped", moved=_scatter_bytes,
 )  # fmt: skip
 def scatter_combine(equation: Equation) -> Formula:
-    """One operation for each element of the updates; clipping takes one more for each index."""
+    """One operation for each element of the updates, and one for each index if indices are clipped."""
     letters = {"updates": count(equation.inputs[2])}
     if not _clips(equation):
         return Formula("updates", letters)
@@ -185,20 +188,19 @@ def _window(equation: Equation) -> Expression:
 
 
 def _combined(times: str, letters: Letters, equation: Equation, *more: str) -> Formula | str:
-    """Return the formula of an equation that runs a combiner, such as the function of a reduction.
+    """Return the formula of an equation that runs a combiner: the function that combines two elements.
+
+    If the combiner contains an equation of unknown cost, return a text that names this equation.
 
     Args:
         times: The formula for how often the combiner runs.
-        letters: The values of its letters.
+        letters: The values of the letters in `times` and `more`.
         equation: The equation.
         *more: Letters to add to the FLOPs.
-
-    Returns:
-        The formula, or a text that names an equation of unknown cost inside the combiner.
     """
     flops, calls, theirs = 0, 0, 0
     for one in equations_of(equation.param.get(COMBINER, ())):
-        # The equations inside a call follow it, so the call itself would count them twice.
+        # The equations inside a call are in this list too, so the call counts 0.
         if one.is_call or not one.is_used:
             continue
         each = counted(one)

@@ -1,11 +1,12 @@
-"""Cost of one equation: a rule for each primitive, from shapes and plain params alone.
+"""The cost of one equation: a rule for each primitive, which needs only shapes and params.
 
 A rule has a formula, such as `2·B·M·N·K`, and a function that returns the values of the letters for an equation. The
-same formula is evaluated and displayed. With symbolic sizes, the result is a polynomial in these sizes.
+docstring of the function states what is counted. The formula is both evaluated and displayed. If sizes are symbolic,
+its value is a polynomial in these sizes.
 
 The rules count as in the literature: one FLOP for each element of an elementwise result, two for each multiply-add, and
 transcendental functions separately. Moving data costs bytes but no FLOPs. XLA's HloCostAnalysis mostly counts the same.
-Where XLA's convention differs, the rule may also have XLA's formula.
+Where XLA counts differently, the rule may also have XLA's formula.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.params import PARTITIONED
 
 Letters = Mapping[str, Expression]
-"""The values of the letters of a formula: numbers, or polynomials in symbolic sizes."""
+"""A dict from each letter of a formula to its value: a number, or a polynomial in symbolic sizes."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,15 @@ class Formula:
     """The cost of one run of an equation as a formula.
 
     Attributes:
-        flops: The FLOPs, as text that `parsing.parse` reads: `"2·B·M·N·K"`.
+        flops: The formula for FLOPs: `"2·B·M·N·K"`.
         letters: The values of the letters for this equation.
-        transcendentals: The number of transcendentals, in the same notation.
-        once: The FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts; by default `flops`.
+        transcendentals: The formula for transcendentals.
+        once: If JAX lowers the equation to a loop, the formula for FLOPs with one iteration, as XLA counts. `None` if
+            it is the same as `flops`.
         note: Short remark shown after the formula.
-        xla: The FLOPs by XLA's convention; `None` if they are the same, or if XLA has no count.
-        typical: If the count depends on values, the quantity that it depends on, such as `"the number of QR steps"`:
-            the formula is then a typical count. Else `""`.
+        xla: XLA's formula for FLOPs; `None` if it is the same, or if XLA has no count.
+        typical: If the number of FLOPs depends on values, the quantity that it depends on, such as
+            `"the number of QR steps"`. The formula is then a typical number. Else `""`.
 
     Examples:
         >>> found = Formula("2·n", {"n": 60}, "n")
@@ -62,7 +64,7 @@ class Formula:
         return " + ".join(parts) + (f": {self.note}" if self.note else "")
 
     def value(self, text: str) -> Expression:
-        """Return the value of a formula text with these letters."""
+        """Return the value of a formula, such as `self.flops`, for the values of `letters`."""
         return substituted(text, self.letters)
 
 
@@ -71,11 +73,11 @@ class Rule:
     """The cost rule of one primitive.
 
     Attributes:
-        general: The formula without values for its letters; `n` is the number of elements in the result.
-        find: Takes an equation and returns its formula. If the cost is unknown, returns the reason as text, or `None`.
-        moved: Takes an equation and returns the bytes read and written; by default all operands and all results.
-        reason: Why the cost is unknown for equations without a `cost_estimate`; `""` if the primitive has a formula.
-        sent: Takes an equation and returns the payload and wire bytes of one device; by default `sent_by`.
+        general: The formula without values for its letters.
+        find: Returns the formula of an equation; if its cost is unknown, the reason as text, or `None` without one.
+        moved: Returns the bytes that an equation reads and writes; by default those of all operands and results.
+        reason: For a primitive without a formula, why its cost is unknown; else `""`.
+        sent: Returns the payload and wire bytes of one device for an equation; by default `sent_by`.
     """
 
     general: Formula
@@ -93,9 +95,9 @@ class Rule:
 Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | str | None"])
 
 RULES: dict[str, Rule] = {}
-"""The rule of each primitive, by name. A rule for complex operands has the key name + `OF_COMPLEX`."""
+"""A dict from the name of a primitive to its rule. The rule for complex operands has the key name + `OF_COMPLEX`."""
 USER_RULES: dict[str, Rule] = {}
-"""Rules from `ml.register_cost`, by name of the primitive; they take precedence over `RULES`."""
+"""A dict from the name of a primitive to the rule of `ml.register_cost`, which takes precedence over `RULES`."""
 OF_COMPLEX = " of complex"
 
 
@@ -111,13 +113,13 @@ def rule(
 ) -> Callable[[Finding], Finding]:
     """Register a function as the rule of some primitives.
 
-    The function receives an equation and returns the values of the letters in the formula. It may also return another
-    `Formula`; or, if the cost is unknown, the reason as text, or `None`.
+    The function takes an equation. It returns the values of the letters in the formula, or another `Formula` for this
+    equation. If the cost is unknown, it returns the reason as text, or `None` without one.
 
     Args:
         *primitives: Names of the primitives.
-        flops: The formula of the FLOPs.
-        transcendentals: The formula of the transcendentals.
+        flops: As in `Formula`, and so are the next arguments.
+        transcendentals: As in `Formula`.
         once: As in `Formula`.
         note: As in `Formula`.
         xla: As in `Formula`.
@@ -144,10 +146,10 @@ def rule(
 
 
 def opaque(reason: str, *primitives: str) -> None:
-    """Register primitives whose cost is unknown for a reason, unless an equation has the author's `cost_estimate`."""
+    """Register primitives of unknown cost. An equation with the author's `cost_estimate` has this cost."""
 
     def find(equation: Equation) -> Formula | str:
-        """Return the author's `cost_estimate` as a formula if the equation has one, else the reason."""
+        """The author's `cost_estimate`; without one, the cost is unknown."""
         estimate: Any = equation.param.get("estimate")
         return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
 
@@ -162,7 +164,7 @@ def _register(found: Rule, primitives: Iterable[str]) -> None:
 
 
 def rule_of(equation: Equation) -> Rule | None:
-    """Return the rule of an equation; `None` if there is none. A rule of the user takes precedence."""
+    """Return the rule of an equation; `None` if there is none."""
     name = equation.primitive
     if name in USER_RULES:
         return USER_RULES[name]
@@ -172,7 +174,7 @@ def rule_of(equation: Equation) -> Rule | None:
 
 NO_RULE = "no rule"
 NO_SIZE = "size unknown"
-NOT_SENT = "how much it sends to other devices is unknown"
+NOT_SENT = "the bytes sent to other devices are unknown"
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,12 @@ class Counted:
     Attributes:
         flops: Floating-point operations.
         transcendentals: Calls of exp, log, tanh, ...
-        once: FLOPs with one iteration of each loop that JAX's lowering adds, as XLA counts.
+        once: The value of `Formula.once`, by default `flops`.
         bytes: Bytes read and written.
         formula: The formula as text, or the reason why the cost is unknown or 0.
         rule: The formula; `None` if the cost is not computed by a formula.
-        payload: Bytes of the buffers that one device passes to collectives.
-        wire: Bytes that one device sends to others in these collectives.
+        payload: Payload bytes of collectives, as in `Figures`.
+        wire: Wire bytes of collectives, as in `Figures`.
     """
 
     flops: Expression | None
@@ -201,19 +203,19 @@ class Counted:
 
     @property
     def letters(self) -> Letters:
-        """Values of the letters in the formulas, without letters that occur only in XLA's formula."""
+        """The values of the letters in our formulas; letters that are only in XLA's formula are left out."""
         if self.rule is None:
             return {}
         names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names
         return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
     def why_unknown(self, figure: str) -> str:
-        """Return why a cost is unknown, given its name, such as `"flops"` or `"payload_bytes"`."""
+        """Return why the cost with the name `figure`, such as `"flops"` or `"payload_bytes"`, is unknown."""
         return NOT_SENT if figure in ("payload_bytes", "wire_bytes") else self.formula
 
 
 def has_cost(equation: Equation) -> bool:
-    """Return whether an equation has its own cost: it is not a call, or a call around which XLA reshards arrays."""
+    """Return whether an equation has a cost row: all but calls, and the calls around which XLA reshards arrays."""
     return not equation.is_call or (PARTITIONED, True) in equation.params
 
 
@@ -233,14 +235,14 @@ def counted(equation: Equation) -> Counted:
 
 def _computed(equation: Equation) -> Counted:
     if equation.is_call:
-        return Counted(0, 0, 0, 0, "0: its equations are counted")
+        return Counted(0, 0, 0, 0, "0: the equations inside the call are counted")
     moved = _known(bytes_moved, equation)
     found = rule_of(equation)
     if not equation.is_used:
         return Counted(0, 0, 0, moved, "0: unused")
     if found is None:
         return Counted(None, None, None, moved, NO_RULE)
-    # A user's rule counts even where XLA would fold the equation.
+    # The rule of a user counts even if XLA folds the equation.
     if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: folded by XLA")
     try:
@@ -274,7 +276,7 @@ def items(equation: Equation) -> Expression:
 def is_folded(equation: Equation) -> bool:
     """Return whether XLA's constant folding removes an equation.
 
-    It removes `x + 0`, `x - 0`, `x * 1`, selections by a constant, and equations of the primitives in `_FOLDED` whose
+    XLA removes `x + 0`, `x - 0`, `x * 1`, selections by a constant, and equations of the primitives in `_FOLDED` whose
     operands are all constants.
     """
     known = equation.constants
@@ -307,7 +309,7 @@ def bytes_moved(equation: Equation) -> Expression | None:
 
 
 def no_bytes(equation: Equation) -> int:
-    """Return 0, because the result is an alias of the operand."""
+    """Return 0, for equations whose result is an alias of the operand."""
     return 0
 
 
@@ -319,12 +321,12 @@ def of_items(equation: Equation) -> Letters:
 def without_arithmetic(
     *primitives: str, note: str, moved: Callable[[Equation], Expression | None] | None = None
 ) -> None:
-    """Register primitives that take no arithmetic: `0` FLOPs. `note` and `moved` are as in `rule`."""
+    """Register primitives with 0 FLOPs. `note` and `moved` are as in `rule`."""
     rule(*primitives, flops="0", note=note, moved=moved)(_no_letters)
 
 
 def _no_letters(equation: Equation) -> Letters:
-    """Return no letters: the formula is a number."""
+    """No arithmetic: `0`."""
     return {}
 
 

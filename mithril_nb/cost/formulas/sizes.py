@@ -1,4 +1,4 @@
-"""Numbers of elements and bytes of arrays, whose sizes may be symbolic."""
+"""Numbers of elements and of bytes of arrays. For symbolic sizes, these are polynomials."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def length(spec: TensorSpec, axis: int) -> Expression:
 
 
 def as_size(dim: Any) -> Expression:
-    """Return a dim, or a param that is a size: text as a polynomial, other values as integers.
+    """Return a size as a polynomial if it is text, such as `"2*batch"`, else as an integer.
 
     Raises:
         UndecidedError: `dim` is a text that is not a polynomial, such as `"..."`.
@@ -45,8 +45,7 @@ def as_size(dim: Any) -> Expression:
 def nbytes(spec: TensorSpec) -> int | None:
     """Return the size of an array in bytes; `None` if a dim is symbolic, or the size of the dtype is unknown.
 
-    A token has no bytes. A random key has two words of 4 bytes, and four for `rbg` and `unsafe_rbg`. An element of
-    another dtype has the number of bits in the name of the dtype.
+    A random key has 8 bytes, or 16 for `rbg` and `unsafe_rbg`.
 
     Examples:
         >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))
@@ -59,7 +58,7 @@ def nbytes(spec: TensorSpec) -> int | None:
 
 
 def bytes_of(spec: TensorSpec) -> Expression | None:
-    """Return the size of an array in bytes, like `nbytes`, but as a polynomial if a dim is symbolic.
+    """Return the size of an array in bytes, as a polynomial if a dim is symbolic; `None` if the dtype is unknown.
 
     Examples:
         >>> bytes_of(TensorSpec(("batch", 4), "float32")), bytes_of(TensorSpec(("batch", 3), "int4"))
@@ -72,7 +71,7 @@ def bytes_of(spec: TensorSpec) -> Expression | None:
     if item is not None:
         return item * count(spec)
     digits = "".join(char for char in spec.dtype.split("_")[0] if char.isdigit())
-    # Rounded up to whole bytes: two int4 share a byte.
+    # The name of the dtype has the number of bits. Two int4 share a byte, so the sum is rounded up to whole bytes.
     return (int(digits) * count(spec) + 7) // 8 if digits else None
 
 
@@ -89,7 +88,7 @@ def sum_of(*values: Size | None) -> Size | None:
 
 
 def repeated(each: int | None, repeats: int | None) -> int | None:
-    """Return the cost of all runs from the cost of one run; 0 if either is 0, else `None` if either is unknown.
+    """Return `each * repeats`; 0 if one of them is 0, even if the other is unknown (`None`).
 
     Examples:
         >>> repeated(3, 2), repeated(3, None), repeated(None, 2), repeated(0, None), repeated(None, 0)
@@ -101,5 +100,5 @@ def repeated(each: int | None, repeats: int | None) -> int | None:
 
 
 def bytes_sum(*specs: TensorSpec) -> Expression | None:
-    """Return the size of several arrays together in bytes; `None` if one size is unknown."""
+    """Return the bytes of several arrays together; `None` if one size is unknown."""
     return sum_of(*map(bytes_of, specs))

@@ -1,4 +1,4 @@
-"""Rules for calls, for equations that move data in a kernel or between devices, and for equations of unknown cost."""
+"""Rules for calls, for moving data in a kernel or between devices, and for primitives of unknown cost."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CALLS = CALL_NAMES | frozenset(
 )
 """Primitives that contain jaxprs. The equations inside are counted, not the primitive itself."""
 
-opaque("its function is not a jaxpr", *sorted(CALLS))
+opaque("the function inside the call is not a jaxpr", *sorted(CALLS))
 opaque("Python on the host", "pure_callback", "io_callback", "buffer_callback", "debug_callback")
 opaque(
     "an opaque custom call",
@@ -58,10 +58,10 @@ without_arithmetic(
 
 @rule(
     "accum_grad_in_ref", "addupdate", "atomic_rmw", "sc_fetch_and_add",
-    flops="updates", note="one for each element",
+    flops="updates", note="one addition for each element",
 )  # fmt: skip
 def update(equation: Equation) -> Letters:
-    """One addition for each element that is added to a reference: `updates`."""
+    """One addition for each element that the equation adds to a `Ref`: `updates`."""
     return {"updates": count(equation.inputs[min(1, len(equation.inputs) - 1)])}
 
 
@@ -73,12 +73,12 @@ rule(
 @rule(
     "psum", "psum_invariant", "psum_invariant_start", "psum_start", "pmax", "pmin", "unreduced_pmax",
     "unreduced_pmin", "unreduced_psum", "unreduced_psum_start",
-    flops="n", note="(N - 1)/N of it in a ring of N devices",
+    flops="n", note="(N - 1)/N·n in a ring of N devices",
 )  # fmt: skip
 def all_reduce(equation: Equation) -> Letters | Formula:
-    """One operation for each element on each device: `n`, as XLA counts. In a ring of `N` devices, it is `(N - 1)/N·n`.
+    """One operation for each element on each device: `n`, as XLA counts. A ring of `N` devices needs `(N - 1)/N·n`.
 
-    Over a `vmap` axis, which is a number in `axes`, the equation is a reduction on the device: `in - out`.
+    An integer in the param `axes` is a `vmap` axis. Over it, the equation is a reduction on the device: `in - out`.
     Source: Chan et al., Collective communication: theory, practice, and experience, CCPE 19 (2007), §4.
     """
     letters = {"n": sum((count(spec) for spec in equation.outputs), start=0)}
@@ -89,7 +89,7 @@ def all_reduce(equation: Equation) -> Letters | Formula:
     sizes = {"in": given, "out": 0 if given == 0 else letters["n"]}
     if all(isinstance(axis, int) for axis in axes):
         return Formula("in - out", sizes, note="on each device")
-    return Formula("in - out + n", {**sizes, **letters}, note="on each device, then between them")
+    return Formula("in - out + n", {**sizes, **letters}, note="on each device, then between devices")
 
 
 @rule(
@@ -97,7 +97,7 @@ def all_reduce(equation: Equation) -> Letters | Formula:
     flops="in - out", note="ring", xla="0",
 )  # fmt: skip
 def reduce_scatter(equation: Equation) -> Letters:
-    """In a ring, each device adds all parts except its own: `in - out`; source as in `all_reduce`. XLA counts 0."""
+    """Additions of one device in a ring: `in - out`. The source is that of `all_reduce`; XLA counts 0."""
     return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 

@@ -1,4 +1,4 @@
-"""Exact polynomials in symbolic sizes, for costs of programs whose sizes have no numbers.
+"""Exact polynomials in symbolic sizes, for the costs of programs with such sizes.
 
 JAX's symbolic dims are limited to 64 bits, and have neither fractions nor a public way to substitute numbers. sympy
 takes about 1 ms for each cost, a hundred times as long as this module, and a program has hundreds of costs.
@@ -18,12 +18,12 @@ Number = int | Fraction
 
 
 class UndecidedError(ValueError):
-    """Raised if a result depends on symbolic sizes or values that are unknown."""
+    """Raised if a result depends on unknown sizes or values."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function of polynomials that is not a polynomial, such as a maximum. It occurs in products like a name.
+    """A function of polynomials that is not a polynomial, such as `max(T, 4)`. A `Polynomial` may contain it.
 
     Attributes:
         function: Name of the function in `FUNCTIONS`.
@@ -44,7 +44,7 @@ class Call:
 
 Atom = str | Call
 Monomial = tuple[tuple[Atom, int], ...]
-"""A product of names and calls: each with its power, in display order; `()` is the number 1."""
+"""A product of names and calls: pairs of a factor and its power, in display order; `()` is the number 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Polynomial:
     """A sum of products of sizes, with exact coefficients. Sizes are integers of at least 1.
 
     Attributes:
-        terms: The coefficient of each product, without coefficients of 0.
+        terms: A dict from each product to its coefficient, which is not 0.
 
     Examples:
         >>> batch, width = symbol("B"), symbol("I")
@@ -66,7 +66,7 @@ class Polynomial:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of the symbolic sizes in it."""
+        """The names of the symbolic sizes in this polynomial."""
         found: set[str] = set()
         for product in self.terms:
             for atom, _ in product:
@@ -75,14 +75,14 @@ class Polynomial:
 
     @property
     def number(self) -> Number | None:
-        """The value if it does not depend on symbolic sizes, else `None`."""
+        """The value of this polynomial if it contains no symbolic sizes, else `None`."""
         return self.terms.get((), 0) if not self.terms or self.terms.keys() == {()} else None
 
     def evaluate(self, **sizes: int) -> int:
-        """Return the value for sizes, as an integer.
+        """Return the value for these sizes, which must be an integer.
 
         Raises:
-            KeyError: A name in the polynomial has no number.
+            KeyError: A name in the polynomial is not in `sizes`.
             ValueError: The value is not an integer.
         """
         found = self.value(sizes)
@@ -91,18 +91,18 @@ class Polynomial:
         return found
 
     def value(self, sizes: Mapping[str, int]) -> Number:
-        """Return the value for sizes, which may be a fraction."""
+        """Return the value for these sizes, which may be a fraction."""
         return _exact(self.at(sizes))
 
     def at(self, sizes: Mapping[str, Any]) -> Any:
-        """Return the value for sizes of any type with arithmetic, such as JAX's symbolic dims."""
+        """Return the value for sizes of any type that supports `+`, `*` and `**`, such as JAX's symbolic dims."""
         return sum(
             coefficient * prod(_value(atom, sizes) ** power for atom, power in product)
             for product, coefficient in self.terms.items()
         )
 
     def substitute(self, sizes: Mapping[str, Expression]) -> Polynomial:
-        """Return the polynomial with some names replaced by numbers or other polynomials."""
+        """Return the polynomial in which numbers or other polynomials replace names."""
         found = _ZERO
         for product, coefficient in self.terms.items():
             whole = constant(coefficient)
@@ -184,7 +184,7 @@ class Polynomial:
     @cached_property
     def _hash(self) -> int:
         number = self.number
-        # A polynomial without names equals a number, so it must have the hash of this number.
+        # A polynomial without names is equal to a number, so it must have the hash of this number.
         return hash(frozenset(self.terms.items()) if number is None else number)
 
     def __hash__(self) -> int:
@@ -234,11 +234,11 @@ class Polynomial:
 
 
 Expression = int | Polynomial
-"""A size, or a value computed from sizes: a number, or a polynomial if it depends on symbolic sizes."""
+"""A size or a value computed from sizes: a number, or a polynomial in symbolic sizes."""
 
 
 def constant(value: Expression | Fraction) -> Polynomial:
-    """Return a number as a polynomial; a polynomial unchanged."""
+    """Convert a number to a polynomial."""
     return value if isinstance(value, Polynomial) else _of({(): value})
 
 
@@ -248,7 +248,7 @@ def symbol(name: str) -> Polynomial:
 
 
 def call(function: str, *args: Expression) -> Expression:
-    """Return a function of sizes, evaluated if all of them are numbers.
+    """Apply a function in `FUNCTIONS` to sizes. The result is a polynomial unless all sizes are numbers.
 
     Examples:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
@@ -285,13 +285,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": min,
     "ceil_log2": ceil_log2,
 }
-"""Functions that are not polynomials, by name. Modules with rules add more."""
+"""A dict from the name of a function that is not a polynomial to the function. Modules with rules add more."""
 _MOST_PARTS = 10_000
 _RAISING = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def total(parts: Iterable[Expression]) -> Polynomial:
-    """Return the sum of many parts in linear time, because repeated `+` would copy the sum each time."""
+    """Return the sum of many parts. This takes linear time; repeated `+` would copy the sum each time."""
     terms: dict[Monomial, Number] = {}
     for part in parts:
         for product, coefficient in constant(part).terms.items():
@@ -338,11 +338,12 @@ def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
 
 
 def _is_never_negative(found: Polynomial) -> bool:
-    """Return whether a polynomial is provably at least 0 for all sizes of at least 1."""
+    """Return True if a proof succeeds that a polynomial is at least 0 for all sizes of at least 1.
+
+    The proof: `size - 1` is at least 0, so a polynomial in `size - 1` with positive coefficients is at least 0.
+    """
     if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
         return False
-    # `size - 1` is at least 0. If all coefficients of the polynomial in `size - 1` are positive, it is never negative.
-    # The converse does not hold, so some true comparisons stay undecided.
     shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
 

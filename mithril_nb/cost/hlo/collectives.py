@@ -1,4 +1,4 @@
-"""Payload and wire bytes of collectives in HLO, and the parts of collectives that XLA combined."""
+"""Payload and wire bytes of collectives in HLO, and the original collectives of those that XLA combined."""
 
 from __future__ import annotations
 
@@ -13,24 +13,20 @@ from mithril_nb.cost.records import Piece
 from mithril_nb.stages.records import Instruction
 
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
-"""Collectives whose groups, with a channel but without global ids, list replicas with all their partitions."""
+"""Collectives that may have kCrossReplicaAndPartition groups, see `_group`."""
 _COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
-"""Collectives that XLA combines: the result is then a tuple with an element for each of them."""
+"""Collectives of which XLA combines several into one. The result is a tuple with an element for each of them."""
 _KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
-# For example: {0,2} of replica_groups={{0,2},{1,3}}
-_INNER = re.compile(r"\{([\d,]*)\}")
-# For example: [2,4]<=[8], the short form of replica_groups
-_IOTA = re.compile(r"\[([\d,]+)\]<=")
-# For example: mesh['a'=2,'b'=4] {'b'}
-_MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
-# For example: 'a'=2, or 'b':(1)2, a part of size 2 of an axis
-_AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
+_INNER = re.compile(r"\{([\d,]*)\}")  # {0,2} in replica_groups={{0,2},{1,3}}
+_IOTA = re.compile(r"\[([\d,]+)\]<=")  # [2,4]<=[8], a short form of replica_groups
+_MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")  # mesh['a'=2,'b'=4] {'b'}
+_AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")  # 'a'=2, or 'b':(1)2, a part of size 2 of an axis
 
 
 def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
     """Return the payload and the wire bytes of one device for one run of an instruction; `None` if unknown.
 
-    An asynchronous collective counts at its start instruction. Instructions that are not collectives send 0 bytes.
+    Of an asynchronous collective, the start instruction sends all bytes and the done instruction 0.
     """
     kind = one.opcode.removesuffix("-start")
     if kind not in _KINDS:
@@ -42,7 +38,7 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
         group = _senders(attributes.get("source_target_pairs"))
     else:
         group = _group(kind, attributes, module)
-    # The operands, not the result: a start instruction returns a tuple that contains the operands too.
+    # Sizes come from the operands, because the result of a start instruction contains the operands too.
     operands = body.operands(one)
     is_complete = len(operands) == len(one.operands) > 0
     payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
@@ -52,8 +48,8 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
 def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
     """Return the collectives that XLA combined into an instruction, each with its payload; empty if there are none.
 
-    The block and role of a piece are those of the `get-tuple-element` that reads its result, which has the metadata of
-    the original collective.
+    XLA copies the metadata of each original collective to the `get-tuple-element` that reads its result. Block and role
+    come from there.
     """
     kind = one.opcode.removesuffix("-start")
     operands = body.operands(one)
@@ -77,22 +73,23 @@ def group_size(text: str) -> int | None:
     """Return the number of devices in the largest group; `None` if the text lists no groups or has an unknown form.
 
     Args:
-        text: The groups as HLO text writes them. Lists of devices: `{{0,1},{2,3}}`. A reshaped iota with one group in
-            each row, maybe transposed: `[4,2]<=[2,4]T(1,0)`. Or axes of a mesh, or parts of axes: `'a':(1)2`.
+        text: The groups in HLO text. There are three forms: lists of devices, a matrix of devices with one group in
+            each row, and the axes of a mesh. The examples show them in this order.
 
     Examples:
-        >>> group_size("{{0,1},{2,3}}"), group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)"), group_size("{}")
-        (2, 4, 2, None)
+        >>> group_size("{{0,1},{2,3}}"), group_size("{}")
+        (2, None)
+        >>> group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)")
+        (4, 2)
         >>> group_size("mesh['a'=2,'b'=4] {'b'}"), group_size("mesh['a'=2,'b'=4] {'a','b':(1)2}")
         (4, 4)
     """
     if iota := _IOTA.match(text):
-        # The last axis is the group; a transposition changes the members but not their number.
+        # The last axis is the size of a group.
         return int(iota[1].split(",")[-1])
     if mesh := _MESH.match(text):
         sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh[1])}
         parts = [(name, part) for name, _, part in _AXIS.findall(mesh[2])]
-        # An unknown axis would be a form of text that this function does not support.
         if not all(name in sizes for name, _ in parts):
             return None
         return prod(int(part) if part else sizes[name] for name, part in parts)
@@ -100,19 +97,18 @@ def group_size(text: str) -> int | None:
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
-    """Return the number of devices in a group, `None` if unknown, by the modes of XLA's CollectiveOpGroupMode."""
+    """Return the number of devices in a group; `None` if unknown.
+
+    The comments name the modes of XLA's `CollectiveOpGroupMode`, and what the groups list in each mode.
+    """
     listed = group_size(attributes.get("replica_groups", ""))
-    # kCrossReplica: the groups list replicas.
-    if "channel_id" not in attributes:
+    if "channel_id" not in attributes:  # kCrossReplica: replicas
         return listed or module.replicas
-    # kFlattenedID: the groups list devices, over replicas and partitions.
-    if attributes.get("use_global_device_ids") == "true":
+    if attributes.get("use_global_device_ids") == "true":  # kFlattenedID: devices
         return listed or _times(module.replicas, module.partitions)
-    # kCrossReplicaAndPartition: the groups list replicas, with all their partitions.
-    if kind in _GROUPED:
+    if kind in _GROUPED:  # kCrossReplicaAndPartition: replicas; all partitions of a replica are in the group
         return _times(listed or module.replicas, module.partitions)
-    # kCrossPartition: the groups list partitions.
-    return listed or module.partitions
+    return listed or module.partitions  # kCrossPartition: partitions
 
 
 def _times(one: int | None, other: int | None) -> int | None:
@@ -120,7 +116,7 @@ def _times(one: int | None, other: int | None) -> int | None:
 
 
 def _senders(pairs: str | None) -> int | None:
-    """Return 2 if a device sends to another, 1 if none does, `None` if the pairs are unknown."""
+    """Return the argument `group` of `sent` for a collective-permute, given the pairs of source and target."""
     if pairs is None:
         return None
     ends = [pair.split(",") for pair in _INNER.findall(pairs) if pair]

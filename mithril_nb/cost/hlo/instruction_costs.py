@@ -1,4 +1,4 @@
-"""Cost of every HLO instruction in a run of the program, including bodies of fusions and loops."""
+"""The cost of each HLO instruction in one run of the program, including instructions in fusions and loops."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import cache
 from types import MappingProxyType
 
 from mithril_nb.cost.formulas.communication import sends_no_more
+from mithril_nb.cost.formulas.rules import NO_RULE
 from mithril_nb.cost.formulas.sizes import repeated, sum_of
 from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule, counted_rounds, rounds_of_loops
@@ -15,15 +16,14 @@ from mithril_nb.cost.hlo.rules import NAMING, Work, fusion_bytes, hlo_bytes, hlo
 from mithril_nb.cost.records import CostRow, Figures, Fusion
 from mithril_nb.stages.records import Instruction, Stage
 
-# For example: flops=64
-_ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
+_ESTIMATED = re.compile(r"(\w+)=(-?\d+)")  # flops=64
 _MARKS = frozenset(
     {
         *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
         *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape", "xla.sdy.FuncResultSharding"),
     }
 )
-"""Custom calls that compute nothing: they pass shardings to XLA's partitioner, which removes them."""
+"""Custom calls that only pass shardings to XLA's partitioner, which removes them."""
 
 
 def hlo_costs(
@@ -31,17 +31,17 @@ def hlo_costs(
     trips: Mapping[str, int | None] = MappingProxyType({}),
     is_divided: Callable[[Instruction, int | None], bool] | None = None,
 ) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
-    """Return a row for each instruction of a stage of HLO, `"hlo_before"` or `"hlo"`, and its fusions.
+    """Return the cost of each instruction of a stage, and the fusions of the stage.
 
-    Instructions inside a fusion have 0 bytes: the fusion has the bytes. Only the most expensive branch of a conditional
-    counts, as in XLA.
+    The bytes of a fusion count for the fusion; the instructions inside it have 0 bytes. Only the most expensive branch
+    of a conditional counts, as in XLA.
 
     Args:
-        stage: The stage.
-        trips: Trip count of each loop of the jaxpr, by id of its equation; `None` if unknown. They are used for loops
-            whose trip count XLA has not annotated.
+        stage: The stage `"hlo_before"` or `"hlo"`.
+        trips: A dict from the id of each loop equation in the jaxpr to its trip count; `None` if unknown. It is used
+            for instructions without XLA's attribute for the trip count.
         is_divided: Takes an instruction and its payload in bytes. Returns whether XLA's partitioner, which runs later,
-            decides how much the instruction sends to other devices. `None` if the partitioner adds no collectives.
+            decides how much the instruction sends. `None` if no array is sharded.
     """
     module = HloModule.of(stage)
     return ((), ()) if module is None else _Costs(module, trips, is_divided).found()
@@ -49,8 +49,11 @@ def hlo_costs(
 
 _Sent = tuple[int | None, int | None]
 _Run = tuple[Computation, int | None, int, int | None]
-"""A called computation with three counts for one run of its caller: how often it runs; how often with loops counted
-once; and how often its communication counts, which is `None` in a cheaper branch that may send more."""
+"""A called computation, and how often it counts for one run of its caller.
+
+There are three counts: for costs, for costs with each loop counted as one iteration, and for communication. The last
+one is `None` in a cheaper branch that may send more than the most expensive one.
+"""
 
 
 class _Costs:
@@ -65,9 +68,9 @@ class _Costs:
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
         self._sends: dict[str, int | None] = dict.fromkeys(module.computations, 0)
-        self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
-        self._alone: dict[str, list[int | None]] = {}  # by fusion, the bytes of its instructions outside the fusion
-        self._counts: dict[str, int] = {}  # by fusion, its instructions that compute something
+        self._fused: dict[str, str] = {}  # the fusion that contains each computation
+        self._alone: dict[str, list[int | None]] = {}  # for each fusion, the bytes of its instructions without fusion
+        self._counts: dict[str, int] = {}  # for each fusion, the number of its instructions that compute something
         # Without a cache, a computation that is called twice at each of 40 levels would be visited 2⁴⁰ times.
         self._sums = cache(self._sum_of_body)
         self._is_known = cache(self._is_body_known)
@@ -76,12 +79,12 @@ class _Costs:
     def found(self) -> tuple[tuple[CostRow, ...], tuple[Fusion, ...]]:
         entry = self._module.entry.name
         self._runs[entry] = self._once[entry] = self._sends[entry] = 1
-        # Callers before callees, so the runs of a computation are complete before they are passed to its callees.
+        # Callers come before callees, so the number of runs is final before it is passed to callees.
         for body in reversed(self._module.callers_last()):
             for one in body.by_id.values():
                 for callee, runs, once, sends in self._run_by(one, body):
                     self._runs[callee.name] = sum_of(self._runs[callee.name], repeated(runs, self._runs[body.name]))
-                    # Counts are summed over call sites: XLA's HLO shares a computation between callers.
+                    # A computation may have several callers, so the counts are summed.
                     self._once[callee.name] += once * self._once[body.name]
                     self._sends[callee.name] = sum_of(self._sends[callee.name], repeated(sends, self._sends[body.name]))
                     if one.opcode == "fusion" or body.name in self._fused:
@@ -97,11 +100,11 @@ class _Costs:
         )  # fmt: skip
 
     def _run_by(self, one: Instruction, home: Computation) -> list[_Run]:
-        """Return the computations that an instruction calls, each with its counts for one run of the instruction."""
+        """Return the computations that an instruction calls, and how often each counts for one run of it."""
         module = self._module
         if one.opcode == "while":
             body = self._rounds(one, home)
-            # The condition runs once more than the body: its last run ends the loop.
+            # The condition runs once more than the body.
             check = None if body is None else body + 1
             return [
                 *((callee, body, 1, body) for callee in module.called(one, "body")),
@@ -111,7 +114,7 @@ class _Costs:
             branches = module.branches(one)
             most_expensive = max(branches, key=lambda branch: self._weight(branch.name), default=None)
             return [
-                (branch, 1, 1, 1) if branch is most_expensive else self._idle(branch, most_expensive)
+                (branch, 1, 1, 1) if branch is most_expensive else self._other_branch(branch, most_expensive)
                 for branch in branches
                 if most_expensive is not None
             ]
@@ -119,14 +122,17 @@ class _Costs:
             return [(callee, 1, 1, 1) for callee in module.called(one, "calls", "to_apply", "called_computations")]
         return []
 
-    def _idle(self, branch: Computation, most_expensive: Computation) -> _Run:
-        """Return a cheaper branch with counts of 0; or, if the cost of the branch is unknown, with unknown counts."""
+    def _other_branch(self, branch: Computation, most_expensive: Computation) -> _Run:
+        """Return a branch that is not the most expensive one: it counts 0 times, or `None` if its cost is unknown."""
         if not self._is_known(branch.name):
             return branch, None, 0, None
         return branch, 0, 0, 0 if sends_no_more(self._sent(branch.name), self._sent(most_expensive.name)) else None
 
     def _rounds(self, loop: Instruction, home: Computation) -> int | None:
-        """Return the trip count of a loop by XLA's attribute, the jaxpr or the loop's condition; `None` if unknown."""
+        """Return the trip count of a loop from XLA's attribute, from the jaxpr, or from the condition of the loop.
+
+        The result is `None` if it is unknown.
+        """
         text = dict(loop.attributes).get("known_trip_count")
         known = int(text) if text and text.isdigit() else self._trips.get(loop.id)
         return counted_rounds(loop, home, self._module) if known is None else known
@@ -150,23 +156,22 @@ class _Costs:
         )  # fmt: skip
 
     def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
-        """Return the work, bytes and formula of one run of an instruction, without the computations that it calls."""
+        """Return work, bytes and formula of one run of an instruction, without the computations that it calls."""
         if one.opcode == "fusion":
             inner = self._module.called(one, "calls")
             return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
-        # The called computations have their own rows.
         if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
             return Work(0), 0, "its body"
         if one.opcode == "custom-call":
             target = dict(one.attributes).get("custom_call_target", "").strip('"')
-            # XLA counts -1 for these too, its code for unknown, but nothing runs for them.
+            # XLA counts -1 for these, its code for unknown, but nothing runs for them.
             if target in _MARKS:
                 return Work(0), 0, "0: alias"
             estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
             if not estimate:
-                # The names differ by kind of callback and platform: `xla_buffer_python_cpu_callback`.
+                # The name depends on the kind of callback and the platform: `xla_buffer_python_cpu_callback`.
                 is_python = "python" in target and "callback" in target
-                return None, None, f"no rule: {'Python on the host' if is_python else 'a library call'}"
+                return None, None, f"{NO_RULE}: {'Python on the host' if is_python else 'a library call'}"
             work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
             return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
         operands = body.operands(one)
@@ -183,7 +188,7 @@ class _Costs:
         return work.flops + work.transcendentals
 
     def _sum_of_body(self, name: str) -> Work:
-        """Return the work of one run of a computation, without instructions of unknown work."""
+        """Return the work of one run of a computation. Unknown work counts 0."""
         body = self._module.computations[name]
         flops = transcendentals = 0
         for one in body.by_id.values():

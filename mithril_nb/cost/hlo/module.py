@@ -14,7 +14,7 @@ from mithril_nb.stages.trace.trips import rounds
 _DIGITS = re.compile(r"\d+")
 _BEFORE = "hlo_before"
 _UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
-"""Dtypes smaller than a byte, and dtypes of one byte: before XLA's passes an element of the former takes a byte."""
+"""For each dtype smaller than a byte, a dtype of one byte: before XLA's passes, an element takes a whole byte."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
@@ -26,9 +26,9 @@ class Computation:
         name: Name of the computation.
         is_entry: True for the entry computation.
         by_id: The instructions by id, in order.
-        layouts: The axes of each result from minor to major, by id of the instruction; only results that are not
-            row-major.
-        numbers: Values of the integer constants, by id of the instruction.
+        layouts: A dict from the id of an instruction to the axes of its result from minor to major. Results in
+            row-major order are left out.
+        numbers: A dict from the id of an integer constant to its value.
         root: The instruction that returns the result of the computation.
     """
 
@@ -49,18 +49,21 @@ class Computation:
         return {id: tuple(users) for id, users in found.items()}
 
     def operands(self, one: Instruction) -> tuple[Instruction, ...]:
-        """Return the operands of an instruction that are in this computation."""
+        """Return the operands of an instruction; operands whose text is missing are left out."""
         return tuple([self.by_id[id] for id in one.operands if id in self.by_id])
 
     def element(self, index: int) -> Instruction | None:
-        """Return the instruction that computes one element of a tuple result; `None` if there is no such element."""
+        """Return the instruction that computes one element of the result; `None` if the result has no such element."""
         if self.root is None or self.root.opcode != "tuple" or index >= len(self.root.operands):
             return None
         return self.by_id.get(self.root.operands[index])
 
     def carried(self, one: Instruction) -> int | None:
-        """Return the index of the loop-carried value that an instruction reads; `None` if it reads none."""
-        taken = self.operands(one)  # a loop body has one parameter, the tuple of its state
+        """Return the index of the loop-carried value that an instruction reads; `None` if it reads none.
+
+        Loop-carried values are the elements of the parameter of a loop's body, such as a counter.
+        """
+        taken = self.operands(one)
         if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
             return None
         return index_of(one)
@@ -73,8 +76,8 @@ class HloModule:
     Attributes:
         computations: The computations by name.
         entry: The entry computation.
-        replicas: Number of replicas; `None` if the text has no number of devices.
-        partitions: Number of partitions of each replica; `None` if the text has no number of devices.
+        replicas: Number of replicas; `None` if unknown.
+        partitions: Number of partitions of each replica; `None` if unknown.
     """
 
     computations: Mapping[str, Computation]
@@ -90,7 +93,7 @@ class HloModule:
         current: Computation | None = None
         place = 0
         for one in stage.instructions:
-            # Only lines between instructions can open a computation; the others are not searched.
+            # A computation begins on a line between two instructions.
             for number in range(place, one.line - 1):
                 line = lines[number]
                 if name := opened_by(line):
@@ -98,7 +101,6 @@ class HloModule:
             place = one.line
             if current is None:
                 continue
-            # See `_UNPACKED`: the same dtype has other sizes before and after XLA's passes.
             current.by_id[one.id] = _unpacked(one) if stage.name == _BEFORE else one
             line = lines[one.line - 1]
             if line.startswith("  ROOT "):
@@ -109,15 +111,15 @@ class HloModule:
                     current.numbers[one.id] = number
             if layout := layout_in(line):
                 current.layouts[one.id] = layout
-        # Text that the user passes may be cut off or in another form.
+        # The entry may be missing in text that the user passes.
         entry = next((one for one in found.values() if one.is_entry), None)
-        # The HLO text leaves out counts of 1.
+        # HLO text leaves out `replica_count` and `num_partitions` if they are 1.
         sizes = device_counts(lines[0])
         replicas, partitions = (sizes.get(name, 1 if sizes else None) for name in ("replica_count", "num_partitions"))
         return None if entry is None else cls(found, entry, replicas, partitions)
 
     def called(self, one: Instruction, *how: str) -> list[Computation]:
-        """Return the computations that an instruction calls through the attributes `how`; by default through any."""
+        """Return the computations in the attributes `how` of an instruction, such as `"body"`; by default in all."""
         return [
             self.computations[name]
             for key, value in one.attributes
@@ -151,7 +153,7 @@ def _unpacked(one: Instruction) -> Instruction:
 
 
 def index_of(element: Instruction) -> int | None:
-    """Return the index that a `get-tuple-element` reads; `None` if it is not in the text."""
+    """Return the index of a `get-tuple-element`; `None` if its text is incomplete."""
     found = _DIGITS.search(dict(element.attributes).get("index", ""))
     return int(found[0]) if found else None
 
@@ -159,22 +161,22 @@ def index_of(element: Instruction) -> int | None:
 def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> int | None:
     """Return the trip count of a `while` that counts from one constant to another; `None` if it depends on values.
 
-    This is needed before XLA's passes, which annotate loops, for loops that are not in the jaxpr: JAX's lowering adds
-    some, such as the rounds of Threefry.
+    Needed for loops that JAX's lowering adds, such as the rounds of Threefry: they are not in the jaxpr, and XLA's
+    passes have not annotated their trip counts yet.
     """
     return _Counting(loop, home, module).rounds()
 
 
 def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict[str, int]:
-    """Return the trip counts of the loops of a module, by id, from the loops of the jaxpr that they come from.
+    """Return a dict from the id of a `while` instruction to the trip count of the loop equation that it comes from.
 
-    The metadata of a `while` instruction may name several loop equations: its own, those in its body, and that of an
-    outer loop that carries its result. Its own equation is the innermost one that contains all equations of its body.
-    A loop is left out if no equation fits, if an outer loop has the same equation, or if the trip count is unknown.
+    The metadata of a `while` may name several loop equations: also those of loops inside it and around it. The right
+    one is the innermost equation that contains all equations of the instruction's body. A `while` is left out if no
+    equation fits, if an outer `while` has the same equation, or if the trip count is unknown.
 
     Args:
         module: The module.
-        rounds: Trip counts of the loops of the jaxpr, by id of the equation; `None` if unknown.
+        rounds: A dict from the id of a loop equation to its trip count; `None` if unknown.
     """
     inside: dict[str, frozenset[str]] = {}
     own: dict[str, str] = {}
@@ -201,9 +203,9 @@ def rounds_of_loops(module: HloModule, rounds: Mapping[str, int | None]) -> dict
 
 
 def _around(loops: list[str], ids: frozenset[str]) -> str:
-    """Return the innermost of some loop equations that contains all equations in `ids`; `""` if none does.
+    """Return the innermost of some nested loop equations that contains all equations in `ids`; `""` if none does.
 
-    Equations outside the outermost of these loops are ignored, because XLA moves some into loops.
+    Equations outside all of these loops are ignored, because XLA moves such equations into loops.
     """
     if not loops:
         return ""
@@ -214,6 +216,8 @@ def _around(loops: list[str], ids: frozenset[str]) -> str:
 
 
 class _Counting:
+    """A loop with a counter: a loop-carried value to which each iteration adds the same number."""
+
     def __init__(self, loop: Instruction, home: Computation, module: HloModule):
         self._home = home
         self._given = home.by_id.get(loop.operands[0]) if loop.operands else None
@@ -235,14 +239,14 @@ class _Counting:
         return None if start is None or step is None or stop is None else rounds(how, start, step, stop, dtype)
 
     def _start(self, place: int) -> int | None:
-        """Return the initial value of the carried value with an index; `None` if it is not a constant."""
+        """Return the initial value of the loop-carried value with index `place`; `None` if it is not a constant."""
         given = self._given
         if given is None or given.opcode != "tuple" or place >= len(given.operands):
             return None
         return self._home.numbers.get(given.operands[place])
 
     def _step(self, place: int) -> int | None:
-        """Return the number that each iteration adds to a carried value; `None` if unknown."""
+        """Return the number that each iteration adds to the loop-carried value `place`; `None` if unknown."""
         made = None if self._body is None else self._body.element(place)
         if self._body is None or made is None or made.opcode not in ("add", "subtract"):
             return None
@@ -255,7 +259,7 @@ class _Counting:
         return step if step is None or made.opcode == "add" else -step
 
     def _number(self, where: Computation, one: Instruction) -> int | None:
-        """Return the value of an instruction if it is the same number in every iteration, else `None`."""
+        """Return the value of an instruction if it is a number that iterations do not change, else `None`."""
         place = where.carried(one)
         if place is None:
             return where.numbers.get(one.id)

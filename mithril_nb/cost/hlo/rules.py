@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, log2, prod
 
-from mithril_nb.cost.formulas.contractions import rounds, valid_pairs
+from mithril_nb.cost.formulas.contractions import NO_PADDING, ONE_GROUP, rounds, valid_pairs
 from mithril_nb.cost.formulas.sizes import nbytes, size, sum_of
 from mithril_nb.cost.hlo.module import Computation
 from mithril_nb.graph.spec import TensorSpec
@@ -29,13 +29,11 @@ class Work:
 
 
 Combiner = Callable[[str], Work]
-"""Takes the name of an attribute (`"to_apply"`), and returns the work of one run of the computation in it."""
+"""A function from the name of an attribute, such as `"to_apply"`, to the work of one run of the computation in it."""
 HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
 
-# For example: bf01_oi01->bf01 in dim_labels=...
-_LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
-# For example: pad=1_1 in window={size=3x3 pad=1_1x1_1}
-_WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")
+_LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")  # bf01_oi01->bf01 in dim_labels=bf01_oi01->bf01
+_WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")  # pad=1_1x1_1 in window={size=3x3 pad=1_1x1_1}
 
 # XLA's HandleElementwiseOp: an opcode counts either FLOPs or transcendentals, never both.
 _ELEMENTWISE = frozenset(
@@ -44,13 +42,13 @@ _ELEMENTWISE = frozenset(
     "round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract "
     "xor".split()
 )
-# Random numbers are here because XLA counts a transcendental for each of them: HandleRngBitGenerator.
+# XLA also counts a transcendental for each random number: HandleRngBitGenerator.
 _TRANSCENDENTAL = frozenset(
     "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
     "logistic power rng rng-bit-generator rsqrt sine sinh sqrt tan tanh".split()
 )
 NAMING = frozenset("after-all bitcast constant domain get-tuple-element opt-barrier parameter tuple".split())
-"""Opcodes that only name or group existing values."""
+"""Opcodes that compute nothing and move no data."""
 _MOVING = frozenset(
     "all-gather all-gather-done all-gather-start all-reduce-done all-to-all broadcast collective-broadcast "
     "collective-permute collective-permute-done collective-permute-start concatenate copy copy-done copy-start "
@@ -61,17 +59,17 @@ _FREE = {
     **dict.fromkeys(NAMING, "0: alias"),
     **dict.fromkeys(_MOVING, "0: moves data"),
     # HandleReduceScatter is empty, although HandleAllReduce counts one addition for each element.
-    "reduce-scatter": "0: XLA does not count its additions",
-    "topk": "0: XLA counts no comparisons",
+    "reduce-scatter": "0: XLA does not count the additions",
+    "topk": "0: XLA does not count the comparisons",
 }
-"""Opcodes for which XLA counts no operations, with the formula to show."""
+"""A dict from an opcode for which XLA counts 0 operations to the formula that we show."""
 _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
 def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
-    """Return the work of one run of an instruction, and its formula; `None` and `"no rule"` if the opcode has no rule.
+    """Return the work of one run of an instruction and its formula. Without a rule, return `None` and `"no rule"`.
 
-    The instruction must not be a `fusion`, `call`, `while` or `conditional`, which run other computations.
+    The instruction must not run other computations, as a `fusion`, `call`, `while` or `conditional` does.
     """
     opcode = one.opcode
     if opcode in _ELEMENTWISE:
@@ -102,31 +100,27 @@ def hlo_bytes(one: Instruction, body: Computation) -> int | None:
     out, sizes = _made(one), [_bytes(operand) for operand in body.operands(one)]
     if opcode == "transpose" and _keeps_place(one, body):
         return 0
-    # The slice is read and written; the rest of the operand is not touched.
+    # The elements of the slice are read and written; the rest of the operand does not count.
     if opcode == "slice":
         return sum_of(out, out)
-    # Like slice, plus the indices. A dynamic-slice has an index for each axis, but XLA adds only the first.
+    # The indices are read too. A dynamic-slice has an operand for the index on each axis; XLA counts only the first.
     if opcode in ("dynamic-slice", "gather") and len(sizes) > 1:
         return sum_of(out, out, sizes[1])
-    # The result aliases the operand, so only the update is read and written. Here too XLA adds only the first index.
+    # The result aliases the operand, so only the update is read and written. XLA counts only the first index.
     if opcode == "dynamic-update-slice" and len(sizes) > 2:
         return sum_of(sizes[1], sizes[1], sizes[2])
     if opcode == "scatter":
-        # XLA counts three arrays of the size of the updates: the updates, and the elements that they replace, read and
-        # written. The operands are n arrays, one array of indices, and n updates.
+        # As in XLA, the updates are read, and the elements that they replace are read and written. The operands are n
+        # arrays, one array of indices, and n updates.
         count = len(sizes) // 2
         return sum_of(*sizes[count:], *(2 * [*sizes[count + 1 :]]))
     return sum_of(out, *sizes)
 
 
 def fusion_bytes(body: Computation) -> int | None:
-    """Return the bytes that a fusion reads and writes: the used parts of the operands, and the results.
+    """Return the bytes that a fusion with this body reads and writes: the used parts of operands, and the results.
 
-    Intermediate values inside the fusion stay in registers. The result is `None` if the size of a dtype is unknown, or
-    if the text of the body is cut off.
-
-    Args:
-        body: The computation that the fusion calls.
+    The result is `None` if the size of a dtype is unknown, or the text of the body is incomplete.
     """
     root = body.root
     if root is None:
@@ -136,7 +130,7 @@ def fusion_bytes(body: Computation) -> int | None:
     read = [
         _read(body, one) if one.opcode == "parameter" else _bytes(one)
         for one in body.by_id.values()
-        # A constant of one element is an immediate value in the generated code: immediate_constant_max_elements.
+        # A constant of one element is part of the generated code: XLA's immediate_constant_max_elements.
         if one.opcode == "parameter" or (one.opcode == "constant" and _items(one) > 1)
     ]
     return sum_of(*written, *read)
@@ -148,7 +142,11 @@ def _written(body: Computation, one: Instruction) -> int | None:
 
 
 def _read(body: Computation, param: Instruction) -> int | None:
-    """Return the bytes that a fusion reads of an operand, as XLA counts: of a slice only the slice, else all of it."""
+    """Return the bytes that a fusion reads of an operand, by XLA's FusionParameterReadBytes.
+
+    A slice reads only its elements. A broadcast or reshape reads the whole operand each time; all other users of the
+    operand share one read.
+    """
     found: list[int | None] = []
     is_shared = False
     for user in body.users.get(param.id, ()):
@@ -157,7 +155,6 @@ def _read(body: Computation, param: Instruction) -> int | None:
             found.append(_bytes(user))
         elif user.opcode == "dynamic-update-slice" and is_first:
             continue  # updated in place, so the rest is not read
-        # As FusionParameterReadBytes: each of these users reads the operand again; all other users share one read.
         elif user.opcode in ("broadcast", "reshape"):
             found.append(_bytes(param))
         elif not is_shared:
@@ -167,7 +164,7 @@ def _read(body: Computation, param: Instruction) -> int | None:
 
 
 def _keeps_place(one: Instruction, body: Computation) -> bool:
-    """Return whether a transpose moves no element in memory; XLA counts 0 bytes then."""
+    """Return whether a transpose moves no element in memory, in which case XLA counts 0 bytes."""
     given = body.operands(one)
     if not given or not given[0].shapes:
         return False
@@ -189,18 +186,18 @@ def _rule(*opcodes: str, formula: str) -> Callable[[HloRule], HloRule]:
 
 @_rule("dot", formula="2·B·M·N·K")
 def _dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # The right side has the same contracted sizes, so one side is enough, as in GetDotFlops.
+    # As in XLA's GetDotFlops. The contracted axes of both operands have the same sizes.
     axes = _numbers(dict(one.attributes).get("lhs_contracting_dims", ""))
     sizes = operands[0].shapes[0].shape if operands and operands[0].shapes else ()
     return Work(2 * _items(one) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
 
 
-@_rule("ragged-dot", formula="2·M·N·K, each row in one group")
+@_rule("ragged-dot", formula=f"2·M·N·K, {ONE_GROUP}")
 def _ragged_dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     return Work(2 * _items(one) * int(operands[0].shapes[0].shape[-1]))
 
 
-@_rule("convolution", formula="2·B·F·(C/G)·valid, padding left out")
+@_rule("convolution", formula=f"2·B·F·(C/G)·valid, {NO_PADDING}")
 def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     attributes = dict(one.attributes)
     labels = _LABELS.match(attributes["dim_labels"])
@@ -230,7 +227,7 @@ def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Co
 
 @_rule("reduce", formula="(in - out)·combiner")
 def _reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # If several arrays are reduced together, the combiner does the work for all of them, so one array is counted.
+    # If several arrays are reduced together, one run of the combiner is for all of them, so one array is counted.
     given, made = _first_specs(operands[0], one)
     return _times(size(given) - size(made), combiner("to_apply"))
 
@@ -249,7 +246,7 @@ def _select_and_scatter(one: Instruction, operands: Sequence[Instruction], combi
 
 @_rule("scatter", formula="updates·combiner")
 def _scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # XLA takes the first of several updates; all have the same shape.
+    # All updates have the same shape, and one run of the combiner is for all of them.
     return _times(size(operands[-1].shapes[0]), combiner("to_apply"))
 
 
@@ -260,35 +257,35 @@ def _map(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) 
 
 @_rule("sort", formula="n·ceil(log2 n)")
 def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # HandleSort ignores the axis: n is the size of the whole operand.
+    # XLA's HandleSort ignores the axis: n is the size of the whole operand.
     count = size(operands[0].shapes[0])
     return Work(count * ceil(log2(count)) if count > 1 else 0)
 
 
-@_rule("fft", formula="8·n·floor(log2(length)), over all axes")
+@_rule("fft", formula="8·n·floor(log2(length)), multiplied over the axes")
 def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     lengths = _numbers(dict(one.attributes).get("fft_length", ""))
-    # HandleFft: 4 multiply-adds for each complex product, times the product of the logarithms over all axes.
+    # XLA's HandleFft: 4 multiply-adds for each complex product, times the logarithm of the length of each axis.
     return Work(8 * size(operands[0].shapes[0]) * prod(map(rounds, lengths)))
 
 
 @_rule("cholesky", formula="n³/3")
 def _cholesky(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     spec = operands[0].shapes[0]
-    # XLA divides the batch as a whole by 3 and rounds down once.
+    # XLA rounds down once for the whole batch.
     return Work(int(spec.shape[-1]) * size(spec) // 3)
 
 
 @_rule("triangular-solve", formula="2·n·m²")
 def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     left, right = _first_specs(*operands[:2])
-    # Twice the count of the literature: HandleTriangularSolve counts the full matrix, not a triangle.
+    # Twice the count of the literature: XLA's HandleTriangularSolve counts the full matrix, not the triangle.
     return Work(2 * int(left.shape[-1]) * size(right))
 
 
-@_rule("all-reduce", "all-reduce-start", formula="n: two devices are counted")
+@_rule("all-reduce", "all-reduce-start", formula="n: as for two devices")
 def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
-    # HandleAllReduce assumes two replicas, so one addition for each element.
+    # XLA's HandleAllReduce assumes two devices, so one addition for each element.
     return Work(_items(one))
 
 
@@ -305,12 +302,12 @@ def _first_specs(*instructions: Instruction) -> tuple[TensorSpec, ...]:
 
 
 def _made(one: Instruction) -> int | None:
-    """Return the bytes of a result; of a tuple the sum over its arrays."""
+    """Return the bytes of a result; for a tuple, those of all its arrays."""
     return _spec_bytes(one.shapes[0]) if len(one.shapes) == 1 else sum_of(*map(_spec_bytes, one.shapes))
 
 
 def _bytes(one: Instruction) -> int | None:
-    """Return the bytes of a result when it is read as an operand: of a tuple only its table of pointers."""
+    """Return the bytes of an operand; for a tuple, those of its table of pointers."""
     return POINTER_BYTES * len(one.shapes) if len(one.shapes) > 1 else _made(one)
 
 

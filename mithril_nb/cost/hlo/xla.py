@@ -1,4 +1,4 @@
-"""XLA's own totals for the cost and memory of a program; in costs, each loop is counted once."""
+"""XLA's own totals for the cost and memory of a program. XLA counts each loop as one iteration."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Memory:
         argument: Bytes of the arguments.
         output: Bytes of the results.
         temp: Bytes of temporary buffers during the run.
-        alias: Bytes of results that reuse the memory of arguments, counted in `argument` and in `output`.
+        alias: Bytes of results in the memory of arguments; `argument` and `output` both contain them.
         code: Bytes of the generated code.
     """
 
@@ -32,10 +32,10 @@ class Memory:
 
 
 def source_of(name: str, figures: Callable[[], Any]) -> Source:
-    """Return XLA's own costs of a lowered or compiled program; each cost is `None` if not available.
+    """Return XLA's own costs of a program; each cost is `None` if XLA does not report it.
 
     Args:
-        name: Name of the source: `"XLA lowered"`.
+        name: Name of the source: `"XLA lowered"` or `"XLA compiled"`.
         figures: Returns the result of XLA's cost analysis.
     """
     found = _figures(figures)
@@ -44,21 +44,21 @@ def source_of(name: str, figures: Callable[[], Any]) -> Source:
         found = found[0] if found else None
     if not isinstance(found, Mapping):
         return Source(name)
-    # XLA returns -1 if the module contains an instruction it cannot count, and leaves out figures that are 0.
+    # XLA reports -1 if it cannot count an instruction of the module, and leaves out costs of 0.
     known = {key: found.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
     return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
 
 
 def xla_figures(inspection: ProgramStages, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
-    """Return XLA's own costs for the lowered and the compiled program, each if it exists already or is requested.
+    """Return XLA's own costs of the program: `"XLA lowered"` if it is lowered, `"XLA compiled"` if it is compiled.
 
     Args:
         inspection: The program.
-        lower: True to lower the program.
-        compile: True to compile the program, which may take long.
+        lower: True to lower the program first.
+        compile: True to compile the program first, which may take long.
 
     Raises:
-        Exception: JAX or XLA raised it while lowering or compiling the program.
+        Exception: An error of JAX or XLA while lowering or compiling.
     """
     found: list[Source] = []
     if lower or compile or inspection.is_lowered:

@@ -204,7 +204,8 @@ class BlockFormula:
         the program: 2·8·4·16 + 32
             2·B·M·N·K  B=1, M=8, N=4, K=16  1,024 FLOP  dot_general
             n          n=32                    32 FLOP  add
-            B: batch, M: rows of the left, N: columns of the right, K: summed over, n: elements of the result
+            B: batch, M: rows of the left operand, N: columns of the right operand, K: length of the contracted axes,
+            n: elements of the result
     """
 
     block: str

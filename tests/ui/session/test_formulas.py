@@ -40,7 +40,8 @@ def test_linear_with_letters_and_numbers():
         "linear_0: 2·32·64·16 + 2048\n"
         "    2·B·M·N·K  B=1, M=32, N=64, K=16  65,536 FLOP  dot_general\n"
         "    n          n=2,048                 2,048 FLOP  add\n"
-        "    B: batch, M: rows of the left, N: columns of the right, K: summed over, n: elements of the result"
+        "    B: batch, M: rows of the left operand, N: columns of the right operand, "
+        "K: length of the contracted axes, n: elements of the result"
     )
     assert str(found.terms[1]) == "n  n=2,048  2,048 FLOP  add"
 
