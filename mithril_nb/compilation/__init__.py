@@ -1,4 +1,4 @@
-"""Compile a logical model for a backend, to a physical model that runs and shows its stages and costs.
+"""`compile` turns a logical model into a physical model, which runs on a backend and shows its stages and costs.
 
 This room may import `stages` and `cost`; `train` imports this room.
 """

@@ -1,4 +1,4 @@
-"""Changes that `compile` makes to a graph: bind inputs to constants, freeze parameters, infer shapes for a backend."""
+"""Changes that `compile` makes to a graph: constants instead of inputs, frozen parameters, inferred shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mithril_nb.models.shape_inference.infer import Inference, infer
 
 
 def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> Inference:
-    """Infer the specs of all values in a graph, with the custom ops registered on this backend."""
+    """Infer the specs of all values in a graph. Custom ops that are registered on the backend are supported."""
     with inferring_for(backend):
         return infer(graph, inputs, backend.default_dtype)
 
@@ -31,10 +31,10 @@ def declared_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> fro
 
 
 def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> LogicalGraph:
-    """Return the graph with some inputs replaced by constant blocks.
+    """Return the graph with a constant block instead of each input in `constants`.
 
     Raises:
-        UnexpectedInputError: A name is not an input.
+        UnexpectedInputError: A key is not the name of an input.
         UnknownOptionError: A value is not an array of numbers.
 
     Examples:
@@ -77,13 +77,13 @@ def with_training(
     trainable: Iterable[str],
     specs: Mapping[str, TensorSpec] | None = None,
 ) -> LogicalGraph:
-    """Return the graph with the given parameters or blocks marked as frozen or trainable.
+    """Return the graph with some parameters or blocks marked as frozen or trainable.
 
     Args:
         graph: The graph.
         frozen: Names of parameters or blocks that training must not change.
-        trainable: Names of parameters or blocks to train; an input becomes a parameter.
-        specs: Known specs of the inputs. An input that becomes a parameter takes its shape from here.
+        trainable: Names of parameters, blocks or inputs to train. An input becomes a parameter.
+        specs: Known specs of the inputs, for the shapes of inputs that become parameters.
 
     Raises:
         ConnectionError: A name is unknown.
@@ -98,7 +98,9 @@ def with_training(
             )
         lists[option] = list(names)
     if both := [name for name in lists["frozen"] if name in lists["trainable"]]:
-        raise UnknownOptionError(f"{both[0]!r} is in both frozen and trainable.", advice="put it in only one of them.")
+        raise UnknownOptionError(
+            f"{both[0]!r} is in both frozen and trainable.", advice=f"ml.compile(model, backend, frozen=[{both[0]!r}])"
+        )
     model = Model.of(graph)
     model.set_shapes({name: spec.shape for name, spec in (specs or {}).items() if name in lists["trainable"]})
     model.set_differentiability(dict.fromkeys(lists["frozen"], False) | dict.fromkeys(lists["trainable"], True))

@@ -30,18 +30,19 @@ from mithril_nb.models.shape_inference.infer import Inference
 
 Arrays = Mapping[str, Any]
 _FEW = 64
-"""Longest list of numbers without a warning. XLA takes seconds to compile a program of thousands of arguments."""
+"""Longest list of numbers without a warning. XLA takes seconds to compile a program with thousands of arguments."""
 
 
 class Calls:
-    """Checks the arguments of calls against the compiled model.
+    """Checks that the arguments of calls match the compiled model.
 
     Args:
         graph: The model.
         inference: Specs of all values in the model.
         backend: The backend of the model.
-        is_static: True to reject inputs whose shapes differ from the compiled ones.
-        sizes: Dim names that the user declared. In one call, each name must have one size.
+        is_static: True to reject inputs whose shapes differ from the compiled shapes.
+        sizes: Dim names that the user declared, such as `"batch"`. In one call, a name must have the same size
+            everywhere.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Calls:
 
     @cached_property
     def _any_dtype(self) -> frozenset[str]:
-        """Inputs that accept any dtype, so that no cast is needed."""
+        """Names of inputs that accept any dtype and are not cast."""
         return frozenset(name for name in self.names if takes_any_dtype(self.graph, name))
 
     def checked(
@@ -115,8 +116,8 @@ class Calls:
         Raises:
             MissingInputError, UnexpectedInputError: Names are missing or unknown.
             UnknownOptionError: An input is not an array of numbers.
-            ShapeError: A declared dim name has two sizes; or, with static shapes, a shape differs from the compiled
-                one.
+            ShapeError: A declared dim name has two sizes. Or `is_static` is true, and a shape differs from the
+                compiled shape.
         """
         ports = by_port(inputs, self.names, "input", what="inputs")
         missing = [name for name in self.names if name not in ports]
@@ -143,7 +144,7 @@ class Calls:
         return arrays
 
     def _named(self, name: str) -> str:
-        """Format an input for a message. If the user did not choose its name, add the ports that it feeds."""
+        """Format the name of an input for a message. A name that the user did not choose is followed by its ports."""
         feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
         is_given = name in dict(self.graph.labels)
         is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
@@ -157,10 +158,15 @@ class Calls:
             for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
                 first, known = found.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
                 if size != known:
+                    renamed = [
+                        f"{dim}_2" if (one, length) == (dim, size) else one
+                        for one, length in zip(shape, array.shape, strict=True)
+                    ]
+                    shapes = {first: [*self.inference.inputs[first].shape], port: renamed}
                     raise ShapeError(
                         f"the size {dim!r} is {known} in input {first!r} and {size} in input {port!r}.",
                         ((f"{first}", str(tuple(arrays[first].shape))), (f"{port}", str(tuple(array.shape)))),
-                        f"inputs of the same size, or two different names instead of {dim!r} in shapes.",
+                        f"ml.compile(model, backend, shapes={shapes})  # or pass inputs of the same size",
                         port=port,
                     )
 
@@ -174,10 +180,9 @@ class Calls:
         ]
 
     def settle(self, inputs: Arrays) -> None:
-        """Warn once if checked inputs have other shapes than the compiled ones.
+        """Warn once if the shapes of checked inputs differ from the compiled shapes.
 
-        With static shapes, record the shapes instead: the first trace fixes the open dims, and `inputs` then rejects
-        other sizes.
+        If `is_static` is true, fix the unknown dims instead: later calls of `inputs` reject other shapes.
         """
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape
@@ -224,9 +229,9 @@ class Calls:
         return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
 
     def _cast(self, name: str, array: Any) -> jax.Array:
-        """Convert an input to an array, cast to the model's dtype if it needs floats.
+        """Convert an input to an array. Inputs of blocks that need floats are cast to the dtype of the model.
 
-        Complex numbers, and inputs that accept any dtype, are not cast.
+        Complex numbers are not cast.
         """
         array = as_array(f"input {name!r}", array, name)
         wanted = self.inference.inputs[name].dtype
@@ -282,7 +287,7 @@ class Calls:
                 )
 
     def with_shapes(self) -> str:
-        """Return the code of a `compile` call with a shape for each input, for a message."""
+        """Return example code of a `compile` call with a shape for each input."""
         return self._with({name: TensorSpec(self._settled[name]) for name in self.inference.inputs})
 
     def _with(self, specs: Mapping[str, TensorSpec]) -> str:
@@ -290,7 +295,7 @@ class Calls:
         return f"ml.compile(model, backend, shapes={shapes!r})"
 
     def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
-        """Return facts for a message: the inputs, and their compiled specs if different."""
+        """Return facts for a message: the spec of each input, with the compiled spec if it differs."""
         compiled = self.inference.inputs
         return tuple(
             (
@@ -302,7 +307,7 @@ class Calls:
 
 
 def example_shape(shape: tuple[Dim, ...]) -> list[int]:
-    """Return a concrete example of a shape.
+    """Return an example of a shape, in which numbers replace unknown dims.
 
     Examples:
         >>> example_shape(("...", 4)), example_shape(("...",)), example_shape(("batch", 3))
@@ -321,7 +326,7 @@ def _count(names: Sequence[str], what: str) -> str:
 
 
 def is_text(spec: Spec | None) -> bool:
-    """Return whether a spec is the name of a dtype. Any other text is the name of an unknown size."""
+    """Return whether a spec is the name of a dtype, and not the name of a dim."""
     return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
 
 
@@ -350,10 +355,10 @@ def as_array(what: str, given: Any, port: str) -> jax.Array:
 
 
 def _warn_of_long_list(what: str, given: object) -> None:
-    """Warn about a long list inside a jitted program, where each number is a separate argument."""
+    """Warn if a jitted program receives a long list, because each of its numbers is a separate argument."""
     leaves = jax.tree.leaves(given) if isinstance(given, list | tuple) else []
     if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
         notice(
-            f"{what} is a {type(given).__name__} of {len(leaves)} numbers. Each is a separate argument of the jitted "
-            "program, which is slow. np.asarray(values) is one argument."
+            f"{what} is a {type(given).__name__} of {len(leaves)} numbers. Each number is a separate argument of the "
+            "jitted program, which makes it slow. An array is one argument: np.asarray(values)."
         )

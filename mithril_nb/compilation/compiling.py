@@ -46,39 +46,40 @@ def compile(
     """Bind a logical model to a backend.
 
     Args:
-        model: The model to compile. Later changes of it do not affect the result.
+        model: The model to compile. Later changes to the model do not affect the result.
         backend: Backend to run on; default: `JaxBackend()`. For any other backend, the result is an `EmittedModel`,
-            and options of XLA and of several devices are rejected, because they would have no effect.
+            and only `shapes`, `verbose`, `constants`, `frozen` and `trainable` are accepted.
         shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Missing shapes are inferred from the
             blocks, or from the first inputs.
         jit: True to jit the programs; default: the backend's setting.
         verbose: True to print the inferred shapes.
-        parallelism: Use of the devices in the backend's mesh: `"data"` splits the batch over the first mesh axis,
-            `"model"` splits the parameters over the last, `"mixed"` does both.
-        jit_options: `donate_argnums`, positions of the arguments of `evaluate` to donate in calls that compute
-            gradients; `xla_computation`, True to keep the text of `pm.xla_computation`; `static_argnums`, no effect.
-        tpu_options: `replicate_inputs`, True to replicate each input on all devices of the mesh; `allow_spmd`, which
-            is always on.
-        static_shapes: True to reject inputs whose shapes differ from `shapes`, or from the first inputs. Otherwise
-            other shapes cause a recompilation, with a warning.
-        optimizations: `fusion`, `buffer_reuse`, `layout_optimization`: optimizations of XLA; only fusion can be
-            disabled.
-        constants: Values by input name. These inputs become constants.
+        parallelism: How to use the devices in the backend's mesh. `"data"` splits the batch over the first mesh axis,
+            `"model"` splits the parameters over the last mesh axis, `"mixed"` does both.
+        jit_options: A dict with any of three keys. `"donate_argnums"`: positions of the arguments of `evaluate` to
+            donate in calls that compute gradients. `"xla_computation"`: True to keep the text of
+            `pm.xla_computation`. `"static_argnums"`: has no effect.
+        tpu_options: A dict with any of two keys. `"replicate_inputs"`: True to replicate each input on all devices of
+            the mesh. `"allow_spmd"`: has no effect, because it is always true.
+        static_shapes: True to reject inputs whose shapes differ from `shapes`, or from the first inputs. By default,
+            an input with another shape causes a recompilation and a warning.
+        optimizations: A dict with any of the keys `"fusion"`, `"buffer_reuse"` and `"layout_optimization"`, which are
+            optimizations of XLA. `{"fusion": False}` disables fusion; the others are always on.
+        constants: A dict from the name of an input to its value. These inputs become constants.
         frozen: Names of parameters or blocks that training must not change.
         trainable: Names of parameters, blocks or inputs to train.
-        **unknown: Rejected, with a list of the valid options.
+        **unknown: Any other argument raises an `UnknownOptionError` that lists the valid arguments.
 
     Returns:
         The physical model. Its programs are compiled on their first run, or when a stage is requested.
 
     Raises:
-        ShapeError: Shapes do not match (all problems are reported together), or do not divide over the devices.
-        UnexpectedInputError: `shapes` or `constants` names an input that the model does not have.
+        ShapeError: Shapes do not match, or cannot be split evenly over the devices. All problems are reported together.
+        UnexpectedInputError: `shapes` or `constants` contains the name of an input that the model does not have.
         ConnectionError: `frozen` or `trainable` contains an unknown name.
         UnknownOptionError: An argument does not exist, or a value is invalid.
         UnknownOpError: The backend does not support a block.
-        UnsupportedPrimitiveError: An emitting backend has no source for an operation of a block. Raised here if all
-            shapes are known, else by the first evaluation; of gradients, when they are first requested.
+        UnsupportedPrimitiveError: The backend runs emitted source, which does not support a block. If shapes are
+            unknown, the first evaluation raises this error.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -110,9 +111,9 @@ def compile(
     inference.raise_problems()
     if placement and backend.mesh is not None:
         raise UnknownOptionError(
-            "a model whose parts are placed on single devices cannot use a mesh as well.",
+            "the blocks of this model are placed on devices, so the backend cannot have a mesh.",
             (("placed", ", ".join(placement)), ("mesh", str(dict(backend.mesh.shape)))),
-            "ml.compile(placed_model, ml.JaxBackend())  # or compile the model before place_model for this backend",
+            "ml.compile(placed_model, ml.JaxBackend())  # or the model without place_model",
         )
     if placement and jit:
         notice("jit=True has no effect: a model that is placed on several devices runs op by op.")
@@ -134,10 +135,10 @@ def compile_emitted(
     frozen: Iterable[str],
     trainable: Iterable[str],
 ) -> EmittedModel:
-    """Bind a model to a backend that runs emitted source; JAX traces it.
+    """Bind a model to a backend that runs emitted source.
 
     Raises:
-        UnknownOptionError: `unused` contains an option; these options need XLA.
+        UnknownOptionError: An option in `unused` has a value; these options need XLA.
         UnsupportedPrimitiveError: The backend has no source for a block.
     """
     given = [name for name, value in unused.items() if value is not None]
@@ -149,7 +150,7 @@ def compile_emitted(
         )
     with jax.enable_x64(backend.default_dtype == "float64"):
         tracer = JaxBackend()
-        # The argument would switch JAX to float64 for the whole process.
+        # `JaxBackend(dtype="float64")` would switch JAX to float64 for the whole process.
         tracer.default_dtype = as_dtype(backend.default_dtype)
         traced = compile(
             model, tracer, shapes=shapes, verbose=verbose, constants=constants, frozen=frozen, trainable=trainable

@@ -12,7 +12,7 @@ Arrays = Mapping[str, Any]
 
 
 class EvaluatesAll:
-    """The part of a compiled model that every backend shares."""
+    """Base class of compiled models on all backends."""
 
     backend: Any
     evaluate: Callable[..., Any]
@@ -35,8 +35,8 @@ class EvaluatesAll:
         Args:
             params: Parameters by name.
             inputs: Arrays by input name.
-            output_gradients: d(loss)/d(output) by output name. Default: 1, for a model whose only output is a scalar,
-                such as a loss.
+            output_gradients: d(loss)/d(output) by output name. It may be omitted if the only output is a scalar, such
+                as a loss: its gradient is then 1.
             state: State after training, for a model with a state. It does not change.
 
         Raises:

@@ -30,7 +30,7 @@ from mithril_nb.stages.trace.provenance.frames import calling_line
 from mithril_nb.stages.trace.tracing import checked_params
 
 PROGRAMS = ("forward", "forward+backward")
-"""Programs of a physical model. A train step also needs a loss and an optimizer, see `ml.fit`."""
+"""Programs of a physical model. A train step is not among them, because it needs a loss and an optimizer."""
 
 
 def inspect_program(
@@ -95,8 +95,7 @@ class InspectedModel(EvaluatesAll, Shown):
         """Return the stages of a program, from Python to machine code, with their provenance. Does not run it.
 
         Args:
-            program: `"forward"`, or `"forward+backward"`, which returns outputs and gradients of the parameters for
-                the given output gradients.
+            program: `"forward"`, or `"forward+backward"`, which also computes the gradients of the parameters.
 
         Raises:
             ShapeError: The shape of an input is not concrete.

@@ -29,7 +29,7 @@ Arrays = Mapping[str, Any]
 
 
 class PhysicalModel(InspectedModel):
-    """A model bound to a backend: runs, and shows its stages and costs.
+    """A model bound to a backend. It runs, and shows its stages and costs.
 
     Attributes:
         graph: The logical graph.
@@ -87,12 +87,12 @@ class PhysicalModel(InspectedModel):
 
     @property
     def placement(self) -> dict[str, str]:
-        """Names of devices by path of a block, if `backend.place_model` placed the model; else empty."""
+        """A dict from the path of a block to the name of its device; empty without `backend.place_model`."""
         return {path: device_name(device) for path, device in self._placement.items()}
 
     @cached_property
     def input_ranges(self) -> Mapping[str, tuple[int, int]]:
-        """Smallest and largest integer of each input that a block uses as an index, such as Embedding."""
+        """Smallest and largest valid integer of each input that a block such as Embedding uses as an index."""
         found = {name: input_range(self.graph, name) for name in self.input_specs}
         return {name: bounds for name, bounds in found.items() if bounds}
 
@@ -112,7 +112,7 @@ class PhysicalModel(InspectedModel):
         return draws_random_numbers(self.graph, self.backend.toolkit, True)
 
     def get_layer_names(self) -> tuple[str, ...]:
-        """Return the paths of the blocks that have parameters, in order, with dots."""
+        """Return the paths of the blocks that have parameters, in order, such as `"encoder.linear_0"`."""
         return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters if "." in p.name))
 
     def summary(self, *, depth: int | None = None) -> str:
@@ -168,10 +168,10 @@ class PhysicalModel(InspectedModel):
         key: jax.Array | None = None,
         training: bool = False,
     ) -> dict[str, jax.Array]:
-        """Return the outputs. A pure function: use it with `jax.jit`, `jax.grad`, `jax.vmap` and others.
+        """Return the outputs. This is a pure function, for use with `jax.jit`, `jax.grad`, `jax.vmap` and others.
 
         Args:
-            params: Parameters by name; `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
+            params: Parameters by name: `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
             inputs: Arrays by input name.
             state: State after the previous step, for a model with a state.
             key: Random key, required if a block draws random numbers.
@@ -192,7 +192,7 @@ class PhysicalModel(InspectedModel):
         key: jax.Array | None = None,
         training: bool = False,
     ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        """Return the outputs like `forward`, and the next state: `{}` if the model has none.
+        """Return the outputs like `forward`, and the next state, which is `{}` if the model has no state.
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
@@ -241,12 +241,12 @@ class PhysicalModel(InspectedModel):
         Args:
             params: Parameters by name.
             inputs: Arrays by input name.
-            output_gradients: d(loss)/d(output) by output name. Missing outputs count as zero.
+            output_gradients: d(loss)/d(output) by output name. An output that is left out has gradient 0.
             state: State after training, for a model with a state. It does not change.
 
         Returns:
-            A dict of outputs. With `output_gradients`, a pair of outputs and gradients by parameter name. The gradient
-            of a frozen parameter is zero.
+            A dict of outputs by name. With `output_gradients`, a pair: this dict, and a dict of gradients by parameter
+            name. The gradient of a frozen parameter is zero.
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
@@ -254,10 +254,10 @@ class PhysicalModel(InspectedModel):
             ShapeError: Shapes do not match.
             NotANumberError: The backend is in debug mode, and an output or a gradient is NaN.
         """
-        # No checks here: tracing checks the arguments, and every new set of shapes and dtypes is traced.
+        # Tracing checks the arguments, and each new set of shapes and dtypes is traced, so nothing is checked here.
         key = self.backend.get_random_key() if self._draws else None
         given = (params, inputs, output_gradients, key, state)
-        # Donate only if gradients are computed: they take the memory of the params, which have the same shapes.
+        # Donate only if gradients are computed: they reuse the memory of the params, which have the same shapes.
         run = self._run if self._donating is None or output_gradients is None else self._donating
         try:
             with jax.debug_nans(True) if self.backend.debug else nullcontext():
@@ -267,7 +267,7 @@ class PhysicalModel(InspectedModel):
             raise NotANumberError(
                 "a gradient of this model is NaN, but its outputs are finite.",
                 (("because", str(error)),),
-                "look for a square root of 0, or a division by 0.",
+                "Sqrt(threshold=1e-6)  # in place of a block that takes the square root of 0; avoid division by 0",
             ) from None
         if not self._texts:
             return found
@@ -288,11 +288,11 @@ class PhysicalModel(InspectedModel):
         """Return the outputs for the parameters in `params`, which the first call initializes randomly.
 
         Args:
-            given: The input of a model with one input; or a dict of inputs by name.
-            named: Inputs by name.
+            given: The input of a model with one input, or a dict of inputs by name.
+            named: Inputs by name, instead of a dict.
 
         Returns:
-            The output of a model with one output; otherwise a dict of outputs by name.
+            The output of a model with one output, else a dict of outputs by name.
 
         Raises:
             MissingInputError, UnexpectedInputError: Names are missing or unknown.
@@ -311,7 +311,7 @@ class PhysicalModel(InspectedModel):
             found = self._calls.inferred(arrays)
             found.raise_problems()
             self._check_concrete(found.parameters)
-            # The parameters must not be tracers, because they outlive a call inside jit.
+            # The model keeps the parameters after a call inside jit, so they must not be tracers.
             with jax.ensure_compile_time_eval():
                 self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
         outputs = self.evaluate(self._params, inputs)
@@ -319,7 +319,7 @@ class PhysicalModel(InspectedModel):
 
     @property
     def params(self) -> dict[str, jax.Array]:
-        """The parameters that calls `pm(x)` use. They are initialized randomly; you can also set them."""
+        """The parameters that `pm(x)` uses. They are initialized randomly on first use. You can also set them."""
         if self._params is None:
             with jax.ensure_compile_time_eval():
                 self._params = self.randomize_params()
@@ -341,7 +341,7 @@ class PhysicalModel(InspectedModel):
             found = self._arrays(params, inputs, state, key)
         else:
             found = self._evaluate_backward(params, inputs, output_gradients, key, state)
-        # In a jitted program, this line runs only during tracing, so once per set of shapes.
+        # In a jitted program, this line runs only during tracing, so once for each set of shapes.
         self._calls.settle(inputs)
         return found
 

@@ -1,4 +1,4 @@
-"""Further options of `compile`: read and check them, and warn about options without effect."""
+"""Read and check the options of `compile` for XLA and devices, and warn about options without effect."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ PARALLELISM = ("data", "model", "mixed")
 ARGUMENTS = ("params", "inputs", "output_gradients")
 """Arguments of `evaluate`. `jit_options` refers to them by position, from 0."""
 _FUSION_PASSES = "fusion,cpu-fusion,cpu_instruction_fusion"
-"""XLA's fusion passes, except `fusion-wrapper`, which wraps a single operation in a fusion: without it, a scatter
-cannot run on CPU."""
+"""XLA's fusion passes that are disabled without fusion. `fusion-wrapper` stays on: a scatter on CPU needs it."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def read_options(
     static_shapes: bool | None = None,
     optimizations: Mapping[str, Any] | None = None,
 ) -> Options:
-    """Return the options, which `compile` documents. Warn about options that JAX does not support here.
+    """Return the checked options; `compile` documents the arguments. Warn about options without effect.
 
     Raises:
         UnknownOptionError: An option does not exist, or its value is invalid.
@@ -74,7 +73,7 @@ def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
         raise UnknownOptionError(
             f"unknown parallelism {parallelism!r}.",
             (("known", ", ".join(map(repr, PARALLELISM))),),
-            f"parallelism={near[0]!r}" if near else "use one of the known names.",
+            f"parallelism={near[0] if near else PARALLELISM[0]!r}",
         )
     axes = () if backend.mesh is None else tuple(backend.mesh.shape.values())
     if len(axes) < (2 if parallelism == "mixed" else 1):
@@ -127,12 +126,12 @@ def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, paralleli
         notice("tpu_options['allow_spmd'] has no effect: JAX compiles every program on several devices as SPMD.")
     wanted = bool(options.get("replicate_inputs"))
     if wanted and backend.mesh is None:
-        notice("tpu_options['replicate_inputs'] has no effect: the backend has one device; see device_mesh.")
+        notice("tpu_options['replicate_inputs'] has no effect: the backend has one device, not a device_mesh.")
     elif wanted and parallelism in ("data", "mixed"):
         raise UnknownOptionError(
             f"tpu_options['replicate_inputs']=True and parallelism={parallelism!r} contradict each other.",
             (("because", f"parallelism={parallelism!r} splits each input over the devices"),),
-            'parallelism="model"  # or omit one of them',
+            'parallelism="model"  # or omit replicate_inputs',
         )
     return wanted and backend.mesh is not None
 
@@ -157,7 +156,7 @@ def _optimizations(given: Mapping[str, Any], backend: JaxBackend, jit: bool) -> 
 
 
 def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
-    """Return the options whose value is not None. Raise if an option is unknown."""
+    """Return the options whose value is not `None`. Raise an error if an option is unknown."""
     keys = tuple(keys)
     if given is None:
         return {}

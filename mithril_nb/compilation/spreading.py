@@ -16,11 +16,12 @@ from mithril_nb.models.shape_inference.infer import Parameter
 
 
 class Spread:
-    """Shards params and inputs over a mesh: batches over its first axis, parameters over its last.
+    """Shards params and inputs over a mesh.
 
     Args:
         mesh: The mesh.
-        parallelism: `"data"`, `"model"`, `"mixed"`; with `None`, params are replicated and inputs are unchanged.
+        parallelism: `"data"` splits batches over the first mesh axis, `"model"` splits params over the last mesh axis,
+            `"mixed"` does both, `None` neither. Params that are not split are replicated.
         replicates_inputs: True to replicate each input on all devices.
     """
 
@@ -31,12 +32,11 @@ class Spread:
         self.splits_params = parallelism in ("model", "mixed")
 
     def check(self, inputs: Mapping[str, TensorSpec], parameters: Sequence[Parameter]) -> None:
-        """Check that the batch and the parameters can be split over the mesh, as far as their shapes are known.
+        """Check that the batch and the parameters can be split over the mesh. Unknown shapes are not checked.
 
         Raises:
-            ShapeError: The batch is split, and its size in an input is not a multiple of the size of the first mesh
-                axis. Or parameters are split, and none of them has an axis whose size is a multiple of the size of
-                the last mesh axis.
+            ShapeError: The batch size is not a multiple of the first mesh axis, or no parameter has a size that is a
+                multiple of the last mesh axis.
         """
         if self.splits_batch:
             for name, spec in inputs.items():
@@ -50,14 +50,14 @@ class Spread:
                 raise ShapeError(
                     f"no parameter can be split evenly over {parts} devices.",
                     tuple((one.name, str(shape)) for one, shape in zip(parameters, shapes, strict=True)),
-                    f"a size that is a multiple of {parts}, or another size of the last axis of device_mesh.",
+                    f'parallelism="data"  # or a parameter with a size that is a multiple of {parts}',
                 )
 
     def inputs(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
         """Return the sharded inputs.
 
         Raises:
-            ShapeError: The batch size is not a multiple of the size of the first mesh axis.
+            ShapeError: The batch size is not a multiple of the first mesh axis.
         """
         if self.replicates_inputs:
             return {name: self._sharded(array, PartitionSpec()) for name, array in arrays.items()}
@@ -72,7 +72,7 @@ class Spread:
         }
 
     def params(self, parameters: Sequence[Parameter], arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arrays of parameters or states, sharded or replicated; any other array is returned unchanged."""
+        """Return the arrays with parameters or states sharded or replicated; other arrays do not change."""
         specs = {one.name: self._spec(one, array_shape(arrays[one.name])) for one in parameters}
         return {name: self._sharded(array, specs[name]) if name in specs else array for name, array in arrays.items()}
 
@@ -93,9 +93,9 @@ def array_shape(array: Any) -> tuple[int, ...]:
 
 
 def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | None:
-    """Return the axis to split: the output axis if divisible, else the input axis, else the largest divisible axis.
+    """Return the axis to split over `parts` devices: the output axis, the input axis, or the longest other axis.
 
-    A parameter without such an axis, such as a bias of size 10 on 4 devices, is replicated (`None`).
+    The first of these whose size is a multiple of `parts` is chosen; `None` if there is none.
     """
     lead = parameter.stacked
     rank = len(shape) - lead

@@ -35,7 +35,7 @@ def _module_type() -> type:
     import torch
 
     class EmittedModule(torch.nn.Module):
-        """A model that runs as emitted PyTorch. Parameters have the names of the model."""
+        """A model that runs as emitted PyTorch. Its parameters have the same names as those of the model."""
 
         def __init__(self, model: Any, params: Mapping[str, Any], state: Mapping[str, Any]):
             super().__init__()

@@ -142,7 +142,7 @@ ml.compile(Linear(3, input_size=5), ml.JaxBackend(device_mesh=(1, 4)), paralleli
 ShapeError: no parameter can be split evenly over 4 devices.
     weight  (5, 3)
     bias    (3,)
-    Try: a size that is a multiple of 4, or another size of the last axis of device_mesh.
+    Try: parallelism="data"  # or a parameter with a size that is a multiple of 4
 
 ml.compile(Linear(8), ml.JaxBackend(device_mesh=8), parallelism="mixed")
 UnknownOptionError: parallelism='mixed' needs a mesh of devices with two axes.
@@ -164,7 +164,7 @@ UnknownOptionError: unknown parallelism 'dta'.
 ml.compile(Linear(8), TWO, parallelism="data", tpu_options={"replicate_inputs": True})
 UnknownOptionError: tpu_options['replicate_inputs']=True and parallelism='data' contradict each other.
     because  parallelism='data' splits each input over the devices
-    Try: parallelism="model"  # or omit one of them
+    Try: parallelism="model"  # or omit replicate_inputs
 
 ml.JaxBackend(device_mesh=(3, 3))
 DeviceNotFoundError: device_mesh=(3, 3) needs 9 devices, but only 8 are available.

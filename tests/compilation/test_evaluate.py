@@ -320,8 +320,8 @@ def test_long_list_causes_a_warning(params):
     with pytest.warns(MithrilWarning) as warned:
         found = pm.evaluate(params, {"input": rows})["output"]
     assert str(warned[0].message) == (
-        "input 'input' is a list of 90 numbers. Each is a separate argument of the jitted program, which is slow. "
-        "np.asarray(values) is one argument."
+        "input 'input' is a list of 90 numbers. Each number is a separate argument of the jitted program, which makes "
+        "it slow. An array is one argument: np.asarray(values)."
     )
     np.testing.assert_allclose(found, pm.evaluate(params, {"input": np.asarray(rows)})["output"], 1e-6)
 
@@ -343,7 +343,8 @@ def test_dim_name_has_one_size():
         "ShapeError: the size 'rows' is 6 in input 'left' and 1 in input 'right'.\n"
         "    left   (6, 4)\n"
         "    right  (1, 4)\n"
-        "    Try: inputs of the same size, or two different names instead of 'rows' in shapes."
+        "    Try: ml.compile(model, backend, shapes={'left': ['rows', 4], 'right': ['rows_2', 4]})"
+        "  # or pass inputs of the same size"
     )
     for rows in (6, 1):
         x = np.ones((rows, 4), "float32")

@@ -163,7 +163,7 @@ WARNED = [
     ),
     (
         {"tpu_options": {"replicate_inputs": True}},
-        "tpu_options['replicate_inputs'] has no effect: the backend has one device; see device_mesh.",
+        "tpu_options['replicate_inputs'] has no effect: the backend has one device, not a device_mesh.",
     ),
     (
         {"tpu_options": {"allow_spmd": False}},
@@ -261,7 +261,7 @@ UnknownOptionError: frozen='linear_0' is not a list of names.
 
 ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"])
 UnknownOptionError: 'linear_0' is in both frozen and trainable.
-    Try: put it in only one of them.
+    Try: ml.compile(model, backend, frozen=['linear_0'])
 
 ml.JaxBackend(xla_flags="--xla_foo")
 UnknownOptionError: xla_flags='--xla_foo' is not a list of flags.

@@ -21,9 +21,8 @@ CASES = {
         ml.compile(model, frozen="linear_0")
         """,
     "compilation/binding.py:with_training#2": """
-        model = Model() | Linear(3)
+        model, backend = Model() | Linear(3), ml.JaxBackend()
         ml.compile(model, frozen=["linear_0"], trainable=["linear_0"])
-        # Try: ml.compile(model, frozen=["linear_0"])
         """,
     "compilation/torch_module.py:as_module": """
         model = Linear(3)
@@ -68,9 +67,16 @@ CASES = {
         # Try: pm = ml.compile(model, shapes={"input": [5, 4]}, {}); pm.evaluate(pm.randomize_params(), {"input": jnp.ones((2, 4))})
         """,
     "compilation/calls.py:Calls._check_names": """
-        pm = ml.compile(Add(), shapes={"left": ["rows", 4], "right": ["rows", 4]})
+        model, backend = Add(), ml.JaxBackend()
+        pm = ml.compile(model, shapes={"left": ["rows", 4], "right": ["rows", 4]})
         pm.evaluate(dict(), {"left": jnp.ones((6, 4)), "right": jnp.ones((1, 4))})
-        # Try: pm.evaluate(dict(), {"left": jnp.ones((6, 4)), "right": jnp.ones((6, 4))})
+        # Try: pm = {}; pm.evaluate(dict(), {"left": jnp.ones((6, 4)), "right": jnp.ones((1, 4))})
+        """,
+    "compilation/calls.py:Calls._check_names | of one input": """
+        model, backend = Relu(), ml.JaxBackend()
+        pm = ml.compile(model, shapes={"input": ["n", "n"]})
+        pm.evaluate(dict(), {"input": jnp.ones((6, 4))})
+        # Try: pm = {}; pm.evaluate(dict(), {"input": jnp.ones((6, 4))})
         """,
     "compilation/calls.py:Calls._state": """
         pm = ml.compile(BatchNorm1d(), shapes={"input": [5, 4]})

@@ -58,7 +58,7 @@ LEFT: dict[str, tuple[str, ...]] = {
     ),
 }
 """Sites whose advice no case runs, by the reason; no other site may be without a case."""
-COMMANDS = ("apt-get install ", "pip install ", "mithril-nb ", "-")
+COMMANDS = ("apt-get install ", "pip install ", "mithril-nb ", "python ", "-")
 """How commands and options of a terminal start: they are code too, of another language than Python."""
 
 

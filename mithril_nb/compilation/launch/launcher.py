@@ -1,4 +1,4 @@
-"""Start the processes, forward their output, end all of them if one fails, and report how each process ended."""
+"""Start the processes of a launch, forward their output, end all of them if one fails, and report how each ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mithril_nb.errors import LaunchError, UnknownOptionError
 POLL_S = 0.05
 """Seconds between two checks for processes that have ended."""
 SETTLE_S = 0.3
-"""Seconds that the other processes may print errors of their own after one has failed."""
+"""Seconds in which the other processes may still print errors after one has failed."""
 GRACE_S = 5.0
 """Seconds that a process has to end after SIGTERM, before it is killed."""
 INTERRUPT_S = 10.0
@@ -44,14 +44,14 @@ def launch(
     process is left running, no matter how the launch ends.
 
     Args:
-        script: Path of the script. In it, `ml.distributed()` returns the index of the process, and `ml.fit` splits the
-            work.
-        arguments: The script's own arguments.
+        script: Path of the script. In the script, `ml.distributed()` returns the index of the process, and `ml.fit`
+            splits the work.
+        arguments: Arguments of the script.
         processes: Number of processes, on all machines together.
-        coordinator: `"host:port"` of process 0, to join processes on other machines. Only one process is then started
-            here. Default: all processes are started here.
-        process_id: Index of the process started here, from 0; only with `coordinator`.
-        devices: Devices of each process: virtual CPU devices of JAX, or accelerators.
+        coordinator: By default, all processes run on this machine. To use several machines, run the launcher once for
+            each process, and pass `"host:port"` of process 0.
+        process_id: Index of the process to start, from 0; only with `coordinator`.
+        devices: Number of devices of each process: virtual CPU devices of JAX, or accelerators.
         start_timeout_s: Seconds that the processes may take to connect.
         peer_timeout_s: Seconds after which a process on another machine that does not answer counts as dead.
 
@@ -66,9 +66,9 @@ def launch(
     ranks = _ranks(processes, coordinator, process_id, devices, start_timeout_s, peer_timeout_s)
     if os.name != "posix":
         raise LaunchError(
-            "launching needs process groups, which this system does not support.",
+            "ml.launch needs process groups, which this system does not support.",
             (("system", sys.platform),),
-            "Linux or macOS; or one process, with python train.py.",
+            "python train.py  # one process; ml.launch works on Linux and macOS",
         )
     if not Path(script).is_file():
         raise LaunchError(f"script {str(script)!r} does not exist.", (), "mithril-nb launch --processes 2 train.py")
@@ -79,7 +79,7 @@ def launch(
 
 
 def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
-    """Forward output until all processes have ended, or one has failed."""
+    """Forward output until all processes have ended, one has failed, or one has not connected in time."""
     until = time.monotonic() + rank.start_timeout_s
     while group.running:
         group.pump(POLL_S)
@@ -97,7 +97,7 @@ def _watch(group: ProcessGroup, rank: Rank, received: list[int]) -> None:
 
 
 def _end_after_signal(group: ProcessGroup, received: list[int]) -> None:
-    """Forward a signal to the processes, wait for their end, and exit. A second signal ends them at once."""
+    """Send the received signal to the processes, wait for their end, and exit. A second signal ends them at once."""
     first = received[0]
     group.send(first)
     until = time.monotonic() + (INTERRUPT_S if first == signal.SIGINT else GRACE_S)
@@ -150,7 +150,7 @@ def _ranks(
     host, _, port = (coordinator or "").rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536 or process_id is None:
         raise UnknownOptionError(
-            "to join processes on other machines, a process needs the address of process 0 and its own index.",
+            "a launch on several machines needs the address of process 0 and the index of this process.",
             (("coordinator", repr(coordinator)), ("process id", repr(process_id))),
             "mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py",
         )
@@ -170,7 +170,7 @@ LATE = 124
 
 
 def failure(workers: Sequence[Worker], count: int) -> LaunchError:
-    """Return the error for failed processes, with the highest of their exit statuses."""
+    """Return the error for failed processes. Its `status` is the highest of their exit statuses."""
     failed = [worker for worker in workers if worker.has_failed]
     others = [worker for worker in workers if not worker.has_failed]
     numbers = ", ".join(str(worker.index) for worker in failed)
@@ -181,16 +181,16 @@ def failure(workers: Sequence[Worker], count: int) -> LaunchError:
     facts = [_last_lines(worker, len(failed) > 1) for worker in failed[:MOST_SHOWN]]
     facts += [(f"process {worker.index}", _describe_end(worker)) for worker in failed[MOST_SHOWN:]]
     ended = [str(worker.index) for worker in others if worker.sent is not None]
-    facts += [("ended", f"process {', '.join(ended)}, by mithril-nb")] if ended else []
+    facts += [("ended by mithril-nb", f"process {', '.join(ended)}")] if ended else []
     done = [str(worker.index) for worker in others if worker.sent is None]
     facts += [("done", f"process {', '.join(done)}")] if done else []
     killed = any(worker.status == -signal.SIGKILL for worker in failed)
     error = LaunchError(
         summary,
         tuple(facts),
-        "the same command again; a script with ml.fit(..., checkpoint=folder, resume=True) resumes where it was."
+        "ml.fit(..., checkpoint=folder, resume=True)  # in the script; the same command then resumes the training"
         if killed
-        else "fix the error in the last lines; --processes 1 shows whether the script fails on one process too.",
+        else "mithril-nb launch --processes 1 train.py  # shows whether the script also fails on one process",
     )
     error.status = max(_status(worker) for worker in failed)
     return error
@@ -200,15 +200,16 @@ def late(workers: Sequence[Worker], rank: Rank) -> LaunchError:
     """Return the error for processes that did not connect in time."""
     missing = [worker for worker in workers if not worker.is_ready]
     advice = (
-        "--start-timeout 600, if the machine is busy."
+        f"mithril-nb launch --processes {rank.count} --start-timeout 600 train.py  # if the machine is busy"
         if rank.is_local
-        else f"the same command on each machine with a different --process-id; open {rank.coordinator} to all of them."
+        else f"mithril-nb launch --coordinator {rank.coordinator} --process-id 0 --processes {rank.count} train.py"
+        "  # one such command for each process id; all machines must reach the coordinator"
     )
     error = LaunchError(
         f"the {rank.count} processes did not connect within {rank.start_timeout_s:g} s.",
         (
             ("coordinator", rank.coordinator),
-            ("waiting", f"process {', '.join(str(worker.index) for worker in missing)}, ended by mithril-nb"),
+            ("not connected", f"process {', '.join(str(worker.index) for worker in missing)}"),
             *(_last_lines(worker, False) for worker in missing[:MOST_SHOWN] if worker.last_lines),
         ),
         advice,

@@ -1,4 +1,4 @@
-"""The processes of a launch on this machine: their settings, their output, and their end."""
+"""The processes of a launch that run on this machine: environment, output and end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from typing import IO, Any, TextIO
 VARIABLE = "MITHRIL_NB_LAUNCH"
 """Environment variable that holds the `Rank` of a worker."""
 LATER_S = 30.0
-"""Extra seconds that a worker waits for the others, so that the launcher reports the timeout, with a better message."""
+"""Seconds that a worker waits for the others after the launcher's timeout, so that the launcher reports the timeout."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Rank:
     peer_timeout_s: float = 60.0
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment of the process.
+        """Return the environment variables of the process: those of `given`, and settings of JAX and XLA.
 
         Examples:
-            >>> found = Rank("127.0.0.1:4000", 1, 2).environment({"NPROC": "2", "HOME": "here"})
-            >>> found["NPROC"], found["JAX_NUM_CPU_DEVICES"], found["HOME"]
-            ('8', '1', 'here')
+            >>> found = Rank("127.0.0.1:4000", 1, 2).environment({"HOME": "here"})
+            >>> found["HOME"], found["JAX_NUM_CPU_DEVICES"]
+            ('here', '1')
         """
         threads = given.get("NPROC", "")
         flags = re.sub(r"--xla_force_host_platform_device_count=\S*", "", given.get("XLA_FLAGS", ""))
@@ -66,7 +66,7 @@ class Rank:
             # XLA's pool has a thread per processor, and a collective blocks one thread per device. If no thread is left
             # for the work that the collective waits for, the program deadlocks.
             "NPROC": str(max(8, 4 * self.devices, int(threads) if threads.isdecimal() else 0)),
-            # JAX's preemption service would catch SIGTERM, and wait until all processes request the end.
+            # JAX's preemption service would catch SIGTERM, and wait until all processes have received it.
             "JAX_ENABLE_PREEMPTION_SERVICE": "false",
             # A web proxy would intercept the connections between the processes.
             "no_grpc_proxy": unproxied,
@@ -75,7 +75,7 @@ class Rank:
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Rank:
-        """Return the rank that `environment` encodes."""
+        """Return the rank that `Rank.environment` has stored in an environment."""
         return cls(**json.loads(environment[VARIABLE]))
 
     def join(self) -> None:
@@ -92,7 +92,7 @@ class Rank:
             self.coordinator,
             self.count,
             self.index,
-            # On several machines, each process uses all accelerators of its machine, or the ones its cluster assigns.
+            # On several machines, each process uses all accelerators of its machine, or those that a cluster assigns.
             local_device_ids=mine if self.is_local else None,
             initialization_timeout=int(self.start_timeout_s + LATER_S),
             heartbeat_timeout_seconds=max(1, round(self.peer_timeout_s)),
@@ -110,12 +110,12 @@ def free_address() -> str:
 
 
 def own_environment() -> dict[str, str]:
-    """Return this process's environment without its own `Rank`."""
+    """Return the environment of this process, without the variable that holds its `Rank`."""
     return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
 
 LAST_LINES = 12
-"""Number of last lines to keep of each process, for the message about its end."""
+"""Number of last lines of output to keep for each process, for the error message."""
 LONGEST_LINE = 65536
 """Length in bytes at which an unfinished line is printed."""
 REAP_S = 10.0
@@ -123,13 +123,13 @@ REAP_S = 10.0
 
 
 class Worker:
-    """One process, which leads its own process group.
+    """One process of a launch, and the processes that it starts.
 
     Attributes:
         index: Index of the process among all processes.
         is_ready: True if the process has connected to the others.
-        status: Exit status in the form of `subprocess`; `None` while it runs.
-        sent: The last signal that the launcher sent to end it; `None` if it ended by itself.
+        status: Exit status as `subprocess` reports it, `-9` for SIGKILL; `None` while the process runs.
+        sent: The last signal with which the launcher ended the process; `None` if it sent none.
         last_lines: The last lines that the process printed.
     """
 
@@ -142,27 +142,23 @@ class Worker:
 
     @property
     def has_failed(self) -> bool:
-        """True if the process ended with an error, and not because the launcher ended it."""
+        """True if the process ended with an error by itself. False if it runs, or if the launcher ended it."""
         return self.status not in (None, 0) and self.sent is None
 
     def poll(self) -> None:
-        """Record the exit status if the process has ended, and kill the rest of its process group."""
+        """If the process has ended, record its exit status and kill the processes that it started."""
         if self.status is None and (status := self.process.poll()) is not None:
             self.status = status
             self.signal(signal.SIGKILL)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process group, if it still has a process."""
+        """Send a signal to the process and the processes that it started."""
         with suppress(ProcessLookupError, PermissionError):  # macOS rejects a signal to an ended, unreaped process
             os.killpg(self.process.pid, number)
 
 
 class ProcessGroup:
-    """All processes that one launcher has started. As a context manager, it ends all of them on exit.
-
-    Attributes:
-        workers: The processes.
-    """
+    """All processes that one launcher has started. As a context manager, the group ends all of them on exit."""
 
     def __init__(self) -> None:
         self.workers: list[Worker] = []
@@ -184,7 +180,7 @@ class ProcessGroup:
 
     @property
     def running(self) -> list[Worker]:
-        """The processes that are still running."""
+        """The processes that have not ended."""
         return [worker for worker in self.workers if worker.status is None]
 
     def start(self, rank: Rank, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -232,7 +228,7 @@ class ProcessGroup:
             self.pump(min(0.05, left))
 
     def send(self, number: int) -> None:
-        """Send a signal that ends processes to all running processes."""
+        """Send a signal to all running processes, and record it as the reason of their end."""
         for worker in self.running:
             worker.sent = number
             worker.signal(number)
@@ -249,7 +245,7 @@ class ProcessGroup:
         self._drain()
 
     def _drain(self) -> None:
-        """Print the output left in the pipes, without waiting for processes that still hold a pipe open."""
+        """Print the output left in the pipes, but do not wait until all pipes are closed."""
         while ready := self._selector.select(0):
             for key, _ in ready:
                 self._read(key.fileobj, *key.data)

@@ -1,4 +1,4 @@
-"""One process of a launch: connect to the others, then run the script like `python script`. The launcher starts it."""
+"""The program that each process of a launch runs: connect to the other processes, then run the script."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
     """Connect to the other processes and run a script.
 
     Args:
-        link: Socket to the launcher. It carries one message, when all processes have connected. It closes when the
-            launcher ends.
+        link: Socket to the launcher. The process sends one message when all processes have connected. The launcher
+            closes the socket when it ends.
         script: Path of the script.
-        arguments: The script's own arguments.
+        arguments: Arguments of the script.
 
     Returns:
         The exit status.
@@ -49,7 +49,7 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
 
 
 def _end_with(link: socket.socket) -> None:
-    """End this process and its children when the launcher ends, even if the launcher was killed."""
+    """End this process and the processes that it started when the launcher ends, even if the launcher was killed."""
     link.recv(1)
     if os.getpgrp() == os.getpid():  # otherwise a user started this manually, and the group is the user's
         os.killpg(os.getpgrp(), signal.SIGKILL)
@@ -57,7 +57,7 @@ def _end_with(link: socket.socket) -> None:
 
 
 def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:
-    """Return the traceback without the frames before the script."""
+    """Return the traceback without the frames outside the script that come first."""
     at = trace
     while at is not None and at.tb_frame.f_code.co_filename != script:
         at = at.tb_next
@@ -65,7 +65,7 @@ def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None
 
 
 def _leave(status: int) -> None:
-    """End the process. If it failed, do not wait for the other processes: they may never reach the common shutdown."""
+    """End the process. A failed process does not wait for the others, which may never reach the common shutdown."""
     sys.stdout.flush()
     sys.stderr.flush()
     if status:

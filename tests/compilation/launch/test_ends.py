@@ -59,10 +59,10 @@ def test_failure_ends_a_process_that_ignores_sigterm(script, nothing_left, monke
     assert (
         str(caught.value)
         == f"""process 1 of 2 ended with exit status 3.
-    process 1  pid {pids["1"]}
-               no more ['--rate', '0.5']
-    ended      process 0, by mithril-nb
-    Try: fix the error in the last lines; --processes 1 shows whether the script fails on one process too."""
+    process 1            pid {pids["1"]}
+                         no more ['--rate', '0.5']
+    ended by mithril-nb  process 0
+    Try: mithril-nb launch --processes 1 train.py  # shows whether the script also fails on one process"""
     )
     assert caught.value.status == 3
     assert signal.getsignal(signal.SIGINT) is before
@@ -133,9 +133,10 @@ def test_missing_processes_time_out(script, launched, nothing_left):
     assert (one.out, one.err[one.err.index("LaunchError") :]) == (
         "",
         f"""LaunchError: the 2 processes did not connect within 3 s.
-    coordinator  {address}
-    waiting      process 1, ended by mithril-nb
-    Try: the same command on each machine with a different --process-id; open {address} to all of them.
+    coordinator    {address}
+    not connected  process 1
+    Try: mithril-nb launch --coordinator {address} --process-id 0 --processes 2 train.py  # one such command for each \
+process id; all machines must reach the coordinator
 """,
     )
 
@@ -147,14 +148,14 @@ REFUSED = {
     "peer_timeout_s must be a number of seconds.\n    got  nan\n    Try: peer_timeout_s=60": {
         "peer_timeout_s": float("nan")
     },
-    """to join processes on other machines, a process needs the address of process 0 and its own index.
+    """a launch on several machines needs the address of process 0 and the index of this process.
     coordinator  '10.0.0.1'
     process id   1
     Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {
         "coordinator": "10.0.0.1",
         "process_id": 1,
     },
-    """to join processes on other machines, a process needs the address of process 0 and its own index.
+    """a launch on several machines needs the address of process 0 and the index of this process.
     coordinator  None
     process id   1
     Try: mithril-nb launch --coordinator 10.0.0.1:4000 --process-id 1 --processes 2 train.py""": {"process_id": 1},
