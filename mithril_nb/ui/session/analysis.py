@@ -106,7 +106,7 @@ class Analysis:
 
     @property
     def is_empty(self) -> bool:
-        """True if the model has no block yet."""
+        """True if the model has no block."""
         return not self.design.graph.nodes
 
     @property
@@ -121,7 +121,7 @@ class Analysis:
 
     @cached_property
     def loss(self) -> Loss:
-        """The loss, with the output to train on."""
+        """The loss, applied to the output to train on."""
         name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
         return resolve_loss(name, output if output in self.inference.outputs else None)
 
@@ -160,10 +160,10 @@ class Analysis:
         return "Enter a number for each size of the inputs, such as 32, 64." if is_missing else ""
 
     def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
-        """Return the analysis with the sizes of a batch of data instead of names; `self` if no size is a name.
+        """Return the analysis in which the sizes of the data replace the names of sizes; `self` if no size is a name.
 
         Raises:
-            DataError: One name has two sizes, or `fit` does not accept the form of the data.
+            DataError: One name has two values, or `fit` does not accept the form of the data.
         """
         if not self.is_symbolic:
             return self
@@ -174,7 +174,7 @@ class Analysis:
                 if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
                     renamed = [f"{one}_2" if place == axis else one for place, one in enumerate(spec.shape)]
                     raise DataError(
-                        f"the size {dim!r} is {sizes[dim]} and {size} in the data.",
+                        f"size {dim!r} has two values in the data: {sizes[dim]} and {size}.",
                         (("input", f"{name!r} {spec}"), ("data", f"{found[name].shape}, in batches of {batch_size}")),
                         f'wb.do("set_shape", name="{name}", shape={renamed})',
                     )
@@ -193,17 +193,13 @@ class Analysis:
         return self.program.cost(self.physical, self.loss, self._training)
 
     def what_if(self, training: Mapping[str, Any]) -> WhatIf:
-        """Return a `WhatIf` for the program, to compute its costs with other settings.
-
-        Args:
-            training: Training options, for the optimizer.
-        """
+        """Return a `WhatIf` for the program, to compute its costs with other settings."""
         optimizer = training.get("optimizer", "adam")
         return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
 
 
 class LazyProgram:
-    """The stages and costs of one design, computed once on first use, by the worker or in the user's cell."""
+    """The stages and costs of one design, computed once on first use. Several threads may use it."""
 
     def __init__(self, name: str):
         self._name = name

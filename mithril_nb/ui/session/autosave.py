@@ -45,7 +45,7 @@ class SavedDesign:
         edits: Number of edits since the design that the cell's code builds.
         labels: The latest edits, oldest first.
         source: Python that builds the model, with shapes and program as comments.
-        design: The design as JSON-able data; `None` if it cannot be written as data.
+        design: The design as JSON-serializable data; `None` if it cannot be written as data.
         declined: True if the user chose to start from the code instead.
     """
 
@@ -67,7 +67,7 @@ class Autosave:
     Args:
         path: The file.
         start: The design that the cell's code builds.
-        output: Data of the version in the notebook's saved output, offered if the file is missing.
+        output: Data of the version in the notebook's saved output. It is offered if the file is missing.
 
     Attributes:
         path: The file.
@@ -174,7 +174,7 @@ class Autosave:
         if self.offer.design is None:
             raise UnknownOptionError(
                 "these edits cannot be restored: the model has parts that cannot be written to a file.",
-                advice="copy the lines you need from the difference.",
+                advice="click “Show the difference”, and copy the lines you need into the cell.",
             )
         offer, design = self.offer, design_from_dict(self.offer.design)
         self.offer, self._contained = None, offer
@@ -200,7 +200,7 @@ class Autosave:
         return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
 
     def _update(self, made: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
-        """Add, replace or remove versions by id, in memory and in the file."""
+        """Change the versions in memory and in the file. `made` returns the new versions by id, `None` removes one."""
         self.problem = ""
         try:
             changes = made()

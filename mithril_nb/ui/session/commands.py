@@ -1,4 +1,4 @@
-"""Commands of a front end: their checks, the threads that run requests, and the listeners that receive replies."""
+"""Commands of a front end: check their arguments, run requests in threads, and send replies to listeners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ EXAMPLES: dict[str, str] = {}
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-_NO_ARGUMENTS = "omit the arguments."
 _TYPE_NAMES = {
     str: "a string",
     bool: "True or False",
@@ -29,7 +28,7 @@ _TYPE_NAMES = {
     NoneType: "None",
 }
 _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
-"""Arguments that the commands check themselves, with better messages."""
+"""Arguments that are not checked here, because their commands raise better messages."""
 
 
 def command(example: str = "", *, is_edit: bool = False) -> Callable[[Function], Function]:
@@ -85,11 +84,11 @@ def check_command(name: object, args: object, known: Collection[str]) -> None:
         Traceback (most recent call last):
         mithril_nb.errors.UnknownOptionError: unknown command 'undoo'.
             known  undo, redo
-            Try: 'undo'
+            Try: wb.do("undo")
     """
     if not isinstance(name, str) or name not in known:
         near = nearest(name, known) or next(iter(known))
-        raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(known)),), repr(near))
+        raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(known)),), _call(near))
     if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
         example = EXAMPLES.get(name, "")
         raise UnknownOptionError(
@@ -139,8 +138,13 @@ def check_arguments(
         takes = "; ".join(f"{one.name}: {_type_name(hints[one.name])}" for one in kept)
     facts = (("given", given), ("takes", takes))
     raise UnknownOptionError(
-        f"command {command!r} failed: {why}.", facts, EXAMPLES.get(command, _NO_ARGUMENTS)
+        f"command {command!r} failed: {why}.", facts, EXAMPLES.get(command) or _call(command)
     ) from None
+
+
+def _call(command: str) -> str:
+    example = EXAMPLES.get(command, "")
+    return f'wb.do("{command}", {example})' if example else f'wb.do("{command}")'
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -218,7 +222,7 @@ class RequestHandler:
         self._quick, self._slow = (JobQueue(f"mithril_nb-{one}", client.failed) for one in (name, slow))
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the answers; return False on timeout."""
+        """Wait until no request is left; return False on timeout."""
         return self._slow.wait(timeout_s) and self._quick.wait(timeout_s)
 
     def end(self) -> None:
@@ -234,18 +238,18 @@ class RequestHandler:
 
 
 def problem_of(error: BaseException) -> Diagnostic:
-    """Return the first diagnostic of a `MithrilError`; for another error, a diagnostic with its type and text."""
+    """Return the first diagnostic of a `MithrilError`, or a diagnostic with type and text of another error."""
     if isinstance(error, MithrilError):
         return error.diagnostics[0]
     return Diagnostic(
         f"{type(error).__name__}: {error}".strip().rstrip(":"),
-        advice="wb.errors[-1] has the traceback; the model is unchanged.",
+        advice="raise wb.errors[-1]  # shows the traceback; the model is unchanged",
         code=type(error).__name__,
     )
 
 
 def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
-    """Return a problem as the notice of a snapshot."""
+    """Return a problem as data, for the notice that a front end shows."""
     return problem and {**problem.to_dict(), "kind": "error"}
 
 
@@ -366,7 +370,7 @@ class Publisher(ABC):
             listener(kind, value)
 
     def _publish(self) -> None:
-        # Without the lock, a thread could send an old snapshot after the newer one of another thread.
+        # Without the lock, a thread could send an old snapshot after another thread has sent a newer one.
         with self._lock:
             self._send("snapshot", self.snapshot())
 

@@ -35,7 +35,7 @@ class Look:
         figure: Name of the cost to show, such as `"flops"`.
         width: Width in px.
         hues: Hue by path of the block. A block without an entry has the hue of the block around it.
-        opened: Paths of blocks to draw as the blocks inside them.
+        opened: Paths of the blocks to draw open, with the blocks inside them.
     """
 
     figure: str
@@ -53,14 +53,7 @@ def picture_data(drawing: Drawing | None = None, reason: str = "") -> dict[str, 
 
 
 def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -> Drawing:
-    """Draw two costs side by side, block by block.
-
-    Args:
-        before: The costs before.
-        after: The costs after.
-        look: Drawing options.
-        names: Labels of the costs before and after.
-    """
+    """Draw two costs side by side, block by block; `names` are their labels."""
     pair = pair_of(before.compare(after).to_dict(), look.figure)
     labels = {"program": "", "before": names[0], "after": names[1], "hues": dict(look.hues)}
     return beside({**pair, **labels}, look.width)
@@ -151,8 +144,8 @@ class CostRequests(RequestHandler):
     Args:
         program: Returns the inspected program.
         client: Receives `"cost"` with a table, `"cost_rows"` with the rows of a block, `"formula"`, `"cost_picture"`.
-        given: The lowered, compiled or exported program, for a program that starts at a later stage than Python. Costs
-            from earlier stages are then unavailable.
+        given: The program, if it starts at a later stage than Python; else `None`. Costs from earlier stages are then
+            unavailable.
         measured: Called after a measurement.
     """
 
@@ -230,7 +223,7 @@ class CostRequests(RequestHandler):
             sources: The source of the costs, or two sources to compare.
             figure: Name of the cost to draw, such as `"flops"`.
             width: Width in px.
-            opened: Paths of blocks to draw as the blocks inside them.
+            opened: Paths of the blocks to draw open, with the blocks inside them.
 
         Raises:
             UnknownOptionError: `view`, `figure` or a source is unknown, or the number of sources is wrong.

@@ -101,7 +101,7 @@ def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, 
         **{name: getattr(figures, name) for name in FIGURES},
         # Omit communication of 0 bytes, because most programs do not communicate.
         **{name: value for name in COMMUNICATION if (value := getattr(figures, name)) != 0},
-        # With symbolic sizes, costs are formulas and the remaining numbers are exact.
+        # With symbolic sizes, costs are formulas; costs that are numbers do not depend on a size.
         "unknown": {name: count for name, count in unknown.items() if count and not formulas},
         **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),
     }

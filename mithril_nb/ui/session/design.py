@@ -99,7 +99,7 @@ def edit_command(example: str) -> Callable[[Callable[..., Change]], Callable[...
 
 @edit_command('kind="Linear", after="linear_0"')
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
-    """Add a block after another block, by default the last. Blocks that read the other block then read the new one.
+    """Insert a block after the block `after`, by default the last one. Its readers then read the new block.
 
     After a block without outputs, such as an empty composite, the new block is not connected.
 
@@ -138,7 +138,7 @@ def place_block(design: Design, kind: str) -> Change:
 
 @edit_command('paths=["linear_0"]')
 def remove(design: Design, paths: Sequence[str]) -> Change:
-    """Remove blocks, and connect the sources of their inputs to the readers of their outputs."""
+    """Remove blocks. The readers of a removed block then read what it read."""
     graph = design.graph
     # Remove inner blocks first, so that every path still exists when it is removed.
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
@@ -193,7 +193,7 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
             raise UnknownOptionError(
                 f"block {path!r} is a model composed of blocks and has no attribute {name!r}.",
                 (("inside", ", ".join(repr(node.name) for node in block.graph.nodes) or "nothing"),),
-                f'path="{path}/{_part(having[0])}"' if having else "select one of the blocks inside.",
+                f'path="{path}/{_part(having[0])}"' if having else f'wb.do("expand", path="{path}")',
                 block=_part(block_name),
             )
         with placed(block_name):
@@ -209,7 +209,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     """Set the shape of a model input. Dims are numbers or names.
 
     Raises:
-        UnexpectedInputError: The model has no such input. `"input"` also refers to its only input.
+        UnexpectedInputError: The model has no input of this name. If it has only one input, `"input"` is also accepted.
         UnknownOptionError: The shape is invalid, or has more than 64 axes.
     """
     inputs = input_names(design.graph)
@@ -248,22 +248,14 @@ def with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> 
 
 @edit_command('program="train step"')
 def set_program(design: Design, program: str) -> Change:
-    """Choose the inspected program.
-
-    Raises:
-        UnknownOptionError: The program is unknown.
-    """
+    """Choose the inspected program."""
     check_choice("program", program, PROGRAMS)
     return Change(replace(design, program=program), "program")
 
 
 @edit_command('output="logits"')
 def set_output(design: Design, output: str) -> Change:
-    """Choose the output to train on.
-
-    Raises:
-        UnknownOptionError: The model has no such output.
-    """
+    """Choose the output to train on."""
     outputs = [port.name for port in design.graph.outputs]
     if output not in outputs:
         example = f'output="{outputs[-1]}"' if outputs else ""
@@ -275,16 +267,12 @@ def set_output(design: Design, output: str) -> Change:
 
 @edit_command('loss="mean_squared_error"')
 def set_loss(design: Design, loss: str) -> Change:
-    """Choose the loss by name.
-
-    Raises:
-        UnknownOptionError: The name is unknown.
-    """
+    """Choose the loss by name."""
     return Change(replace(design, loss=resolve_loss(loss).name), "loss")
 
 
 def _read(block: Block, name: str, value: Any) -> Any:
-    """Parse the text of a field that accepts any plain data: `[1, 2]` and `0.5` are data, `same` is a string."""
+    """Parse the text that a user typed into a field for any plain data: `[1, 2]` is a list, `same` a string."""
     kind = KINDS.get(block.kind)
     is_typed = isinstance(value, str) and kind and any(f.name == name and f.type == "value" for f in fields_of(kind))
     if not is_typed:
@@ -315,7 +303,7 @@ def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...]
         raise UnknownBlockError(
             f"cannot {change} the whole model: choose a block.",
             (("path", repr(path)), ("blocks", ", ".join(map(repr, known)) or "none")),
-            f"path={known[0]!r}" if known else "add a block first.",
+            f"path={known[0]!r}" if known else 'wb.do("add_block", kind="Linear")  # add a block first',
         )
     return tuple(parent), name
 
@@ -336,10 +324,20 @@ def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...
                 ("source in", "/".join(source_level) or "the model"),
                 ("target in", "/".join(target_level) or "the model"),
             ),
-            "connect to a port of the enclosing composite block.",
+            f'source="{_on_level(graph, source, source_level, target_level, "outputs")}", '
+            f'target="{_on_level(graph, target, target_level, source_level, "inputs")}"',
             edge=(source, target),
         )
     return target_level, start, end
+
+
+def _on_level(graph: LogicalGraph, text: str, own: tuple[str, ...], other: tuple[str, ...], side: str) -> str:
+    """Return the port itself if its level is around the `other` one, else a port of the composite block around it."""
+    differ = (at for at, (left, right) in enumerate(zip(own, other, strict=False)) if left != right)
+    depth = next(differ, min(len(own), len(other)))
+    path = "/".join(map(_part, own[: depth + 1]))
+    ports = next((getattr(node.block, side) for at, node in graph.walk() if at == path), ())
+    return f"{path}.{ports[0].name}" if len(own) > depth and ports else text
 
 
 def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str, ...], Endpoint]:

@@ -223,11 +223,7 @@ class DesignEditor(Publisher):
 
     @command('changes=[["linear_0", "dimension", 512], ["", "batch", 64]]', is_edit=True)
     def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Apply the changes of a what-if question as one edit.
-
-        Raises:
-            MithrilError: A change failed; the design is unchanged.
-        """
+        """Apply the changes of a what-if question as one edit. If one of them fails, change nothing."""
         with self._lock:
             change = change_of(self._analysis, checked_changes(changes))
             self._set_history(self._history.with_change(change, time.monotonic()), self._view)
@@ -292,7 +288,7 @@ class DesignEditor(Publisher):
 
     @property
     def edits(self) -> int:
-        """Number of edits since the design that the code builds, with each restored edit; 0 if only code made edits."""
+        """Number of edits since the design that the code builds, counting restored edits; 0 if only code made edits."""
         return self._history.edits if self._is_edited_by_user else 0
 
     @command('paths=["linear_0"]')
@@ -333,7 +329,7 @@ class DesignEditor(Publisher):
         return analysis
 
     def _set_history(self, history: History, view: ViewState, known: Collection[str] | None = None) -> None:
-        """Set the design and the view. Groups that are not among the `known` boxes open as in a first view."""
+        """Set the design and the view. If `known` is given, open the nodes that are not in it as in a first view."""
         if history.present == self._history.present:
             self._publish()
             return
@@ -342,7 +338,7 @@ class DesignEditor(Publisher):
         graph, described = graph_of(analysis, view, self._shares), description_of(analysis)
         if known is not None:
             view = replace(view, expanded=view.expanded | (first_view(graph) - set(known)))
-        # Assign only now: everything above may raise.
+        # Nothing below raises, so that a failed edit changes nothing.
         self._left[self._history.edits] = self._view
         self._history, self._version, self._analysis = history, self._version + 1, analysis
         self._graph, self._described = graph, described
@@ -353,7 +349,7 @@ class DesignEditor(Publisher):
         self._publish()
 
     def _replace_design(self, change: Change) -> None:
-        """Replace the whole design. Repeated parts are folded; groups that are new are open as in a first view."""
+        """Replace the whole design. Repeated parts are folded, and new nodes open as in a first view."""
         view = ViewState() if change.has_own_view else self._view
         view = replace(view, folded=frozenset(repeat_keys(change.design.graph)))
         known = set[str]() if change.has_own_view else {box.key for box in self._graph.boxes}

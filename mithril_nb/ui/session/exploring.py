@@ -212,7 +212,7 @@ class Exploration(Publisher):
 
     @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
-        """Check the name of a stage that the front end no longer shows. Its text stays: the program does not change.
+        """Do nothing but check the name: an explorer keeps the text of a stage that the front end no longer shows.
 
         Raises:
             UnknownOptionError: The stage is unknown.

@@ -98,10 +98,11 @@ class PassRequests(RequestHandler):
 
     Args:
         program: Returns the version of the inspected program, and a function that returns the program.
-        client: Receives `"passes"`, `"diff"` with removed (`-`) and added (`+`) lines under the name of each
-            computation, `"pass_matches"` with the lines of diffs that contain a text, and `"instruction_history"`:
-            `events` with name and number of the pass, `fused` with the indices of the optimized fusions that contain
-            the instruction, and `became` with what happened to it outside of the passes.
+        client: Receives `"passes"`, the list of passes; `"diff"`, the removed (`-`) and added (`+`) lines under the
+            name of each computation; `"pass_matches"`, the lines of diffs that contain a text; and
+            `"instruction_history"`. The history has `events`, each with name and number of a pass, `fused`, the
+            indices of the fusions of the optimized HLO that contain the instruction, and `became`, its outcome if no
+            pass caused it.
 
     Attributes:
         latest: The latest list of passes.
@@ -146,9 +147,9 @@ class PassRequests(RequestHandler):
 
     @command('text="fusion"')
     def search_passes(self, text: str) -> None:
-        """Send the lines of all diffs that contain a text, in upper or lower case; at most `MOST_MATCHES`.
+        """Send the lines of all diffs that contain a text, ignoring case; at most `MOST_MATCHES`.
 
-        Only the shown part of a diff is searched, its first `MOST_DIFF_LINES` lines.
+        Only the first `MOST_DIFF_LINES` lines of a diff are shown and searched.
 
         Raises:
             UnknownOptionError: No passes have been read.
@@ -234,7 +235,7 @@ class PassRequests(RequestHandler):
         self._client.send("passes", self.latest.reply())
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
-        """Wait for a moment without requests; return whether the work is still wanted."""
+        """Wait until there is no request for `_REST_S` seconds; return whether the work is still wanted."""
         while wanted() and time.monotonic() < self._latest_s + _REST_S:
             time.sleep(_LOOK_S)
             self._quick.wait()
@@ -306,7 +307,10 @@ class TransformRequests(RequestHandler):
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
 
     def view(self) -> dict[str, Any] | None:
-        """Return the state of the comparison. Per step: whether the numbers agree (`None` if unknown), and a text."""
+        """Return the state of the comparison; `None` without transforms.
+
+        `compared` has for each step whether the numbers agree (`None` if unknown), and a description.
+        """
         return None if self.steps is None else dict(self._view)
 
     @command()

@@ -38,8 +38,8 @@ class ViewState:
         selection: Paths of the selected blocks.
         expanded: Keys of the open nodes: paths of groups, and `repeat:` with a path for a repeated part.
         moved: Positions of the blocks that the user moved, by path, relative to the frame of their group.
-        folded: Keys of the repeated parts that are drawn as one node with ×N. A part that the user repeats by an edit
-            is folded only by `tidy`, so that a new block does not vanish.
+        folded: Keys of the repeated parts that are drawn as one node with ×N. If an edit creates a repetition, it is
+            not folded until the user calls `tidy`: otherwise the new block would vanish.
     """
 
     selection: tuple[str, ...] = ()
@@ -61,8 +61,8 @@ class ViewState:
         """Return the view after undo or redo. Blocks that appear again are open, folded and placed as before.
 
         Args:
-            was: The view when the design was left.
-            known: Paths of the blocks that the design has before the undo or redo; they stay unchanged.
+            was: The last view of the design to which the user returns.
+            known: Paths of the blocks that exist before the undo or redo. Their part of the view does not change.
         """
         keys = known | {repeat_key(path) for path in known}
         back = {path: place for path, place in was.moved.items() if path not in known}
@@ -240,7 +240,7 @@ def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
 
 
 def describe_kinds(graph: LogicalGraph) -> dict[str, dict[str, Any]]:
-    """Return the data of the inspector that depends only on the kind of a block, for each kind in a graph."""
+    """Return the part of the inspector's data that is the same for all blocks of a kind, for each kind in a graph."""
     return {kind: _describe_kind(kind) for kind in dict.fromkeys(node.block.kind for _, node in graph.walk())}
 
 
@@ -256,7 +256,7 @@ def _describe_kind(kind: str) -> dict[str, Any]:
 
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
-    """Return the data of the inspector that differs between blocks of one kind, by path of the block."""
+    """Return the part of the inspector's data that differs between blocks of one kind, by path of the block."""
     starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
         path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)

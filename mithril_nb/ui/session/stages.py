@@ -129,7 +129,7 @@ class StageMaker:
         return self._worker.wait(timeout_s)
 
     def figures(self) -> dict[str, Any]:
-        """Return times and the attributed share of the shown programs, for the status line."""
+        """Return the data of the status line: times of the steps, and the share of FLOPs attributed to blocks."""
         made = {name: self._made.get(stage) for name, stage in STAGES_TIMED.items()}
         return figures_of({name: found and found[1] for name, found in made.items()}, self.cost)
 
@@ -198,7 +198,7 @@ def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspe
 
 
 def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> dict[str, Any]:
-    """Return times and the attributed share for the status line.
+    """Return the data of the status line: times of the steps, and the share of FLOPs attributed to blocks.
 
     Args:
         programs: The program of each step of `STAGES_TIMED`, if its stage was computed.

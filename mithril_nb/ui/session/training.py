@@ -164,7 +164,7 @@ class Training:
 
     @command("value=0.001")
     def set_learning_rate(self, value: float) -> None:
-        """Set the learning rate from the next step on; without a run, that of the first run.
+        """Set the learning rate of the run, from its next step on. Without a run, set it for the first run.
 
         Raises:
             UnknownOptionError: The rate is not a finite number of at least 0.
@@ -210,7 +210,7 @@ class Training:
         data, _ = options.pop("data"), options.pop("loss", None)
         analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
         run = fit(analysis.physical, data, loss=analysis.loss, **options)
-        # Only the user changes the rate, so keep it.
+        # A new run keeps the rate that the user set last.
         run.set_learning_rate(self._rate[0] if self.run is None else self.run.learning_rate)
         self.run, self._graph = run, analysis.design.graph
         self.runs.append(run)

@@ -52,12 +52,7 @@ class Subject:
 
 
 def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
-    """Return the settings of the whole program as fields of a form, with current values. May trace the program.
-
-    Args:
-        subject: The subject.
-        what_if: The `WhatIf` of the subject.
-    """
+    """Return the settings of the whole program as fields of a form, with current values. May trace the program."""
     values = dict(what_if.settings)
     if subject.program is not None and "batch" not in values:
         with suppress(ShapeError):  # the batch dim cannot always be inferred
@@ -69,7 +64,7 @@ def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
 
 
 def _is_of_whole(name: str) -> bool:
-    """Return whether a setting belongs to the whole program or to a dim of an input. Blocks have separate forms."""
+    """Return whether a setting belongs to the whole program, such as `"batch"` or `"x.1"`, instead of to one block."""
     return name in _DOCS or name.rpartition(".")[2].isdigit()
 
 
@@ -98,7 +93,7 @@ _UNKNOWN = "unknown: see the notes of the table"
 _COMPUTING = Peak(None, "computing")
 _WAYS = {
     "formula": "from a formula with the setting as a variable",
-    "learned and verified": "learned from other values, and verified",
+    "learned and verified": "from rules that were learned at a few values and verified at others",
     "traced": "traced again",
     "estimate": "an estimate: the current equations with the new dtype",
 }
@@ -135,7 +130,7 @@ class WhatIfRequests(RequestHandler):
         self._compiled: dict[Any, Change] = {}
 
     def view(self) -> dict[str, Any]:
-        """Return the state of the answer, and the settings that can change: `None` until a client requests them."""
+        """Return the state of the answer, and the `settings` that can change; these are `None` until requested."""
         version, settings = self._settings or (0, None)
         return {**self._view, "settings": settings, "version": version}
 
@@ -182,7 +177,7 @@ class WhatIfRequests(RequestHandler):
     # In the threads
 
     def _what_if_of(self, subject: Subject) -> WhatIf | None:
-        """Return the `WhatIf` of a subject, and close the one of an older design; `None` if the subject is outdated."""
+        """Return the `WhatIf` of a subject, and close that of an older design. `None` if a newer design is in use."""
         with self._lock:  # both threads use it, and creating it takes long
             version, made = self._what_if or (0, None)
             if version > subject.version:

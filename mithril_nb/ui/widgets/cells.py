@@ -77,7 +77,7 @@ class Cell:
             return None
 
     def _is_of_other(self, file: Path, end: str) -> bool:
-        """Return whether a file belongs to another existing notebook, such as a copy that contains this cell."""
+        """Return whether a file belongs to another notebook that exists, such as a copy of this notebook."""
         other = file.parent.parent / f"{file.name.removesuffix(end)}.ipynb"
         try:
             return f'"{self.id}"' in other.read_text(encoding="utf-8")

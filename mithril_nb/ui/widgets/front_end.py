@@ -1,8 +1,8 @@
 """The base of all widgets: the front end's code, commands and replies, and handlers whose errors are shown.
 
-anywidget sends and saves `_esm` with every instance. Jupyter resolves references between widgets, so one hidden widget
-holds the large bundle there, and the others have a loader of a few hundred bytes. Other hosts of anywidget, such as
-marimo, do not resolve references and never create the hidden widget. There, each widget contains all code.
+anywidget sends and saves the code, `_esm`, with every widget. In Jupyter, widgets can refer to each other: one hidden
+widget holds the large bundle, and the others have a loader of a few hundred bytes. In other hosts of anywidget, such as
+marimo, widgets cannot refer to each other, so each widget contains all code.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Assets(anywidget.AnyWidget):
 
 
 def is_jupyter() -> bool:
-    """Return whether this process is a Jupyter kernel, whose pages resolve references between widgets."""
+    """Return whether this process is a Jupyter kernel, so that widgets can refer to each other."""
     return getattr(get_ipython(), "kernel", None) is not None
 
 
@@ -68,7 +68,7 @@ class FrontEndWidget(anywidget.AnyWidget):
         return self._twin.errors
 
     def replace(self) -> None:
-        """Close the widget because a newer run of its cell created another one. Label its remaining views."""
+        """Close the widget because a newer run of its cell has created another one. Label the views that stay open."""
         try:
             self.send({"type": "replaced"})
             self._twin.replace()

@@ -102,14 +102,14 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
     costs about 1 µs more, so a call of an empty program on CPU takes 1.3 times as long. A trace costs 0.3 ms more.
     It stores no arrays. It stores 100 retraces per function and counts the others.
 
-    A block, `with ml.watch() as seen:`, watches every function traced or compiled in it, on all threads. Calls and
-    cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after `%load_ext mithril_nb`,
-    the magic `%%mithril_watch` at the top of a cell does this and shows the report.
+    A `with` block, `with ml.watch() as seen:`, watches every function that is traced or compiled in it, on all threads.
+    Calls and cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after
+    `%load_ext mithril_nb`, the magic `%%mithril_watch` at the top of a cell watches the cell and shows the report.
 
-    A block counts the backward pass that `jax.grad` compiles after a call; a watched function does not.
+    A `with` block counts the backward pass that `jax.grad` compiles after a call; a watched function does not.
 
     Args:
-        target: A run; a jitted function; any other function, which is then jitted; nothing for a block.
+        target: A run; a jitted function; any other function, which is then jitted; or nothing for a `with` block.
 
     Returns:
         The widget of a run; the watched function; or the object for the `with` statement. The latter two have
@@ -157,7 +157,7 @@ class LiveReport:
     Outside Jupyter, the value is printed once, without updates.
 
     Args:
-        value: The watched function or block.
+        value: The watched function or `with` block.
     """
 
     def __init__(self, value: Following):
@@ -182,5 +182,5 @@ class LiveReport:
 
 @renderer(Following, kind="live")
 def show_live(value: Following) -> None:
-    """Show the report of a watched function or block, and update it after each change."""
+    """Show the report of a watched function or `with` block, and update it after each change."""
     LiveReport(value).show()

@@ -43,7 +43,7 @@ class SessionWidget(FrontEndWidget):
         quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ):
         self.session: Any = session
-        # Packing a large text takes long, so do not block the thread that handles messages.
+        # Compressing a large text takes long, so it must not block the thread that handles messages.
         self._packer, self._lock = JobQueue("mithril_nb-texts"), threading.Lock()
         self._requests: dict[str, Any] = {}
         self._showing = threading.RLock()

@@ -44,7 +44,7 @@ def _framed(html: str) -> str:
 
 
 def _is_run_in_page() -> bool:
-    """Return whether a page ran the cell. Pages allow input requests; nbconvert, papermill and nbval do not."""
+    """Return whether a user ran the cell in a page. Pages allow input requests; nbconvert and papermill do not."""
     parent = getattr(get_ipython(), "get_parent", dict)()
     return bool(parent.get("content", {}).get("allow_stdin"))
 

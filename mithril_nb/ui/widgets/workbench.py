@@ -55,7 +55,7 @@ class Workbench(SessionWidget):
     def __init__(self, session: Session):
         self._follows = threading.RLock()
         self._published: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
-        # traitlets creates a default on the first read, and would overwrite a value set by another thread meanwhile.
+        # traitlets creates a default on the first read. It would overwrite a value that another thread has just set.
         self.selection = ()
         self._pictured = session.design
         super().__init__(session, "workbench.js", lambda: render(session), quick=self._quick_picture)
@@ -205,7 +205,7 @@ def workbench(
         design = set_output(design, output).design
     input_specs(design.graph, shapes or {})  # raises if `shapes` names an unknown input
     if not isinstance(backend, JaxBackend | None):
-        raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
+        raise UnknownOptionError(f"a workbench cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
     if not isinstance(autosave, bool | str | Path):
         raise UnknownOptionError(
             f"cannot save edits to {short_repr(autosave)}.",

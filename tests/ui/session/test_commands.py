@@ -163,7 +163,7 @@ def test_every_command_accepts_its_example(session):
             "command 'dismiss' failed: got an unexpected keyword argument 'x'.\n"
             "    given  x\n"
             "    takes  nothing\n"
-            "    Try: omit the arguments.",
+            '    Try: wb.do("dismiss")',
         ),
     ],
 )

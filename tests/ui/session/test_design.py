@@ -90,8 +90,10 @@ def test_connecting_across_levels_is_rejected_with_advice():
         "cannot connect 'linear_0.output' to 'mlp_0/linear_1.input': they are in different models.\n"
         "    source in  the model\n"
         "    target in  mlp_0\n"
-        "    Try: connect to a port of the enclosing composite block."
+        '    Try: source="linear_0.output", target="mlp_0.input"'
     )
+    with pytest.raises(ConnectionError, match=r'Try: source="mlp_0.output", target="linear_0.input"$'):
+        connect(design, "mlp_0/linear_1.output", "linear_0.input")
 
 
 def test_a_cycle_is_refused(design):

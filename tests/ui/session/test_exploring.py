@@ -159,7 +159,7 @@ def test_failed_commands_are_reported(program) -> None:
         "    known  request_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, request_passes,"
         " request_diff, search_passes, request_instruction_history, request_cost, request_cost_rows, request_formula,"
         " request_cost_picture, measure, request_settings, what_if, show_overlay, request_export\n"
-        "    Try: 'request_stage'"
+        '    Try: wb.do("request_stage", stage="jaxpr")'
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
         "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""

@@ -65,7 +65,7 @@ def test_one_name_has_one_size_in_the_data():
     with pytest.raises(DataError) as caught:
         session.do("train")
     assert str(caught.value) == (
-        "the size 'n' is 29 and 1 in the data.\n"
+        "size 'n' has two values in the data: 29 and 1.\n"
         "    input  'b' ('batch', 'n') float32\n"
         "    data   (64, 1), in batches of 32\n"
         "    Try: wb.do(\"set_shape\", name=\"b\", shape=['batch', 'n_2'])"

@@ -450,7 +450,7 @@ def test_composed_model_has_no_attributes():
     assert str(problem) == (
         "block 'mlp_0' is a model composed of blocks and has no attribute 'output_size'.\n"
         "    inside  'linear_0', 'act', 'linear_1'\n"
-        "    Try: select one of the blocks inside."
+        '    Try: wb.do("expand", path="mlp_0")'
     )
 
 

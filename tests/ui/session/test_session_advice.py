@@ -31,6 +31,7 @@ CASES = {
         """,
     "ui/session/commands.py:check_command": f"""{SESSION}
         session.do("slect", paths=["linear_0"])
+        # Try: wb = session; {{}}
         """,
     "ui/session/design.py:set_attribute.change": f"""{SESSION}
         session = Session(design_of(Model() | (Model(name="body") | Linear(3)), {{}}), ml.JaxBackend())
@@ -44,8 +45,7 @@ CASES = {
         session.do("set_shape", name="inpt", shape=[4, 3])
         """,
     "ui/session/design.py:_ends": f"""{SESSION}
-        session.do("connect", source="mlp_0/linear_0.output", target="relu_0.input")
-        # Try: session.do("connect", source="input", target="relu_0.input")
+        session.do("connect", source="relu_0.output", target="mlp_0/linear_1.input")
         """,
     "ui/session/design.py:design_of": "ml.workbench(3)",
     "ui/session/snapshot.py:place_of": f"""{SESSION}

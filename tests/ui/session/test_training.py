@@ -147,7 +147,7 @@ def test_run_reports_whether_its_model_is_current(session):
             "command 'pause' failed: got an unexpected keyword argument 'bogus'.\n"
             "    given  bogus\n"
             "    takes  nothing\n"
-            "    Try: omit the arguments.",
+            '    Try: wb.do("pause")',
         ),
     ],
 )

@@ -42,7 +42,7 @@ describe("matches", () => {
 
   test("of costs that no instruction has are an error, also negated", () => {
     const text = new StageText("stablehlo", 1, "a", { instructions: [instruction(1, "dot", "net", null)], equations: {}, kinds: {} });
-    for (const query of ["flops>1", "-flops>1", "dot flops:0"]) expect(() => findIn(query, new Map([["stablehlo", text]]))).toThrow("The instructions of stablehlo have no flops to search for.");
+    for (const query of ["flops>1", "-flops>1", "dot flops:0"]) expect(() => findIn(query, new Map([["stablehlo", text]]))).toThrow("Stage stablehlo has no flops to search for.");
     expect(findIn("bytes=8 memory>1", new Map([["stablehlo", text]])).hits).toHaveLength(1);
   });
 

@@ -48,8 +48,8 @@ class OverlayRequests(RequestHandler):
 
     Args:
         subject: Returns the graph; `None` while there is none.
-        client: Receives `"overlay"` with the values by key of the node, with the reason if there are none, or with
-            `is_stale` if the model cannot be traced, so that the front end has only values of an earlier model.
+        client: Receives `"overlay"` with the values by key of the node, or with the reason if there are none. If the
+            model cannot be traced, the reply has `is_stale`, and the front end marks its old values as outdated.
 
     Attributes:
         name: Name of the overlay; `""` for none.

@@ -82,6 +82,6 @@ export function find(query: string, stages: ReadonlyMap<string, StageText>, bloc
   const text = [...stages.values()].find(({ kinds }) => kinds !== null) ?? null;
   const terms = parseQuery(query);
   const lacking = NUMBERS.find((key) => terms.some((term) => term.key === key) && text?.instructions.every(({ numbers }) => numbers?.[key] == null));
-  if (lacking && text?.instructions.length) throw new QueryError(`The instructions of ${text.stage} have no ${lacking} to search for.`, "memory>1e6");
+  if (lacking && text?.instructions.length) throw new QueryError(`Stage ${text.stage} has no ${lacking} to search for.`, "memory>1e6");
   return new Found(terms, text, stages, { ...text?.kinds, ...blocks });
 }

@@ -20,7 +20,7 @@ interface OverlayMessage {
 
 /** Overlays that need no costs. */
 const WITHOUT_COSTS = new Set(["own values", "dtype"]);
-const LINK_HINT = "Copy a small model as #model=…: append it to the address of any page saved as HTML, or pass it to ml.load or mithril-nb lab --app";
+const LINK_HINT = "Copy #model=…, a text that contains the model. Append it to the address of a page saved as HTML, or pass it to ml.load or mithril-nb lab --app";
 
 export class KernelOverlay {
   readonly layer: OverlayLayer;
