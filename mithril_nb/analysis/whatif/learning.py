@@ -33,7 +33,7 @@ class Repeated:
     def matches(self, depth: int, cost: Cost) -> bool:
         """Return whether the predicted cost at a depth equals `cost`."""
         found = self.at(depth)
-        return found is not None and whole(found) == whole(cost)
+        return found is not None and comparable(found) == comparable(cost)
 
     def at(self, depth: int) -> Cost | None:
         """Return the cost at a depth, with rows sorted by block and without ids; `None` if it cannot be predicted."""
@@ -163,7 +163,7 @@ def _line(start: int, other: int, at_start: int | None, at_other: int | None, at
     return None if rest or at_start + grown < 0 else at_start + grown
 
 
-def whole(cost: Cost) -> list[Any]:
+def comparable(cost: Cost) -> list[Any]:
     """Return a value that is equal for costs with the same rows in any order, ignoring ids."""
     rows = Counter(_nameless(row) for row in cost.rows)
     return [rows, cost.params, cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]
@@ -390,7 +390,7 @@ def _shape(cost: Cost) -> list[Any]:
 
 
 def first_line(error: Exception) -> str:
-    """Return the cause of an error in one line."""
+    """Return the cause of an error in one line, without the summary of a mithril_nb error."""
     diagnostics = getattr(error, "diagnostics", ())
     text = diagnostics[0].shown().facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
     return (text.strip().splitlines() or [type(error).__name__])[0]

@@ -19,7 +19,12 @@ from mithril_nb.analysis.whatif.settings import (
     is_size,
     make_call,
 )
-from mithril_nb.analysis.whatif.subjects import OUTSIDE, check_outside, common_dtype, outside
+from mithril_nb.analysis.whatif.subjects import (
+    NUMERICS,
+    check_numerics,
+    common_dtype,
+    with_numerics,
+)
 from mithril_nb.compilation import PhysicalModel, compile, graph_of
 from mithril_nb.errors import MithrilError, UnknownOptionError, alike, short_repr
 from mithril_nb.graph import edit
@@ -178,7 +183,7 @@ def _can_build(model: Model, changes: Changes, shapes: Mapping[str, Sequence[Any
     return True
 
 
-class OwnModel:
+class MithrilModel:
     """A mithril_nb model with settings.
 
     The settings are:
@@ -224,12 +229,12 @@ class OwnModel:
             self.base |= {f"{name}.{axis}": dim for axis, dim in enumerate(shape) if axis >= start}
         self.base |= {"dtype": common_dtype(inspection.arguments), "remat": False}
 
-    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied."""
         for name, value in changes.items():
-            if name not in self.base and name not in OUTSIDE:
+            if name not in self.base and name not in NUMERICS:
                 self._add_attribute(name, value, swept)
-        check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
+        check_numerics({name: value for name, value in changes.items() if name in NUMERICS}, swept)
         if not isinstance(changes.get("remat", False), bool):
             raise UnknownOptionError(
                 f"remat must be True or False, not {short_repr(changes['remat'], 40)}.",
@@ -259,7 +264,7 @@ class OwnModel:
         if settings.get("remat"):
             model = rematerialized(model)
         # `dtype` is not passed: the loss and the optimizer keep their dtypes, as for a model compiled in this dtype.
-        return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
+        return with_numerics(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
 
     def _made(self, attributes: Settings, shapes: Mapping[str, Any], backend: Any) -> PhysicalModel:
         graph = self._graph

@@ -17,9 +17,9 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.mithril_models import is_mithril_model
 
-OUTSIDE = ("dtype", "precision")
-"""Settings that every program has: they change its arguments and the context of the trace, not its function."""
-OF_ANY = ("batch", *OUTSIDE)
+NUMERICS = ("dtype", "precision")
+"""Settings of numbers that every program has: they change its arguments and the context of its trace."""
+COMMON_SETTINGS = ("batch", *NUMERICS)
 """Settings of a program that is not made by a function."""
 _CASTS = "only its inputs have the new dtype, and the casts inside it are unchanged; "
 
@@ -39,7 +39,7 @@ class Subject(Protocol):
     makes: bool
     casts: str
 
-    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied.
 
         Args:
@@ -60,7 +60,7 @@ class Subject(Protocol):
         ...
 
 
-class Made:
+class MadeProgram:
     """A program made by a user's function of settings.
 
     Args:
@@ -83,7 +83,7 @@ class Made:
         defaults |= {name: starts[name] for name, value in defaults.items() if value is _NONE and name in starts}
         self._own = frozenset(defaults)
         for name, value in given.items():
-            if name not in defaults and name not in OUTSIDE and not self._takes_any:
+            if name not in defaults and name not in NUMERICS and not self._takes_any:
                 checked(defaults, {name: value}, f"{self.name}()")
         missing = [name for name, value in defaults.items() if value is _NONE and name not in given]
         if missing:
@@ -95,20 +95,20 @@ class Made:
             )
         self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
 
-    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied."""
-        around = {name: value for name, value in changes.items() if name in OUTSIDE and name not in self.base}
+        around = {name: value for name, value in changes.items() if name in NUMERICS and name not in self.base}
         own = {name: value for name, value in changes.items() if name not in around}
-        check_outside(around, swept)
+        check_numerics(around, swept)
         _check_width(around.get("dtype"))
         return {**checked(self.base, own, f"{self.name}()", self._takes_any, swept=swept), **around}
 
     def inspection(self, settings: Settings) -> Inspection:
         """Return the program for these settings, without computing a stage."""
-        takes = self._own | (set(settings) - set(OUTSIDE) if self._takes_any else frozenset[str]())
+        takes = self._own | (set(settings) - set(NUMERICS) if self._takes_any else frozenset[str]())
         around = {name: value for name, value in settings.items() if name not in takes}
         own = {name: value for name, value in settings.items() if name in takes}
-        return outside(lambda: self._inspected(self._make(**own)), around)
+        return with_numerics(lambda: self._inspected(self._make(**own)), around)
 
     def _inspected(self, result: Any) -> Inspection:
         if isinstance(result, Inspection):
@@ -128,7 +128,7 @@ class Made:
         )
 
 
-class Fixed:
+class FixedProgram:
     """A program that is not made by a function: its batch, dtype and precision can change.
 
     Args:
@@ -147,7 +147,7 @@ class Fixed:
         if dtype is not None:
             self.base["dtype"] = dtype
 
-    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
+    def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied."""
         if "remat" in changes:
             raise UnknownOptionError(
@@ -160,7 +160,7 @@ class Fixed:
             self._batch = batch_of(self._inspection)
             self.base["batch"] = self._batch.size
         known |= self.base
-        check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
+        check_numerics({name: value for name, value in changes.items() if name in NUMERICS}, swept)
         _check_width(changes.get("dtype"))
         settings = checked(known, changes, repr(self.name), is_made=False, swept=swept)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
@@ -171,8 +171,8 @@ class Fixed:
         size, batch = settings.get("batch"), self._batch
         if size is not None and batch is not None and size != batch.size:
             inspection = inspection.altered(lambda args: resized(args, batch, size))
-        changed = {name: settings.get(name) for name in OUTSIDE if settings.get(name) != self.base.get(name)}
-        return outside(lambda: inspection, changed)
+        changed = {name: settings.get(name) for name in NUMERICS if settings.get(name) != self.base.get(name)}
+        return with_numerics(lambda: inspection, changed)
 
 
 _NONE: Any = object()
@@ -191,7 +191,7 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
     return defaults, any(one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def check_outside(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
+def check_numerics(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
     """Raise if a dtype or a precision is not valid.
 
     Args:
@@ -235,7 +235,7 @@ def _is_float(dtype: Any) -> bool:
         return False
 
 
-def outside(make: Callable[[], Inspection], settings: Settings) -> Inspection:
+def with_numerics(make: Callable[[], Inspection], settings: Settings) -> Inspection:
     """Make a program with another precision, and with its floating-point arguments in another dtype.
 
     Args:

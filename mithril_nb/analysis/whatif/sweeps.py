@@ -192,7 +192,7 @@ def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: 
         )
     values = {name: values_of(name, given) for name, given in swept.items()}
     every = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
-    settled = [subject.settled(point, swept) for point in every]
+    settled = [subject.with_changes(point, swept) for point in every]
     points = tuple(
         _point(oracle, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 from mithril_nb.analysis.whatif.change import Change, Future, Peak, quiet_queue
 from mithril_nb.analysis.whatif.cost_oracle import MOST_KEPT, TRACED, CostOracle
-from mithril_nb.analysis.whatif.models import OwnModel
+from mithril_nb.analysis.whatif.models import MithrilModel
 from mithril_nb.analysis.whatif.settings import NOT_SWEPT, Settings, by_name, format_setting, key_of
-from mithril_nb.analysis.whatif.subjects import OF_ANY, Fixed, Made, Subject
+from mithril_nb.analysis.whatif.subjects import COMMON_SETTINGS, FixedProgram, MadeProgram, Subject
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
@@ -87,7 +87,7 @@ class WhatIf:
             Exception: The error that the function that makes the program raised.
         """
         subject = self._oracle.subject
-        after = subject.settled({**by_name(changes), **settings})
+        after = subject.with_changes({**by_name(changes), **settings})
         before = {**subject.base}
         answer, changed, was = self._oracle.at(after), _changed(before, after), self._oracle.at(before).cost
         return Change(
@@ -221,22 +221,22 @@ def subject_of(
         _refuse_settings(target, args, {"shapes": shapes, **settings})
         check_options(settings)
     if is_mithril_model(target):
-        return OwnModel(target, args, shapes, settings)
+        return MithrilModel(target, args, shapes, settings)
     if isinstance(target, Inspection):
         if args or settings:
             raise UnknownOptionError(
                 f"program {target.name!r} is already an inspection; it takes no further arguments or options.",
                 advice=f"ml.what_if(inspection)({_given(settings) or 'batch=64'})",
             )
-        return Fixed(target)
+        return FixedProgram(target)
     if is_made:
-        return Made(target, settings, starts)
-    return Fixed(inspect(target, *args, shapes=shapes, **settings))
+        return MadeProgram(target, settings, starts)
+    return FixedProgram(inspect(target, *args, shapes=shapes, **settings))
 
 
 def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
     """Raise `UnknownOptionError` if options of the first call are settings of a program and not arguments of it."""
-    known = (*OF_ANY, "remat") if is_mithril_model(target) else OF_ANY
+    known = (*COMMON_SETTINGS, "remat") if is_mithril_model(target) else COMMON_SETTINGS
     changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
     if not changed:
         return
@@ -305,7 +305,7 @@ def _as_peak(memory: Callable[[], Any]) -> Peak:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the cause of an error in one line."""
+    """Return an error in one line."""
     if isinstance(error, MithrilError):
         first = error.diagnostics[0]
         return f"{first.summary} {first.shown().facts[0][1]}" if first.facts else first.summary

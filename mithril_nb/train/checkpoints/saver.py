@@ -44,8 +44,8 @@ class Checkpoints:
         folder: Folder of the checkpoints, created if missing. It belongs to one run, which locks it while it trains.
         every_s: Minimum seconds between two checkpoints; `None` to take none by the clock. If the previous checkpoint
             is not written yet, the training continues, and the checkpoint is taken later.
-        every_epoch: Take a checkpoint at the end of every so many epochs; `None` to take none at the end of an epoch.
-            If the previous checkpoint is not written yet, the training waits, so that no checkpoint is skipped.
+        every_epoch: Take a checkpoint at the end of every `every_epoch`-th epoch; `None` to take none by epochs. If the
+            previous checkpoint is not written yet, the training waits, so that no checkpoint is skipped.
         keep: Number of latest checkpoints to keep; `None` to keep all. With the default of 2, one is left if the latest
             is broken.
 

@@ -13,7 +13,7 @@ from analysis.whatif.programs import capped, convolutional, padded, perceptron, 
 
 from mithril_nb.analysis.whatif import WhatIf, what_if
 from mithril_nb.analysis.whatif.cost_oracle import FORMULA, LEARNED, TRACED
-from mithril_nb.analysis.whatif.learning import Repeated, whole
+from mithril_nb.analysis.whatif.learning import Repeated, comparable
 from mithril_nb.cost import Cost
 from mithril_nb.targets import inspect
 
@@ -31,7 +31,7 @@ def traced(make: Callable[..., Any], **settings: Any) -> Cost:
 
 def same(one: Cost, other: Cost) -> bool:
     return (
-        whole(one) == whole(other)
+        comparable(one) == comparable(other)
         and one.total == other.total
         and one.by_block == other.by_block
         and one.by_role == other.by_role

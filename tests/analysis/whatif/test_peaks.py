@@ -26,7 +26,7 @@ from mithril_nb.targets import inspect
 
 module = importlib.import_module("mithril_nb.analysis.whatif.what_if")
 QUICK = ("MLP, forward", "cond, gradient", "hessian", "Adam alone")
-Made = tuple[Callable[..., Any], tuple[Any, ...]]
+MadeProgram = tuple[Callable[..., Any], tuple[Any, ...]]
 MADE: Mapping[Any, tuple[Mapping[str, Any], ...]] = {
     transformer: ({"depth": 2}, {"remat": True}),
     recurrent: ({"tokens": 30}, {"width": 32}),
@@ -35,7 +35,7 @@ MADE: Mapping[Any, tuple[Mapping[str, Any], ...]] = {
 """Programs that a function makes, and other settings for each."""
 
 
-def by_jax(program: Made) -> int:
+def by_jax(program: MadeProgram) -> int:
     """Return the peak that JAX reports for a program."""
     fn, args = program
     lowered = jax.jit(fn).lower(*args)
@@ -49,7 +49,7 @@ def by_jax(program: Made) -> int:
     )
 
 
-def changes_of(program: Made) -> Iterator[tuple[dict[str, Any], Made]]:
+def changes_of(program: MadeProgram) -> Iterator[tuple[dict[str, Any], MadeProgram]]:
     """Return other settings of a program, each with the program that it represents."""
     fn, args = program
     try:

@@ -16,10 +16,10 @@ CASES = {
     "analysis/whatif/subjects.py:batch_of": f"""{MAKE}
         ml.what_if(lambda x, y: (x + 1, y + 1), jnp.ones((4, 3)), jnp.ones((5, 3)))(batch=8)
         """,
-    "analysis/whatif/models.py:OwnModel.settled": f"""{MODEL}
+    "analysis/whatif/models.py:MithrilModel.with_changes": f"""{MODEL}
         ml.sweep(model, shapes={{"input": [4, 8]}}, remat=[3])
         """,
-    "analysis/whatif/models.py:OwnModel._add_attribute": f"""{MODEL}
+    "analysis/whatif/models.py:MithrilModel._add_attribute": f"""{MODEL}
         change({{"linear_0.dimensio": 5}})
         # Try: change({{}})
         """,
@@ -55,23 +55,23 @@ CASES = {
     "analysis/whatif/settings.py:values_of": f"""{MAKE}
         ml.sweep(make, batch=[])
         """,
-    "analysis/whatif/subjects.py:Made.__init__": """
+    "analysis/whatif/subjects.py:MadeProgram.__init__": """
         def needs(batch): return jnp.sin, (jnp.ones(batch),)
         ml.what_if(needs)
         # ...: 4
         """,
-    "analysis/whatif/subjects.py:Made._inspected": """
+    "analysis/whatif/subjects.py:MadeProgram._inspected": """
         def make(batch=4): return 3
         ml.what_if(make)
         # Try: step = lambda x: x + 1\\ndef make(batch=4): {}\\nml.what_if(make)
         """,
-    "analysis/whatif/subjects.py:Fixed.settled": f"""{MAKE}
+    "analysis/whatif/subjects.py:FixedProgram.with_changes": f"""{MAKE}
         ml.what_if(jnp.sin, jnp.ones((4, 3)))(remat=True)
         """,
-    "analysis/whatif/subjects.py:check_outside": f"""{MAKE}
+    "analysis/whatif/subjects.py:check_numerics": f"""{MAKE}
         ml.sweep(make, precision=["best"])
         """,
-    "analysis/whatif/subjects.py:check_outside#2": f"""{MODEL}
+    "analysis/whatif/subjects.py:check_numerics#2": f"""{MODEL}
         ml.sweep(model, shapes={{"input": [4, 8]}}, dtype=["int8"])
         """,
     "analysis/whatif/subjects.py:_check_width": """
