@@ -26,8 +26,8 @@ def renderer(*types: type, kind: str = BUNDLE) -> Callable[[Render], Render]:
     """Return a decorator that registers a function as the renderer of some types.
 
     Args:
-        *types: The types. Their subclasses use the same renderer, unless they have their own.
-        kind: Kind of the picture: `"bundle"` for the MIME bundle of a value, or a kind that callers of `draw` request.
+        *types: The types. A subclass uses the renderer of its nearest base class.
+        kind: Kind of the picture: `"bundle"` for the MIME bundle of a value, or another name to pass to `draw`.
 
     Examples:
         >>> class Temperature(Shown):

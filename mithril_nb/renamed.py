@@ -72,7 +72,7 @@ class _FormerModules:
         _warn(module.__name__, now)
         # Do not return the new module itself: the import machinery would write the former name into it.
         vars(module)["__getattr__"] = lambda name: getattr(importlib.import_module(now), name)
-        # A package without files: only this class finds its modules, because files would be loaded a second time.
+        # The former package has no files, so that Python does not load the files of the new package a second time.
         module.__path__ = []
 
 
@@ -94,4 +94,6 @@ def find_former_modules() -> None:
 
 def _warn(former: str, now: str) -> None:
     # The frames of the import machinery do not count, so this is the user's line.
-    warnings.warn(f"{former} is now {now}; the former name goes in version 1.0.", DeprecationWarning, stacklevel=3)
+    warnings.warn(
+        f"{former} is now {now}; the former name will be removed in version 1.0.", DeprecationWarning, stacklevel=3
+    )

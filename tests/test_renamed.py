@@ -16,7 +16,7 @@ def test_a_former_module_has_the_names_of_the_new_one(former: str) -> None:
     with pytest.warns(DeprecationWarning, match="is now") as caught:
         module = importlib.import_module(former)
     assert [str(one.message) for one in caught] == [
-        f"{former} is now {_MODULES[former]}; the former name goes in version 1.0."
+        f"{former} is now {_MODULES[former]}; the former name will be removed in version 1.0."
     ]
     new = importlib.import_module(_MODULES[former])
     for name in getattr(new, "__all__", ["__doc__"]):

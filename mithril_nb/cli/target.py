@@ -89,7 +89,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
 
 def load_model(path: str) -> Model:
-    """Return the model in a file or link. In the advice of errors, the path of a file replaces `ml.load(path)`."""
+    """Return the model in a file or link. In the advice of errors, a path replaces the call of `ml.load`."""
     from mithril_nb.models import load
 
     try:

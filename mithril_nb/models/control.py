@@ -378,7 +378,7 @@ def _array_of(block: Block, output: str, spec: Spec | None) -> TensorSpec:
             block.inputs[-1].name,
             "a body that returns arrays",
             f"compute {output!r} outside of {block.kind}.",
-            f"the body's {output!r} is a static value, not an array",
+            f"{output!r} of the body is a static value",
         )
     return TensorSpec((LEADING,))
 
@@ -393,7 +393,6 @@ def _check_same(port: str, before: TensorSpec, after: TensorSpec | StaticSpec) -
     if isinstance(after, TensorSpec) and (meet(before.shape, after.shape, {}) is None or before.dtype != after.dtype):
         raise MismatchError(
             port,
-            f"{after.shape} {after.dtype!s}, the result of the body",
+            f"{after.shape} {after.dtype!s}: each step receives the output of the step before",
             "use a body whose output has the shape and dtype of its input, or another initial value.",
-            "each step receives the output of the step before",
         )

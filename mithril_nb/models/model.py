@@ -33,7 +33,7 @@ _EMPTY = composite(LogicalGraph())
 
 
 class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
-    """A model, or a part of a model. `|=` and `+=` add blocks to it.
+    """A model or a block. `|=` and `+=` add blocks to it.
 
     Args:
         name: Name of the block when this model is added to another; by default its kind and a number, as in `relu_0`.

@@ -150,7 +150,8 @@ ShapeError: wrong_grad does not return a gradient of the shape of each input.
 of_shapes(lambda x: x.reshape(2, 7), input=[4, 3])
 ShapeError: the input 'input' does not fit 'picky.input'.
     given  (4, 3) float32
-    input  needs arrays that 'picky' accepts      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
+    input  needs arrays that 'picky' accepts
+    found  TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
 
 ml.compile(Misspelt()).evaluate({}, {"input": X})
 UnknownOptionError: the function of the op 'Misspelt' fails.

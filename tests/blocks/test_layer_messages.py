@@ -24,37 +24,43 @@ UnknownOptionError: MaxPool2d cannot take padding=-1.
 >>> compiled(Conv2d(4, groups=2), input=[1, 3, 8, 8])
 ShapeError: the input 'input' does not fit 'conv2d.input'.
     given  (1, 3, 8, 8) float32
-    input  needs a number of channels that groups=2 divides      axis 1: 3 channels
+    input  needs a number of channels that groups=2 divides
+    found  axis 1: 3 channels
     Try: Conv2d(..., groups=1)
 
 >>> compiled(Conv1d(4), input=[1, 3, 8, 8])
 ShapeError: the input 'input' does not fit 'conv1d.input'.
     given  (1, 3, 8, 8) float32
-    input  needs (batch, channels, length)      rank 4 != 3
+    input  needs (batch, channels, length)
+    found  rank 4 != 3
     Try: shapes={"input": [32, 1, 28]}
 
 >>> compiled(Conv2d(4, 3, dilation=4, padding="valid"), input=[1, 3, 8, 8])
 ShapeError: the input 'input' does not fit 'conv2d.input'.
     given  (1, 3, 8, 8) float32
-    input  needs at least 9 items on axis 2      axis 2: 8 < 9
+    input  needs at least 9 items on axis 2
+    found  axis 2: 8 < 9
     Try: padding='same'  # or a smaller kernel_size: a window covers 9x9 items
 
 >>> compiled(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3])
 ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.
     given   (4, 3) float32
-    weight  needs (out, in / groups, length)      rank 2
+    weight  needs (out, in / groups, length)
+    found   rank 2
     Try: use a weight of the shape (out, in / groups, length).
 
 >>> compiled(ConvTranspose1d(4, 3, padding=3), input=[1, 3, 2])
 ShapeError: the input 'input' does not fit 'conv_transpose1d.input'.
     given  (1, 3, 2) float32
-    input  needs more items on axis 2      axis 2: 2
+    input  needs more items on axis 2
+    found  axis 2: 2
     Try: reduce the padding.
 
 >>> compiled(GlobalAvgPool2d(), input=[1, 3, 0, 4])
 ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
     given  (1, 3, 0, 4) float32
-    input  needs a non-empty image      axis 2: 0
+    input  needs a non-empty image
+    found  axis 2: 0
     Try: use a larger image.
 
 >>> ml.compile(
@@ -68,25 +74,29 @@ ConnectionError: the stride of a window comes from an array, so it is unknown un
 >>> compiled(GroupNorm(), input=[2, 12, 3])
 ShapeError: the input 'input' does not fit 'group_norm.input'.
     given  (2, 12, 3) float32
-    input  needs a number of channels that num_groups=32 divides      axis 1: 12 channels
+    input  needs a number of channels that num_groups=32 divides
+    found  axis 1: 12 channels
     Try: GroupNorm(12)
 
 >>> compiled(Model() | Linear(4)(output="y") | BatchNorm2d()(input="y"), input=[2, 3])
 ShapeError: cannot connect 'linear_0.output' to 'batch_norm2d_0.input'.
     output  (2, 4) float32
-    input   needs (batch, channels, height, width)      rank 2 != 4
+    input   needs (batch, channels, height, width)
+    found   rank 2 != 4
     Try: use an input of the shape (batch, channels, height, width).
 
 >>> compiled(BatchNorm(3), input=[2, 4])
 ShapeError: the input 'input' does not fit 'batch_norm.input'.
     given  (2, 4) float32
-    input  needs (batch, 3, ...)      axis 1: 4 != 3
+    input  needs (batch, 3, ...)
+    found  axis 1: 4 != 3
     Try: BatchNorm(4)  # or leave num_features out
 
 >>> compiled(RMSNorm(), input=[])
 ShapeError: the input 'input' does not fit 'rms_norm.input'.
     given  () float32
-    input  needs at least one axis      rank 0
+    input  needs at least one axis
+    found  rank 0
     Try: use an input with axes, such as (batch, features).
 
 >>> Residual(Model())
@@ -97,7 +107,8 @@ UnknownOptionError: cannot build Residual around Model(): the block has no input
 >>> compiled(Residual(Linear(5)), input=[2, 3])
 ShapeError: cannot connect 'linear_0.output' to 'add_0.right'.
     output  (2, 5) float32
-    right   needs a shape that broadcasts with (2, 3)      axis -1: 3 != 5
+    right   needs a shape that broadcasts with (2, 3)
+    found   axis -1: 3 != 5
     Try: use the same sizes, or size 1 on an axis to broadcast.
 
 >>> Sequential(Linear(5), "relu")
@@ -124,13 +135,15 @@ UnknownOptionError: ResNet cannot take layers='180'.
 >>> fit_or_raise(SquaredError(), input=(3,), target=(3, 1))
 ShapeError: the input 'target' does not fit 'squared_error.target'.
     given   (3, 1) float32
-    target  needs (3,)      both inputs would broadcast to (3, 3)
+    target  needs (3,)
+    found   both inputs would broadcast to (3, 3)
     Try: use a target with the shape (3,), like the input.
 
 >>> fit_or_raise(SquaredError(), input=("n", 3), target=("n", 4))
 ShapeError: the input 'target' does not fit 'squared_error.target'.
     given   ('n', 4) float32
-    target  needs ('n', 3)      axis -1: 3 != 4
+    target  needs ('n', 3)
+    found   axis -1: 3 != 4
     Try: use a target with the shape ('n', 3), like the input.
 
 >>> fit_or_raise(CrossEntropy(), input=(8, 5, 10), target=((8, 5), "int32"))
@@ -154,7 +167,8 @@ ShapeError: the input 'target' does not fit 'cross_entropy.target'.
 >>> fit_or_raise(CrossEntropy(), input=(8, 10), target=(8,))
 ShapeError: the input 'target' does not fit 'cross_entropy.target'.
     given   (8,) float32
-    target  needs whole numbers (int32)      got float32
+    target  needs whole numbers (int32)
+    found   float32
     Try: array.astype("int32")  # or a separate input for this block
 
 >>> fit_or_raise(CrossEntropy(weights=[1.0, 2.0]), input=(8, 3), target=((8,), "int32"))
@@ -204,7 +218,8 @@ ShapeError: the input 'label' does not fit 'top_k_hits.label'.
 >>> fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 2), norm=())
 ShapeError: the input 'right' does not fit 'distance_matrix.right'.
     given  (5, 2) float32
-    right  needs (points, 3)      axis 1: 2 != 3
+    right  needs (points, 3)
+    found  axis 1: 2 != 3
     Try: use points with 3 features.
 
 >>> fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 3), norm=(4,))
@@ -264,13 +279,15 @@ UnknownOptionError: Bidirectional cannot reverse Linear(dimension=3, use_bias=Tr
 >>> compiled(RNNCell(), input=[5, 1, 3], prev_hidden=[2, 1, 4])
 ShapeError: the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.
     given        (2, 1, 4) float32
-    prev_hidden  needs (5, 1) as the leading sizes, like the input, or more rows      got (2, 1)
+    prev_hidden  needs (5, 1) as the leading sizes, like the input, or more rows
+    found        (2, 1)
     Try: use one state for each row of the input.
 
 >>> compiled(LSTM(4, use_initial_state=True), input=[2, 5, 3], initial_cell=[2, 3])
 ShapeError: the input 'initial_cell' does not fit 'lstm.initial_cell'.
     given         (2, 3) float32
-    initial_cell  needs (2, 4)      (2, 3)
+    initial_cell  needs (2, 4)
+    found         (2, 3)
     Try: connect the final state of another recurrent block, or leave use_initial_state out.
 
 >>> MultiHeadAttention(10, 4)
@@ -281,31 +298,36 @@ UnknownOptionError: MultiHeadAttention cannot split width=10 into heads=4.
 >>> compiled(ScaledDotProduct(), query=[3, 4], key=[3, 5], value=[3, 4])
 ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
     given  (3, 5) float32
-    key    needs size 4 on axis -1, like the query      axis -1: 5 != 4
+    key    needs size 4 on axis -1, like the query
+    found  axis -1: 5 != 4
     Try: use the same size for key and query.
 
 >>> compiled(ScaledDotProduct(), query=[4, 3, 2], key=[3, 3, 2], value=[3, 3, 2])
 ShapeError: the input 'key' does not fit 'scaled_dot_product.key'.
     given  (3, 3, 2) float32
-    key    needs leading axes that match (4,) of the query      (3,)
+    key    needs leading axes that match (4,) of the query
+    found  (3,)
     Try: use the same sizes, or fewer heads of key whose number divides that of the query.
 
 >>> compiled(SplitHeads((4,)), input=[2, 3, 10])
 ShapeError: the input 'input' does not fit 'split_heads.input'.
     given  (2, 3, 10) float32
-    input  needs a last axis whose size is divisible by 4, the number of heads      10 = 4 * 2 + 2
+    input  needs a last axis whose size is divisible by 4, the number of heads
+    found  10 = 4 * 2 + 2
     Try: Linear(12)  # before it, or other numbers of heads
 
 >>> compiled(PositionalEncoding(8, 4), input=[2, 5, 8])
 ShapeError: the input 'input' does not fit 'positional_encoding.input'.
     given  (2, 5, 8) float32
-    input  needs at most 4 time steps      axis -2: 5 > 4
+    input  needs at most 4 time steps
+    found  axis -2: 5 > 4
     Try: PositionalEncoding(8, max_len=5)
 
 >>> compiled(GPT(10, 4, 1, 1, 8), input=[1, 5])
 ShapeError: cannot connect 'tokens.output' to 'positions.input'.
     output  (1, 5, 8) float32
-    input   needs at most 4 time steps      axis -2: 5 > 4
+    input   needs at most 4 time steps
+    found   axis -2: 5 > 4
     Try: LearnedPositions(5)  # or shorter inputs
 """)  # noqa: E501 - as it is shown
 def test_message(call: str, text: str):

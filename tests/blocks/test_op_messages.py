@@ -7,61 +7,71 @@ from tests.blocks.running import error_of, messages
 >>> fit_or_raise(Glu(), input=(2, 5))
 ShapeError: the input 'input' does not fit 'glu.input'.
     given  (2, 5) float32
-    input  needs an even size on axis -1      axis -1: 5
+    input  needs an even size on axis -1
+    found  axis -1: 5
     Try: use an even size on axis -1, such as 6.
 
 >>> fit_or_raise(Glu(), input=())
 ShapeError: the input 'input' does not fit 'glu.input'.
     given  () float32
-    input  needs an array that has axis -1      rank 0
+    input  needs an array that has axis -1
+    found  rank 0
     Try: use an input with at least one axis.
 
 >>> fit_or_raise(LogSoftmax(2), input=(2, 5))
 ShapeError: the input 'input' does not fit 'log_softmax.input'.
     given  (2, 5) float32
-    input  needs an array that has axis 2      rank 2
+    input  needs an array that has axis 2
+    found  rank 2
     Try: LogSoftmax(axis=1)
 
 >>> fit_or_raise(Relu(), input=((2,), "int32"))
 ShapeError: the input 'input' does not fit 'relu.input'.
     given  (2,) int32
-    input  needs floating-point numbers (float32)      got int32
+    input  needs floating-point numbers (float32)
+    found  int32
     Try: array.astype("float32")  # or a separate input for this block
 
 >>> fit_or_raise(MatrixMultiply(), left=(2, 4, 5), right=(3, 6))
 ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
     given  (3, 6) float32
-    right  needs (..., 5, 6)      axis -2: 3 != 5, which is axis -1 of left (2, 4, 5)
+    right  needs (..., 5, 6)
+    found  axis -2: 3 != 5, which is axis -1 of left (2, 4, 5)
     Try: 5 on axis -2 of right, or 3 on axis -1 of left.
 
 >>> fit_or_raise(MatrixMultiply(), left=(4, 5), right=(3,))
 ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
     given  (3,) float32
-    right  needs (5,)      axis -1: 3 != 5, which is axis -1 of left (4, 5)
+    right  needs (5,)
+    found  axis -1: 3 != 5, which is axis -1 of left (4, 5)
     Try: 5 on axis -1 of right, or 3 on axis -1 of left.
 
 >>> fit_or_raise(MatrixMultiply(), left=(2, 4, 5), right=(3, 5, 6))
 ShapeError: the input 'right' does not fit 'matrix_multiply.right'.
     given  (3, 5, 6) float32
-    right  needs batch axes that broadcast with those of left (2, 4, 5)      axis -3: 2 != 3
+    right  needs batch axes that broadcast with those of left (2, 4, 5)
+    found  axis -3: 2 != 3
     Try: use the same sizes, or size 1 on an axis to broadcast.
 
 >>> fit_or_raise(MatrixMultiply(), left=(), right=(3, 6))
 ShapeError: the input 'left' does not fit 'matrix_multiply.left'.
     given  () float32
-    left   needs at least one axis      rank 0
+    left   needs at least one axis
+    found  rank 0
     Try: Multiply()  # for a single number
 
 >>> fit_or_raise(Divide(), numerator=(2, 3), denominator=(2, 4))
 ShapeError: the input 'denominator' does not fit 'divide.denominator'.
     given        (2, 4) float32
-    denominator  needs a shape that broadcasts with (2, 3)      axis -1: 3 != 4
+    denominator  needs a shape that broadcasts with (2, 3)
+    found        axis -1: 3 != 4
     Try: use the same sizes, or size 1 on an axis to broadcast.
 
 >>> fit_or_raise(Subtract(), left=((2,), "bool"), right=((2,), "bool"))
 ShapeError: the input 'left' does not fit 'subtract.left'.
     given  (2,) bool
-    left   needs floating or whole or complex numbers      got bool
+    left   needs floating or whole or complex numbers
+    found  bool
     Try: x.cast("float32")  # before it
 
 >>> Power(threshold=-1.0)
@@ -73,37 +83,43 @@ UnknownOptionError: Power cannot take threshold=-1.0.
 >>> fit_or_raise(LogicalAnd(), left=(2,), right=((2,), "bool"))
 ShapeError: the input 'left' does not fit 'logical_and.left'.
     given  (2,) float32
-    left   needs booleans (bool)      got float32
+    left   needs booleans (bool)
+    found  float32
     Try: array.astype("bool")  # or a separate input for this block
 
 >>> fit_or_raise(Where(), cond=((2, 1), "bool"), input1=(3,), input2=(4,))
 ShapeError: the input 'input2' does not fit 'where.input2'.
     given   (4,) float32
-    input2  needs a shape that broadcasts with (2, 3)      axis -1: 3 != 4
+    input2  needs a shape that broadcasts with (2, 3)
+    found   axis -1: 3 != 4
     Try: use the same sizes, or size 1 on an axis to broadcast.
 
 >>> fit_or_raise(Mean(axis=2), input=(2, 3))
 ShapeError: the input 'input' does not fit 'mean.input'.
     given  (2, 3) float32
-    input  needs an array that has axis 2      rank 2
+    input  needs an array that has axis 2
+    found  rank 2
     Try: Mean(axis=1)
 
 >>> fit_or_raise(ArgMax(axis=-3), input=(2, 3))
 ShapeError: the input 'input' does not fit 'arg_max.input'.
     given  (2, 3) float32
-    input  needs an array that has axis -3      rank 2
+    input  needs an array that has axis -3
+    found  rank 2
     Try: ArgMax(axis=-1)
 
 >>> fit_or_raise(Sum(axis=0), input=())
 ShapeError: the input 'input' does not fit 'sum.input'.
     given  () float32
-    input  needs an array that has axis 0      rank 0
+    input  needs an array that has axis 0
+    found  rank 0
     Try: use an input with at least one axis.
 
 >>> fit_or_raise(Sum(axis=[0, -2]), input=(2, 3))
 ShapeError: the input 'input' does not fit 'sum.input'.
     given  (2, 3) float32
-    input  needs each axis once      axis -2 twice in (0, -2)
+    input  needs each axis once
+    found  axis -2 twice in (0, -2)
     Try: Sum(axis=-2)
 
 >>> Sum(axis=1.5)
@@ -121,37 +137,43 @@ ShapeError: the input 'input' does not fit 'unique.input'.
 >>> fit_or_raise(Unique(4), input=(0,))
 ShapeError: the input 'input' does not fit 'unique.input'.
     given  (0,) float32
-    input  needs at least one item      size 0
+    input  needs at least one item
+    found  size 0
     Try: Unique(size=4, fill_value=0.0)
 
 >>> fit_or_raise(Trapezoid(), y=(2, 5), x=(4,))
 ShapeError: the input 'x' does not fit 'trapezoid.x'.
     given  (4,) float32
-    x      needs (..., 5)      axis -1: 4 != 5
+    x      needs (..., 5)
+    found  axis -1: 4 != 5
     Try: use as many positions x as values y.
 
 >>> compiled(Reshape((4, 6)), input=[3, 4])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  (3, 4) float32
-    input  needs 24 items, for shape (4, 6)      12 != 24
+    input  needs 24 items, for shape (4, 6)
+    found  12 != 24
     Try: use sizes whose product is 12.
 
 >>> compiled(Reshape((5, -1)), input=[3, 4])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  (3, 4) float32
-    input  needs a multiple of 5 items, for shape (5, -1)      12 items
+    input  needs a multiple of 5 items, for shape (5, -1)
+    found  12 items
     Try: use sizes whose product is 12.
 
 >>> compiled(Reshape(("batch", 4)), input=["batch", 3, 4])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  ('batch', 3, 4) float32
-    input  needs batch*4 items, for shape ('batch', 4)      batch*12 != batch*4
+    input  needs batch*4 items, for shape ('batch', 4)
+    found  batch*12 != batch*4
     Try: use sizes whose product is batch*12.
 
 >>> compiled(Reshape(("m", "n", -1)), input=["n", "m", 3])
 ShapeError: the input 'input' does not fit 'reshape.input'.
     given  ('n', 'm', 3) float32
-    input  needs 'm' on axis 0, for shape ('m', 'n', -1)      axis 0: n != m
+    input  needs 'm' on axis 0, for shape ('m', 'n', -1)
+    found  axis 0: n != m
     Try: x.reshape(x.shape()[1], x.shape()[0], -1)  # each size from its axis
 
 >>> compiled(Reshape(), input=[3, 4])
@@ -162,109 +184,127 @@ ShapeError: Reshape at 'reshape' cannot use shape=None.
 >>> compiled(SwapAxes(0, 2), input=[3, 4])
 ShapeError: the input 'input' does not fit 'swap_axes.input'.
     given  (3, 4) float32
-    input  needs an axis 2      rank 2
+    input  needs an axis 2
+    found  rank 2
     Try: use an axis from -2 to 1.
 
 >>> compiled(of_x(lambda x: x[:, 4]), input=["batch", 4])
 ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
     output  ('batch', 4) float32
-    input   needs an item with index 4 on axis 1      axis 1: 4 items
+    input   needs an item with index 4 on axis 1
+    found   axis 1: 4 items
     Try: use an index from -4 to 3.
 
 >>> compiled(of_x(lambda x: x[0, 0, 0]), input=["batch", 4])
 ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
     output  ('batch', 4) float32
-    input   needs at least 3 axes, for an index of 3 items      rank 2
+    input   needs at least 3 axes, for an index of 3 items
+    found   rank 2
     Try: use an index of at most 2 items.
 
 >>> compiled(of_x(lambda x: x.reshape(x.shape()[2], -1)), input=["batch", 4])
 ShapeError: cannot connect 'shape_0.output' to 'indexer_0.input'.
     output  static ('batch', 4)
-    input   needs an item with index 2      2 items
+    input   needs an item with index 2
+    found   2 items
     Try: use an index from -2 to 1.
 
 >>> compiled(Concat(2, axis=-1), input1=[2, 3], input2=[4, 3])
 ShapeError: the input 'input2' does not fit 'concat.input2'.
     given   (4, 3) float32
-    input2  needs (2, any), like input1 (2, 3)      axis 0: 4 != 2
+    input2  needs (2, any), like input1 (2, 3)
+    found   axis 0: 4 != 2
     Try: use arrays with the same size on axis 0.
 
 >>> compiled(Stack(2), input1=[2, 3], input2=[2])
 ShapeError: the input 'input2' does not fit 'stack.input2'.
     given   (2,) float32
-    input2  needs (2, 3), like input1 (2, 3)      rank 1 != 2
+    input2  needs (2, 3), like input1 (2, 3)
+    found   rank 1 != 2
     Try: use arrays with the same number of axes.
 
 >>> compiled(BroadcastTo((2, 4)), input=[2, 3])
 ShapeError: the input 'input' does not fit 'broadcast_to.input'.
     given  (2, 3) float32
-    input  needs a shape that broadcasts to (2, 4)      axis 1: 3 != 4
+    input  needs a shape that broadcasts to (2, 4)
+    found  axis 1: 3 != 4
     Try: use an input with size 1 or 4 on axis 1.
 
 >>> compiled(Split(3, axis=-1), input=[2, 4])
 ShapeError: the input 'input' does not fit 'split.input'.
     given  (2, 4) float32
-    input  needs a multiple of 3 on axis 1      axis 1: 4
+    input  needs a multiple of 3 on axis 1
+    found  axis 1: 4
     Try: use a number of parts that divides 4.
 
 >>> compiled(Squeeze(0), input=[2, 1])
 ShapeError: the input 'input' does not fit 'squeeze.input'.
     given  (2, 1) float32
-    input  needs size 1 on axis 0      axis 0: 2 != 1
+    input  needs size 1 on axis 0
+    found  axis 0: 2 != 1
     Try: Squeeze()  # removes all axes of size 1
 
 >>> compiled(Transpose((0, 1)), input=[2, 1, 3])
 ShapeError: the input 'input' does not fit 'transpose.input'.
     given  (2, 1, 3) float32
-    input  needs rank 2, for axes=(0, 1)      rank 3
+    input  needs rank 2, for axes=(0, 1)
+    found  rank 3
     Try: use axes that contain each number from 0 to 2 once.
 
 >>> compiled(Flatten(2, 1), input=[2, 1, 3])
 ShapeError: the input 'input' does not fit 'flatten.input'.
     given  (2, 1, 3) float32
-    input  needs start_dim at or before end_dim      start_dim=2 is axis 2, end_dim=1 is axis 1
+    input  needs start_dim at or before end_dim
+    found  start_dim=2 is axis 2, end_dim=1 is axis 1
     Try: Flatten(start_dim=1, end_dim=2)
 
 >>> compiled(Pad(((1, 1), (0, 0), (2, 2))), input=[2, 3])
 ShapeError: the input 'input' does not fit 'pad.input'.
     given  (2, 3) float32
-    input  needs rank 3, for pad_width=((1, 1), (0, 0), (2, 2))      rank 2
+    input  needs rank 3, for pad_width=((1, 1), (0, 0), (2, 2))
+    found  rank 2
     Try: Pad(((1, 1), (0, 0)))
 
 >>> compiled(CartesianDifference(), left=[5, 3], right=[4, 2])
 ShapeError: the input 'right' does not fit 'cartesian_difference.right'.
     given  (4, 2) float32
-    right  needs (rows, 3), like left (5, 3)      axis 1: 2 != 3
+    right  needs (rows, 3), like left (5, 3)
+    found  axis 1: 2 != 3
     Try: use the same number of columns for left and right.
 
 >>> compiled(Gather(), input=[5, 3], indices=[4])
 ShapeError: the input 'indices' does not fit 'gather.indices'.
     given    (4,) int32
-    indices  needs as many axes as the input (5, 3)      rank 1 != 2
+    indices  needs as many axes as the input (5, 3)
+    found    rank 1 != 2
     Try: ExpandDims(-1)  # adds an axis to the indices
 
 >>> compiled(Model() + Size() + ToTuple(1) + Linear(3), input=[2, 3])
 ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
     output  static (6,)
-    input   needs floating-point numbers (float32)      got int32
+    input   needs floating-point numbers (float32)
+    found   int32
     Try: x.cast("float32")  # or a Cast(dtype="float32") before it
 
 >>> compiled(Item(), input=[1, 3])
 ShapeError: the input 'input' does not fit 'item.input'.
     given  (1, 3) float32
-    input  needs one item      axis 1: 3 != 1
+    input  needs one item
+    found  axis 1: 3 != 1
     Try: Indexer(0)  # the first item
 
 >>> compiled(Length(), input=[])
 ShapeError: the input 'input' does not fit 'length.input'.
     given  () float32
-    input  needs at least one axis      rank 0
+    input  needs at least one axis
+    found  rank 0
     Try: Size()  # counts the items of any array
 
 >>> compiled(Size(2), input=[1, 3])
 ShapeError: the input 'input' does not fit 'size.input'.
     given  (1, 3) float32
-    input  needs an axis 2      rank 2
+    input  needs an axis 2
+    found  rank 2
     Try: use an axis from -2 to 1.
 
 >>> compiled(Cast(), input=[2])
@@ -275,7 +315,8 @@ ShapeError: Cast at 'cast' cannot use dtype=None.
 >>> compiled(Model() | Value(((1, 2), (3,)))(output="v") | ToTensor()(input="v") | Shape(), input=[])
 ShapeError: cannot connect 'value_0.output' to 'to_tensor_0.input'.
     output  static ((1, 2), (3,))
-    input   needs tuples of the same length at each depth      lengths differ
+    input   needs tuples of the same length at each depth
+    found   lengths differ
     Try: use tuples of the same length, such as ((1, 2), (3, 4)).
 
 >>> fit_or_raise(Ones())
@@ -285,7 +326,8 @@ ShapeError: Ones at 'ones' cannot use shape=None.
 
 >>> fit_or_raise(Randn((2, -1)))
 ShapeError: Randn at 'randn' cannot use shape=(2, -1).
-    shape  needs sizes of 0 or more      shape=(2, -1)
+    shape  needs sizes of 0 or more
+    found  shape=(2, -1)
     Try: shape=(2, 3)
 
 >>> fit_or_raise(Arange())
@@ -305,12 +347,14 @@ ShapeError: Eye at 'eye' cannot use N=None.
 
 >>> fit_or_raise(RandInt((2,), 5, 5))
 ShapeError: RandInt at 'rand_int' cannot use high=5.
-    high  needs a number above low=5      high=5
+    high   needs a number above low=5
+    found  high=5
     Try: RandInt(shape, 5, 15)
 
 >>> fit_or_raise(RandInt((2,), dtype="float32"))
 ShapeError: RandInt at 'rand_int' cannot use dtype='float32'.
-    dtype  needs an integer dtype      float32
+    dtype  needs an integer dtype
+    found  float32
     Try: dtype="int32"
 """)  # noqa: E501 - as it is shown
 def test_message(call: str, text: str):

@@ -97,7 +97,8 @@ def test_the_maximum_of_an_empty_array_is_rejected(kind: str):
     assert error_of(f"fit_or_raise({kind}(0), input=(0, 2))") == (
         f"ShapeError: the input 'input' does not fit '{name}.input'.\n"
         "    given  (0, 2) float32\n"
-        "    input  needs at least one item along axis -2      axis -2: size 0\n"
+        "    input  needs at least one item along axis -2\n"
+        "    found  axis -2: size 0\n"
         "    Try: use an array with at least one item along axis -2."
     )
 

@@ -84,7 +84,9 @@ def test_an_app_opens_a_link(run_cli, monkeypatch):
     monkeypatch.setattr(app, "_serve", serve)
     code, out, _ = run_cli("lab", "--app", net.share_link("https://example.org/page.html"))
     assert (code, served) == (0, [("model.json", True)])
-    assert out == "The page shows a copy of the model in the link. To keep your edits, click Export, then JSON: model.\n"
+    assert (
+        out == "The page shows a copy of the model in the link. To keep your edits, click Export, then JSON: model.\n"
+    )
     code, _, err = run_cli("lab", "--app", "#model=AAAA")
     assert code == 2
     assert err.startswith("ModelFileError: cannot read this link to a model.")

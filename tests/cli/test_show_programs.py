@@ -367,8 +367,7 @@ def test_missing_module(run_cli, folder):
     code, _, err = run_cli("show", "needy:step")
     assert (code, err) == (
         2,
-        "ModuleNotFoundError: No module named 'no_such_package'\n"
-        "    Try: --debug  # prints the traceback\n",
+        "ModuleNotFoundError: No module named 'no_such_package'\n    Try: --debug  # prints the traceback\n",
     )
 
 

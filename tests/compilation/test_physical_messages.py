@@ -80,7 +80,8 @@ UnconnectedPortError: input 'input' of block 'r' is not connected.
 ml.compile(Linear(3, input_size=5), shapes={"input": [2, 4]})
 ShapeError: the input 'input' does not fit 'linear.input'.
     given  (2, 4) float32
-    input  needs (..., 5)      axis 1: 4 != 5
+    input  needs (..., 5)
+    found  axis 1: 4 != 5
     Try: Linear(3, input_size=4)  # or leave input_size out
 
 ml.compile(Linear(3), shapes={"input": [2, None]})
@@ -232,25 +233,29 @@ ShapeError: the shape (5, 3) of input 'input' does not fit parameter 'linear_0.w
 mlp.evaluate(params, {"input": X[0, 0]})
 ShapeError: the input 'input' does not fit 'linear_0.input'.
     given  () float32
-    input  needs at least one axis      rank 0
+    input  needs at least one axis
+    found  rank 0
     Try: use an input with axes, such as (batch, features).
 
 add.evaluate({}, {"left": X, "right": X[:2]})
 ShapeError: the input 'right' does not fit 'add.right'.
     given  (2, 4) float32
-    right  needs a shape that broadcasts with (5, 4)      axis -2: 5 != 2
+    right  needs a shape that broadcasts with (5, 4)
+    found  axis -2: 5 != 2
     Try: use the same sizes, or size 1 on an axis to broadcast.
 
 lookup.evaluate(lookup.randomize_params(0), {"input": X[0]})
 ShapeError: the input 'input' does not fit 'embedding.input'.
     given  (4,) float32
-    input  needs whole numbers (int32)      got float32
+    input  needs whole numbers (int32)
+    found  float32
     Try: array.astype("int32")  # or a separate input for this block
 
 relu.evaluate({}, {"x": X + 1j})
 ShapeError: the input 'x' does not fit 'relu_0.input'.
     x      (5, 4) complex64
-    input  needs floating-point numbers (float32)      got complex64
+    input  needs floating-point numbers (float32)
+    found  complex64
     Try: array.astype("float32")  # or a separate input for this block
 
 mlp.evaluate(params, INPUTS, {"loss": X})

@@ -168,7 +168,7 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'repeat.input'.
             given  (2, 4) float32
-            input  needs (2, 3) float32, the result of the body      each step receives the output of the step before
+            input  needs (2, 3) float32: each step receives the output of the step before
             Try: use a body whose output has the shape and dtype of its input, or another initial value.
         """,
     ),
@@ -294,7 +294,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  needs a body whose 'output' has 1 axes or more      each step returns (): axis 1 is out of range
+            input  needs a body whose 'output' has 1 axes or more
+            found  each step returns (): axis 1 is out of range
             Try: axis=0  # or a body that keeps the axes of its input
         """,
     ),
@@ -303,7 +304,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
-            input  needs a body that returns arrays      the body's 'output' is a static value, not an array
+            input  needs a body that returns arrays
+            found  'output' of the body is a static value
             Try: compute 'output' outside of Scan.
         """,
     ),
@@ -312,7 +314,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'cond.input'.
             given  (5, 6, 3) float32
-            input  needs a body that returns arrays      the body's 'output' is a static value, not an array
+            input  needs a body that returns arrays
+            found  'output' of the body is a static value
             Try: compute 'output' outside of Cond.
         """,
     ),

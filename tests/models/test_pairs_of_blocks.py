@@ -158,7 +158,8 @@ def test_a_reader_needs_a_shape_that_a_block_cannot_output():
         "Glu at 'glu_0' cannot output the required shape.\n"
         "    required by  clamp_0.min_val\n"
         "    output       ()\n"
-        "    input        needs an array that has axis -1      rank 0\n"
+        "    input        needs an array that has axis -1\n"
+        "    found        rank 0\n"
         "    Try: connect another output to 'clamp_0.min_val'."
     )
 
@@ -170,6 +171,7 @@ def test_a_connected_attribute_that_is_not_a_number():
     assert str(problem) == (
         "cannot connect 'dtype_0.output' to 'positional_encoding_0.hidden_dim'.\n"
         "    output      static 'float32'\n"
-        "    hidden_dim  needs a whole number from 1 to 1048576      received 'float32'\n"
+        "    hidden_dim  needs a whole number from 1 to 1048576\n"
+        "    found       'float32'\n"
         "    Try: connect a number, or leave 'hidden_dim' open."
     )

@@ -60,7 +60,8 @@ CASES = {
         """
         ShapeError: cannot connect 'relu_0.output' to 'linear_1.input'.
             output  (32, 64) float32
-            input   needs (..., 128)      axis 1: 64 != 128
+            input   needs (..., 128)
+            found   axis 1: 64 != 128
             Try: Linear(10, input_size=64)  # or leave input_size out
         """,
     ),
@@ -69,7 +70,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'linear.input'.
             given  (32, 784) float32
-            input  needs (..., 128)      axis 1: 784 != 128
+            input  needs (..., 128)
+            found  axis 1: 784 != 128
             Try: Linear(10, input_size=784)  # or leave input_size out
         """,
     ),
@@ -78,7 +80,8 @@ CASES = {
         """
         ShapeError: cannot connect 'linear_0.output' to 'linear_1.input'.
             output  ('batch', 64) float32
-            input   needs (..., 128)      axis 1: 64 != 128
+            input   needs (..., 128)
+            found   axis 1: 64 != 128
             Try: Linear(10, input_size=64)  # or leave input_size out
         """,
     ),
@@ -87,7 +90,8 @@ CASES = {
         """
         ShapeError: cannot connect 'model_0/head.output' to 'model_0/linear_0.input'.
             output  ('batch', 64) float32
-            input   needs (..., 128)      axis 1: 64 != 128
+            input   needs (..., 128)
+            found   axis 1: 64 != 128
             Try: Linear(10, input_size=64)  # or leave input_size out
         """,
     ),
@@ -96,11 +100,13 @@ CASES = {
         """
         ShapeError: cannot connect 'linear_0.output' to 'wrong.input'.
             output  ('n', 3) float32
-            input   needs (..., 4)      axis 1: 3 != 4
+            input   needs (..., 4)
+            found   axis 1: 3 != 4
             Try: Linear(4, input_size=3)  # or leave input_size out
         the input 'x' does not fit 'add_0.right'.
             x      ('n', 7) float32
-            right  needs a shape that broadcasts with ('n', 3)      axis -1: 3 != 7
+            right  needs a shape that broadcasts with ('n', 3)
+            found  axis -1: 3 != 7
             Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),
@@ -109,7 +115,8 @@ CASES = {
         """
         ShapeError: cannot connect 'a%2Fb.output' to '<b>%2E50%25.input'.
             output  (2, 4) float32
-            input   needs (..., 3)      axis 1: 4 != 3
+            input   needs (..., 3)
+            found   axis 1: 4 != 3
             Try: Linear(4, input_size=4)  # or leave input_size out
         """,
     ),
@@ -127,7 +134,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'conv2d.input'.
             given  (2, 7) float32
-            input  needs (batch, channels, height, width)      rank 2 != 4
+            input  needs (batch, channels, height, width)
+            found  rank 2 != 4
             Try: shapes={"input": [32, 1, 28, 28]}
         """,
     ),
@@ -136,7 +144,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'conv2d.input'.
             given  (2, 1, 8, 8) float32
-            input  needs (batch, 3, height, width)      axis 1: 1 != 3
+            input  needs (batch, 3, height, width)
+            found  axis 1: 1 != 3
             Try: Conv2d(3, in_channels=1)  # or leave in_channels out
         """,
     ),
@@ -145,7 +154,8 @@ CASES = {
         """
         ShapeError: cannot connect 'max_pool2d_0.output' to 'max_pool2d_1.input'.
             output  (2, 1, 3, 3) float32
-            input   needs at least 4 items on axis 2      axis 2: 3 < 4
+            input   needs at least 4 items on axis 2
+            found   axis 2: 3 < 4
             Try: padding='same'  # or a smaller kernel_size: a window covers 4x4 items
         """,
     ),
@@ -154,7 +164,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'softmax.input'.
             given  (2, 1) float32
-            input  needs an array that has axis 2      rank 2
+            input  needs an array that has axis 2
+            found  rank 2
             Try: Softmax(axis=1)
         """,
     ),
@@ -163,7 +174,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'linear.input'.
             given  () float32
-            input  needs at least one axis      rank 0
+            input  needs at least one axis
+            found  rank 0
             Try: use an input with axes, such as (batch, features).
         """,
     ),
@@ -172,7 +184,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'flatten.input'.
             given  () float32
-            input  needs at least one axis      rank 0
+            input  needs at least one axis
+            found  rank 0
             Try: use an input with a batch axis.
         """,
     ),
@@ -181,7 +194,8 @@ CASES = {
         """
         ShapeError: the input 'input' does not fit 'layer_norm.input'.
             given  () float32
-            input  needs at least one axis      rank 0
+            input  needs at least one axis
+            found  rank 0
             Try: use an input with axes, such as (batch, features).
         """,
     ),
@@ -190,7 +204,8 @@ CASES = {
         """
         ShapeError: cannot connect 'linear_0.output' to 'embedding_0.input'.
             output  (2, 3) float32
-            input   needs whole numbers (int32)      got float32
+            input   needs whole numbers (int32)
+            found   float32
             Try: x.cast("int32")  # or a Cast(dtype="int32") before it
         """,
     ),
@@ -199,7 +214,8 @@ CASES = {
         """
         ShapeError: the input 'x' does not fit 'linear_0.input'.
             x      (2, 3) int32
-            input  needs floating-point numbers (float32)      got int32
+            input  needs floating-point numbers (float32)
+            found  int32
             Try: array.astype("float32")  # or a separate input for this block
         """,
     ),
@@ -208,7 +224,8 @@ CASES = {
         """
         ShapeError: the input 'right' does not fit 'add.right'.
             given  (2, 1) float32
-            right  needs a shape that broadcasts with (2, 3, 4)      axis -2: 3 != 2
+            right  needs a shape that broadcasts with (2, 3, 4)
+            found  axis -2: 3 != 2
             Try: use the same sizes, or size 1 on an axis to broadcast.
         """,
     ),

@@ -127,7 +127,8 @@ def test_more_time_steps_than_positions_are_rejected(options: dict[str, Any]) ->
     assert str(error.value) == (
         "cannot connect 'tokens.output' to 'positions.input'.\n"
         "    output  (3, 100, 16) float32\n"
-        "    input   needs at most 64 time steps      axis -2: 100 > 64\n"
+        "    input   needs at most 64 time steps\n"
+        "    found   axis -2: 100 > 64\n"
         "    Try: LearnedPositions(100)  # or shorter inputs"
     )
     with pytest.raises(ShapeError) as numbers:

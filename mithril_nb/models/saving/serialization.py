@@ -180,7 +180,7 @@ def check_path(path: Any, what: str, advice: str) -> None:
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
-    """Return the data of a graph. Edges of inputs and outputs that `infer_boundary` creates again are omitted."""
+    """Return the data of a graph, without the edges that `infer_boundary` creates again when the data is loaded."""
     return {
         "nodes": [_node_data(node) for node in graph.nodes],
         "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],

@@ -20,7 +20,7 @@ class MismatchError(Exception):
         port: The input or attribute that does not fit.
         need: The requirement: a shape, or words such as `"at least one axis"`.
         advice: The suggested fix.
-        detail: What the port has instead, such as `"rank 0"` or the sizes that differ; `""` to omit it.
+        detail: What was found instead, such as `"rank 0"` or the sizes that differ; `""` to omit it.
     """
 
     def __init__(self, port: str, need: str, advice: str, detail: str = ""):
@@ -28,9 +28,10 @@ class MismatchError(Exception):
         self.port, self.need, self.advice, self.detail = port, need, advice, detail
 
     @property
-    def fact(self) -> tuple[str, str]:
-        """The port, and the requirement with the detail, as a fact of a message."""
-        return self.port, f"needs {self.need}" + (f"      {self.detail}" if self.detail else "")
+    def facts(self) -> tuple[tuple[str, str], ...]:
+        """The requirement of the port, and what was found instead, as facts of a message."""
+        need = (self.port, f"needs {self.need}")
+        return (need, ("found", self.detail)) if self.detail else (need,)
 
 
 def product(dims: tuple[Dim, ...]) -> Dim:
@@ -182,7 +183,7 @@ def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int
 
 
 def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
-    """Return the product of dims as a number, and a counter of the other factors."""
+    """Return the product of the numbers in a product of dims, and the count of each other factor."""
     number, factors = 1, Counter[str]()
     for dim in dims:
         terms = _terms(dim)
@@ -342,7 +343,7 @@ def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 
 def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
-    """Return a shape that fits two shapes; `None` if they differ, or if one name would have two sizes.
+    """Return what two shapes specify together; `None` if they contradict, or if one name would have two sizes.
 
     Args:
         one: A shape.

@@ -360,7 +360,7 @@ class _Work:
         given = port if port != found.port else node.rpartition("/")[2] or "given"
         return Diagnostic(
             f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
-            ((given, str(spec)), found.fact),
+            ((given, str(spec)), *found.facts),
             found.advice,
             block=self.at(op.path),
             port=found.port,

@@ -36,7 +36,7 @@ def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> 
             f'x.cast("{wanted}")  # or a Cast(dtype="{wanted}") before it'
             if is_computed
             else f'array.astype("{wanted}")  # or a separate input for this block',
-            f"got {spec.dtype}",
+            str(spec.dtype),
         )
 
 
@@ -75,7 +75,7 @@ def check_option(kind: str, port: str, value: Value) -> None:
     if field is None or field.type not in ("int", "float") or (isinstance(value, str) and value not in ITEM_BYTES):
         return
     if need := unmet_need(field, value):
-        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", f"received {short_repr(value)}")
+        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", short_repr(value))
 
 
 def rule_of(op: FlatOp) -> type[OpRules]:
@@ -120,7 +120,7 @@ def impossible_output(
         (
             ("required by", ", ".join(readers) or "set_shapes"),
             *((port, str(spec.shape)) for port, spec in outputs.items()),
-            found.fact,
+            *found.facts,
         ),
         f"connect another output to {readers[0]!r}." if readers else found.advice,
         block=at(op.path),
@@ -134,7 +134,7 @@ def invalid_attribute(at: Absolute, op: FlatOp, found: MismatchError) -> Diagnos
     value = op.block.options.get(found.port)
     return Diagnostic(
         f"{op.block.kind} at {at(op.path)!r} cannot use {found.port}={value!r}.",
-        (found.fact,),
+        found.facts,
         found.advice,
         block=at(op.path),
         port=found.port,

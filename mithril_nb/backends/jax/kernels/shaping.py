@@ -196,7 +196,7 @@ def _inference_errors() -> Iterator[None]:
     try:
         yield
     except MismatchError as error:
-        raise ShapeError(f"{error.port!r} does not match.", (error.fact,), error.advice, port=error.port) from None
+        raise ShapeError(f"{error.port!r} does not match.", error.facts, error.advice, port=error.port) from None
 
 
 def _plain(value: Any) -> Any:

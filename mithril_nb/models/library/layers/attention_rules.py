@@ -98,7 +98,7 @@ def check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
     """Raise a `MismatchError` if a mask has integers, or does not broadcast to the shape `scores`."""
     if "int" in mask.dtype:
         need = "booleans, or floating-point numbers that are added to the scores"
-        raise MismatchError("attn_mask", need, 'array.astype("bool")', f"got {mask.dtype}")
+        raise MismatchError("attn_mask", need, 'array.astype("bool")', str(mask.dtype))
     unknown = LEADING in scores or LEADING in mask.shape
     pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
     fits = all(

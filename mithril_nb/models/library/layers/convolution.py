@@ -79,7 +79,7 @@ class Convolution(Operator):
         cls._check_channels(options, shape, weight, count)
         out = cls.channels(weight, count)[1]
         if isinstance(out, int) and out % count:
-            raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", f"got {count}")
+            raise MismatchError("groups", f"a number that divides out_channels={out}", "groups=1", str(count))
         kernel = [size for size in weight[2:] if isinstance(size, int)]
         found = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
         output = (LEADING,) if shape is None or found is None else (shape[0], out, *cls.sizes(options, shape, found))

@@ -310,7 +310,7 @@ def _check_rows(port: str, shape: tuple[Dim, ...], state: tuple[Dim, ...], *, ma
     more = may_be_more and isinstance(known[0], int) and isinstance(rows[0], int) and known[0] > rows[0]
     if not agree(state[:-1], (*known, *shape[1:-1]) if more else shape[:-1]):
         need = f"{shape[:-1]} as the leading sizes, like the input" + (", or more rows" if may_be_more else "")
-        raise MismatchError(port, need, "use one state for each row of the input.", f"got {state[:-1]}")
+        raise MismatchError(port, need, "use one state for each row of the input.", f"{state[:-1]}")
 
 
 def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:

@@ -144,7 +144,7 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
         found *= axes
     if not isinstance(found, tuple) or len(found) != axes or not all(is_count(one, 1) for one in found):
         need = "a whole number, 1 or more" if axes == 1 else f"{axes} whole numbers, each 1 or more"
-        raise MismatchError(port, need, f"{port}=2", f"got {value!r}")
+        raise MismatchError(port, need, f"{port}=2", repr(value))
     return found  # pyright: ignore[reportReturnType]
 
 
@@ -169,7 +169,7 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
         pairs = tuple((one, one) if isinstance(one, int) else one for one in found)
         if all(isinstance(pair, tuple) and len(pair) == 2 and all(is_count(n, 0) for n in pair) for pair in pairs):
             return pairs
-    raise MismatchError(port, padding_need(axes), f"{port}='same'", f"got {value!r}")
+    raise MismatchError(port, padding_need(axes), f"{port}='same'", repr(value))
 
 
 def padding_need(axes: int) -> str:

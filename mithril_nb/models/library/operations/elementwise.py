@@ -80,7 +80,7 @@ def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
             port,
             words + (", or booleans" if "truth" in taken else ""),
             'x.cast("float32")  # before it',
-            f"got {spec.dtype}",
+            str(spec.dtype),
         )
 
 

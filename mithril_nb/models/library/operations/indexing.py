@@ -56,7 +56,7 @@ class Indexer(Rearranging):
         spec, index = inputs["input"], inputs.get("index")
         if isinstance(index, TensorSpec):
             if "int" not in index.dtype:
-                raise MismatchError("index", "whole numbers", "Where()  # selects by booleans", f"got {index.dtype}")
+                raise MismatchError("index", "whole numbers", "Where()  # selects by booleans", str(index.dtype))
             items = (Rows(index.shape),)
         elif options["index"] == UNKNOWN:
             items = None

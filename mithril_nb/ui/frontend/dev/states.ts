@@ -7,7 +7,7 @@ import type { Fixture } from "./fake-model";
 const MISFIT: Diagnostic = {
   code: "ShapeError",
   summary: "cannot connect 'mlp_0.output' to 'linear_1.input'.",
-  facts: [["output", "(32, 64) float32"], ["input", "needs (..., 128)      axis 1: 64 != 128"]],
+  facts: [["output", "(32, 64) float32"], ["input", "needs (..., 128)"], ["found", "axis 1: 64 != 128"]],
   advice: "Linear(dimension=128) in 'mlp_0', or let 'linear_1' infer its width by leaving it out.",
   block: "linear_1",
   port: "input",
