@@ -179,7 +179,7 @@ def _of_all(pipeline: Pipeline, outcomes: Outcomes, one: Instruction, made: list
 
 
 class _Nameless:
-    """Finds the instructions of ops whose names are lost when StableHLO becomes HLO, by the users of their results."""
+    """Finds the instructions of ops whose names are lost when StableHLO becomes HLO: by the users of the results."""
 
     def __init__(self, pipeline: Pipeline, outcomes: Outcomes):
         self._pipeline, self._outcomes, self._lines = pipeline, outcomes, outcomes.first.lines

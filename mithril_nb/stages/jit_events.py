@@ -99,11 +99,7 @@ class Observer(Protocol):
     def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
         """Receive a finished compilation of the program that this thread lowered last under this name.
 
-        Args:
-            name: The name of the program.
-            source: The source of the function.
-            seconds: Duration of the compilation.
-            from_disk: True if the executable was read from JAX's persistent compilation cache.
+        `from_disk` is true if the executable was read from JAX's persistent compilation cache.
         """
         ...
 

@@ -333,7 +333,7 @@ class Pipeline:
         self.compilation.begin()
 
     def hlo_ahead(self) -> Stage | None:
-        """Return the optimized HLO before XLA has generated machine code; `None` if it is not available before."""
+        """Return the optimized HLO while XLA generates machine code; `None` if it is not available until the end."""
         read = self.compilation.read_early()
         return None if read is None else Stage("hlo", *read)
 

@@ -86,7 +86,7 @@ class ProgramStages(Shown):
         """
         if self.given is not None:
             raise self.given.error()
-        # The check belongs to the named sizes of these arguments; the new ones may have others.
+        # `check_sizes` is for the named sizes of the old arguments.
         return type(self)(self._fn, arguments(self.arguments), replace(self._options, check_sizes=None))
 
     @property

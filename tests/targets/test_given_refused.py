@@ -189,5 +189,7 @@ def test_a_serialized_export_needs_a_library(tmp_path: Path, monkeypatch: pytest
 
 def test_slow_bytecode_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mithril_nb.stages.given.program._LEAST_S", 0.001)
-    with pytest.raises(ModelFileError, match=r"because  reading it takes longer than 0\.001 s; it may be damaged"):
+    with pytest.raises(
+        ModelFileError, match=r"because  reading the data takes longer than 0\.001 s; the data may be damaged"
+    ):
         ml.inspect(jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized)

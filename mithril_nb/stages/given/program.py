@@ -223,9 +223,9 @@ def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
     try:
         done = subprocess.run(command, input=data, capture_output=True, timeout=longest_s, env=environment)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"reading it takes longer than {longest_s} s; it may be damaged") from error
+        raise ValueError(f"reading the data takes longer than {longest_s} s; the data may be damaged") from error
     if done.returncode != 0:
-        raise ValueError(f"the process that reads it ended with status {done.returncode}; it may be damaged")
+        raise ValueError(f"the process that reads the data ended with status {done.returncode}; it may be damaged")
     found = json.loads(done.stdout)
     if "error" in found:
         raise ValueError(found["error"])

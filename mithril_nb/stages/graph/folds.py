@@ -149,15 +149,10 @@ def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
 
 
 def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
-    """Find the longest run of equal rounds in a sequence.
-
-    Args:
-        tokens: The sequence.
-        least: Minimum number of rounds.
+    """Find the longest run of at least `least` equal rounds in a sequence.
 
     Returns:
-        Position of the first round, length of a round, and number of rounds. `None` if the sequence has no `least`
-        equal rounds in a row.
+        Position of the first round, length of a round, and number of rounds; `None` if there are too few equal rounds.
 
     Examples:
         >>> rounds("xabcabcabcabcy")

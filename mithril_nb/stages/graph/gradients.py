@@ -20,8 +20,8 @@ def passed_gradients(
 ) -> Iterator[Gradient]:
     """Yield the gradients that flow from an instruction to another only through sums.
 
-    A sum of gradients passes them from the users of a value to its producer. A sum of values passes the gradient of its
-    result to both operands.
+    In the backward pass, a sum adds the gradients that all users of a value send to its producer. A sum in the forward
+    pass sends the gradient of its result to both operands.
 
     Args:
         flows: Pairs of producer and user of data.

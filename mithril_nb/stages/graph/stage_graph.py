@@ -178,12 +178,13 @@ class StageGraph(Shown):
         return tuple(dict.fromkeys(found))
 
     def ancestors(self, key: str) -> tuple[str, ...]:
-        """Return the keys of the innermost nodes whose data reaches a node, in program order.
+        """Return the keys of the nodes whose data reaches a node, in program order.
 
-        If the node has instructions of the forward pass, only data of the forward pass counts.
+        Nodes that contain other nodes are left out. If the node has instructions of the forward pass, only data of the
+        forward pass counts.
 
         Args:
-            key: Key of a node. If the node contains others, these are not in the result.
+            key: Key of the node. Nodes inside it are left out too.
 
         Raises:
             KeyError: No node has this key.
@@ -199,12 +200,12 @@ class StageGraph(Shown):
         return self._leaves(self._reach(key).before(starts), starts)
 
     def descendants(self, key: str) -> tuple[str, ...]:
-        """Return the keys of the innermost nodes that the data of a node reaches; see `ancestors`."""
+        """Return the keys of the nodes that the data of a node reaches; see `ancestors`."""
         starts = self._inside(key)
         return self._leaves(self._reach(key).after(starts), starts)
 
     def between(self, source: str, target: str) -> tuple[str, ...] | None:
-        """Return the keys of the innermost nodes on all paths from one node to another; `None` if there is no path."""
+        """Return the keys of the nodes on all paths from one node to another; `None` if there is no path."""
         starts, ends = self._inside(source), self._inside(target)
         reach = self._reach(source)
         after = reach.after(starts)
@@ -232,7 +233,7 @@ class StageGraph(Shown):
         return tuple(node.key for node in found if not node.children)
 
     def visible(self, opened: Collection[str] = ()) -> tuple[GraphNode, ...]:
-        """Return the visible nodes if the nodes in `opened` are open, parents before children."""
+        """Return the nodes that are visible if the nodes with these keys are open, parents before children."""
         found: list[GraphNode] = []
         waiting = [*reversed(self.level())]
         while waiting:

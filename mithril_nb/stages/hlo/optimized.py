@@ -247,7 +247,7 @@ class _Module:
         return known
 
     def _behind_callers(self, id: str, computation: Computation) -> set[str]:
-        """Return the full ids of an equation in `computation`, one per caller, for an `id` relative to the caller."""
+        """Return the full ids of an equation in `computation`. There is one for each caller; `id` is relative to it."""
         if computation.is_entry:
             return {id}
         if (id, computation.name) in self._behind:
@@ -280,7 +280,7 @@ class _Module:
         return ""
 
     def _gather(self, line: HloLine) -> None:
-        """Set the equations of a fusion, call or loop to those of its body, and its shares of blocks by work."""
+        """Set equations and blocks of a fusion, call or loop to those of its body. Blocks are weighted by work."""
         draft = self._drafts[line.name]
         inner = [
             self._drafts[one.name]

@@ -67,7 +67,7 @@ def traced_in_module(
         outside: Ids of the equations that are in no block.
 
     Returns:
-        The same links as `read_stablehlo`; `None` if only the text can decide them.
+        The same links as `read_stablehlo`; `None` if they can only be found in the text.
     """
     try:
         return _Reader(module, tags, ids, outside).traced()

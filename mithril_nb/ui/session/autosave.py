@@ -254,14 +254,7 @@ def _flush_all() -> None:
 
 
 def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = "") -> SavedDesign:
-    """Return the version of a design that `Autosave` writes to a file, with the current time.
-
-    Args:
-        design: The current design.
-        edits: Number of edits since the design that the cell's code builds.
-        labels: The latest edits, oldest first.
-        id: Identifies the session.
-    """
+    """Return the version of a design that `Autosave` writes to a file, with the current time as `saved_at`."""
     return SavedDesign(id, time.time(), edits, labels, design_source(design), _data(design))
 
 

@@ -69,12 +69,7 @@ def commands_of(*handlers: object) -> dict[str, Callable[..., None]]:
 
 
 def check_command(name: object, args: object, known: Collection[str]) -> None:
-    """Check the name of a command, and that its arguments are a dict.
-
-    Args:
-        name: The name.
-        args: The arguments by name.
-        known: Names of all commands.
+    """Check that a command is among the `known` ones, and that its arguments are a dict.
 
     Raises:
         UnknownOptionError: The command is unknown, or the arguments are not a dict with string keys.
@@ -254,13 +249,7 @@ def notice_of(problem: Diagnostic | None) -> dict[str, object] | None:
 
 
 def check_choice(what: str, value: str, known: Collection[str], example: str = "") -> None:
-    """Check that a value is one of the known values.
-
-    Args:
-        what: Name of the argument.
-        value: The value.
-        known: The accepted values.
-        example: Example value for the advice. Default: the first of `known`.
+    """Check that the argument `what` has one of the `known` values. `example` is the value that the error suggests.
 
     Raises:
         UnknownOptionError: The value is unknown.
@@ -325,12 +314,9 @@ class Publisher(ABC):
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
         """Execute a command of a front end.
 
-        Args:
-            name: Name of a command.
-            args: Arguments of the command.
-
         Returns:
-            The error, which the next snapshot also contains, or `None`. A failed command changes nothing else.
+            The error, which the next snapshot also contains; `None` if the command succeeded. A failed command changes
+            nothing else.
         """
         with self._lock:
             try:

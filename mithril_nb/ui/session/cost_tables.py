@@ -76,7 +76,7 @@ def _row(
 
 
 def _nonzero_figures(figures: Figures) -> dict[str, Any]:
-    """Return the known costs that are not 0. Most roles of most blocks have none."""
+    """Return the known costs that are not 0. The dict is empty for most roles of a block."""
     return {name: value for name in (*FIGURES, *COMMUNICATION) if (value := getattr(figures, name))}
 
 

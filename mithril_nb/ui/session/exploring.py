@@ -259,7 +259,7 @@ class Exploration(Publisher):
             self._quick.submit(self._work)
 
     def _work(self, wanted: Callable[[], bool]) -> None:
-        """Compute all results without the compiler. Texts come first: the front end lays them out meanwhile."""
+        """Compute all results that need no compiler. Texts come first: the front end lays them out meanwhile."""
         names = [name for name in self.inspection.every_stage if STAGE_KINDS[name].needs != "compile"]
         steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
         with paused_collector():

@@ -166,7 +166,7 @@ class Session(DesignEditor):
         if command not in EDITS:
             super().do(command, **args)
             return
-        # The session passes the design; the position of a new block belongs to the view.
+        # `edit` adds the design, and takes the position of a new block, `x` and `y`, out of the arguments.
         plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
         check_arguments(command, EDITS[command], plain, ignored=("design",))
         self.edit(command, **args)
@@ -299,7 +299,7 @@ MOST_LINES = 200
 
 
 DESIGN_MIME = "application/vnd.mithril-nb.design+json"
-"""MIME type of the design as data, added once the user has edited it, so that a saved notebook keeps the edits."""
+"""MIME type of the design as data. The output has it once the user has edited the design, to keep the edits."""
 
 
 def design_bundle(session: Session) -> dict[str, Any]:

@@ -72,11 +72,7 @@ class StageMaker:
         return self._made.get(name)
 
     def inspection_of(self, analysis: Analysis) -> Inspection:
-        """Return the program of a design, prepared for the requested stages, so that it compiles only once.
-
-        Args:
-            analysis: The analysed design.
-        """
+        """Return the program of a design, prepared for the requested stages, so that it compiles only once."""
         return with_wanted_stages(analysis.inspection, self._wanted)
 
     def want(self, name: str) -> bool:

@@ -281,10 +281,6 @@ _BATCH, _WIDTH, _SIDE = 32, 32, 8
 def example_data(count: int = 1024, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Generate images of 8 × 8 pixels and their classes: a horizontal, vertical or diagonal bar.
 
-    Args:
-        count: Number of images.
-        seed: Determines the images.
-
     Returns:
         A float32 array of shape (count, 64), and an int32 array of shape (count,) with values from 0 to 2.
     """

@@ -117,7 +117,7 @@ def current_cell() -> Cell | None:
 def replace_older() -> list[Replaceable]:
     """Replace the widgets of earlier runs of the current cell, and return them.
 
-    Errors of a widget are added to its `errors`.
+    If replacing a widget fails, the error is added to its `errors`.
     """
     cell = current_cell()
     run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
@@ -168,7 +168,7 @@ def report_interrupts() -> None:
 def _after_cell(result: Any) -> None:
     if isinstance(result.error_in_exec, KeyboardInterrupt) and note_interrupt():
         print("Training continues in its own thread. Press Stop in its widget, or call run.stop().", file=sys.stderr)
-    # Check once after each cell: a repeating timer would run as long as a kernel with its own handler lives.
+    # Check once after each cell. In a kernel with another handler, a repeating timer would never end.
     with suppress(RuntimeError):  # without an event loop, nothing can be interrupted between cells
         asyncio.get_running_loop().call_later(_LOOK_S, _listen_between_cells)
 

@@ -34,11 +34,7 @@ def packed(data: Any) -> bytes:
 def stage_message(name: str, version: int, inspection: Inspection, *, short: bool = False) -> Message:
     """Return the message and buffer of a stage: its text, and its instructions with their provenance as columns.
 
-    Args:
-        name: Name of the stage.
-        version: Version of the design.
-        inspection: The program.
-        short: True to send the readable form of optimized HLO, with the same instructions.
+    With `short`, the text is the readable form of optimized HLO.
     """
     stage = inspection.stage(name)
     data = {**stage_data(inspection, stage), "equations": equation_data(inspection, [stage])}

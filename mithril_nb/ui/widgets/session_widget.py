@@ -154,7 +154,10 @@ class SessionWidget(FrontEndWidget):
     # Snapshots
 
     def _show(self, snapshot: Mapping[str, Any]) -> None:
-        """Set the snapshot if it differs, with the next revision, and send it or its change."""
+        """Set the trait `snapshot`, with the next revision, unless it has the same data already.
+
+        A page that follows the snapshot receives only the change.
+        """
         with self._showing:
             revision = self.snapshot.get("revision", 0)
             change = change_between(self.snapshot, _with_revision(snapshot, revision))

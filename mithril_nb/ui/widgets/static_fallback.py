@@ -38,7 +38,7 @@ _REPLACED = "Replaced: a newer run of the cell shows the current widget. This is
 def _framed(html: str) -> str:
     """Return a picture that is hidden while its widget is live.
 
-    The front end sets the CSS variable, which also applies inside a shadow root.
+    The front end hides it with the CSS variable `--mnb-twin`, which also applies inside a shadow root.
     """
     return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
 

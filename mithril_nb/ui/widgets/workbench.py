@@ -41,8 +41,8 @@ class Workbench(SessionWidget):
 
     Attributes:
         model: The current model. Set it to replace the model (undo restores the old one).
-        selection: Paths of the selected blocks. Settable.
-        run: The latest run, or `None`.
+        selection: Paths of the selected blocks. Set it to change the selection.
+        run: The latest run; `None` before the first one.
         session: The session of the widget.
         errors: Errors of handlers and workers, latest last.
     """
@@ -120,7 +120,7 @@ class Workbench(SessionWidget):
         self._packer.end()
 
     def _quick_picture(self) -> Mapping[str, Any] | None:
-        """Return the bundle of the current design; `None` if it has not changed since the last picture."""
+        """Return a MIME bundle with a picture of the design; `None` if the design has not changed since."""
         if self.session.design is self._pictured:
             return None
         self._pictured = self.session.design
