@@ -27,14 +27,14 @@ Arrays = Mapping[str, Any]
 class EmittedModel(EvaluatesAll):
     """A model bound to a backend that runs emitted source.
 
-    The source is written and loaded for each new set of shapes, and cached: the forward program when the model is
-    compiled, if its shapes are known then, else by the first evaluation. The gradients follow when they are first
-    requested, so a model whose gradients a library cannot express still runs forward.
+    The source is written and loaded once for each new set of shapes. `compile` writes the source of the forward
+    program if all shapes are known, else the first evaluation does. The source of the gradients is written when they
+    are first requested.
 
     Attributes:
         traced: The same model bound to JAX, which traces it.
         backend: The backend that the model runs on.
-        params: The parameters that calls `pm(x)` use; the first call initializes them.
+        params: The parameters that `pm(x)` uses; the first call initializes them.
     """
 
     is_immutable = True
@@ -47,7 +47,7 @@ class EmittedModel(EvaluatesAll):
         self.params: dict[str, Any] = {}
 
     def emit_forward(self) -> None:
-        """Write the source of the forward program, unless a size is unknown. The first evaluation then writes it.
+        """Write the source of the forward program. If a size is unknown, do nothing: the first evaluation writes it.
 
         Raises:
             UnsupportedPrimitiveError: The library cannot express a block.
@@ -64,14 +64,7 @@ class EmittedModel(EvaluatesAll):
     def emitted(
         self, function: Callable[..., Any], name: str, key_argument: int | None = None, by_name: Any = None
     ) -> EmittedFunction:
-        """Return a function of trees of arrays as a function that runs as emitted source.
-
-        Args:
-            function: A function that JAX can trace.
-            name: Name of the program.
-            key_argument: Position of an argument that is a random key, passed as two `uint32`; `None` without one.
-            by_name: Converts each mapping among the arguments to a flat dict of arrays; `None` for trees of arrays.
-        """
+        """Return a function that runs `function` as emitted source. `EmittedFunction` documents the arguments."""
         return EmittedFunction(function, name, self.graph, self.backend, key_argument, by_name)
 
     def __repr__(self) -> str:
@@ -138,10 +131,11 @@ class EmittedModel(EvaluatesAll):
     # Parameters
 
     def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
-        """Return initial values for all parameters: for a seed, the same on every backend.
+        """Return initial values for all parameters.
 
         Args:
-            seed: The same seed gives the same values. Default: the next number of the backend's random stream.
+            seed: The same seed gives the same values, on every backend. Default: the next number of the backend's
+                random stream.
 
         Raises:
             ShapeError: The shape of a parameter is still unknown.
@@ -166,7 +160,7 @@ class EmittedModel(EvaluatesAll):
             other: A backend, or a model that is compiled for one.
 
         Raises:
-            UnknownOptionError: `other` is neither.
+            UnknownOptionError: `other` is neither a backend nor a compiled model.
 
         Examples:
             >>> import mithril_nb as ml
@@ -177,19 +171,19 @@ class EmittedModel(EvaluatesAll):
         return convert_params(params, self.backend, other)
 
     def as_module(self, params: Arrays | None = None, state: Arrays | None = None) -> Any:
-        """Return the model as a `torch.nn.Module` with named parameters, whose forward is the emitted source.
+        """Return the model as a `torch.nn.Module` that runs the emitted source.
 
-        It works with `torch.compile`, `torch.autocast`, other devices and the optimizers of PyTorch. States, such as
-        running statistics, become buffers. The methods `train` and `eval` of the module switch Dropout and the updates
-        of the states on and off.
+        The module works with `torch.compile`, `torch.autocast`, other devices and the optimizers of PyTorch. States,
+        such as running statistics, become buffers. The methods `train` and `eval` of the module switch Dropout and the
+        updates of states on and off.
 
         Args:
-            params: Initial parameters by name; default: random ones.
+            params: Initial parameters by name; default: random values.
             state: Initial state by name; default: the state before training.
 
         Raises:
-            UnknownOptionError: The model is compiled for another backend; or, when it first runs, an op has a
-                hand-written gradient, which `torch.autograd` does not see.
+            UnknownOptionError: The model is compiled for another backend than PyTorch. The first run of the module
+                raises this error if an op has a hand-written gradient, because `torch.autograd` would not use it.
         """
         params = self._arrays(self.randomize_params() if params is None else params)
         return as_module(self, params, self._arrays(self.initial_state() if state is None else state))
@@ -209,17 +203,17 @@ class EmittedModel(EvaluatesAll):
         Args:
             params: Parameters by name, arrays of the backend's library.
             inputs: Arrays by input name.
-            output_gradients: d(loss)/d(output) by output name. Missing outputs count as zero.
-            state: State after training, for a model with a state. It does not change.
+            output_gradients: d(loss)/d(output) by output name. An output that is left out has gradient 0.
+            state: State after training, for a model with a state such as running statistics. It does not change.
 
         Returns:
-            A dict of outputs. With `output_gradients`, a pair of outputs and gradients by parameter name.
+            A dict of outputs by name. With `output_gradients`, a pair: this dict, and a dict of gradients by parameter
+            name.
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
             ShapeError: Shapes do not match.
-            UnsupportedPrimitiveError: The library cannot express the gradients of a block; or a block, if the shapes
-                were unknown when the model was compiled. Nothing has run.
+            UnsupportedPrimitiveError: The library cannot express a block or its gradients. Nothing has run.
         """
         key = None
         if self.traced._draws:
@@ -240,7 +234,10 @@ class EmittedModel(EvaluatesAll):
         return self._programs["forward"].loaded(*args).has_custom_gradients
 
     def __call__(self, given: Any = None, /, **named: Any) -> Any:
-        """Return the outputs for parameters that the first call initializes randomly."""
+        """Return the outputs for the parameters in `params`, which the first call initializes randomly.
+
+        Arguments and result are those of `PhysicalModel.__call__`.
+        """
         by_name = dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
         inputs = {**by_name, **named}
         if not self.params:

@@ -33,7 +33,7 @@ class Loaded:
         run: Takes the arrays of all arguments, and returns the arrays of the results.
         function: The emitted function. It takes the arguments by name; an argument without arrays is left out.
         results: Tree structure of the results.
-        has_custom_gradients: True if an op has a hand-written gradient, which the library does not see.
+        has_custom_gradients: True if an op has a hand-written gradient, which the library would not use.
     """
 
     run: Callable[..., list[Any]]
@@ -54,12 +54,12 @@ class EmittedFunction:
     The source is written and loaded for each new set of shapes and dtypes, and cached.
 
     Args:
-        function: A function of trees of arrays that JAX can trace.
+        function: A function that JAX can trace. Its arguments and result are trees of arrays.
         name: Name of the program.
-        graph: The model that it belongs to.
-        backend: The backend that runs it.
-        key_argument: Position of an argument that is a random key, passed as two `uint32`; `None` without one.
-        by_name: Converts each mapping among the arguments to a flat dict of arrays. Default: they are trees of arrays.
+        graph: The model that the function belongs to.
+        backend: The backend that runs the source.
+        key_argument: Position of the argument that is a random key, passed as two `uint32`; `None` without a key.
+        by_name: Converts a dict that the caller passes as an argument to a flat dict of arrays; `None` to convert none.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class EmittedFunction:
         self._results: dict[Any, Any] = {}
 
     def __call__(self, *args: Any) -> Any:
-        """Return the result of the function, with arrays of the library as leaves.
+        """Return the result of the function as a tree of arrays of the backend's library.
 
         Raises:
             UnsupportedPrimitiveError: The library cannot express a block.
@@ -92,13 +92,12 @@ class EmittedFunction:
             return jax.tree.unflatten(loaded.results, loaded.run(*arrays))
 
     def prepare(self, *specs: Any) -> None:
-        """Write and load the source for arguments of these shapes and dtypes, which a first call would do.
+        """Write and load the source for arguments of these shapes and dtypes, so that the first call need not.
 
-        Does nothing for arguments that the function itself rejects; a call then reports the error. An error of the
-        emission is raised.
+        If the function rejects the arguments, do nothing: a call raises the error.
 
         Args:
-            specs: Trees of `jax.ShapeDtypeStruct`, or `None`.
+            specs: A tree of `jax.ShapeDtypeStruct` for each argument; `None` for an argument that is `None`.
 
         Raises:
             UnsupportedPrimitiveError: The library cannot express a block.
@@ -117,7 +116,7 @@ class EmittedFunction:
             self._loaded[key] = self._load(structure, program)
 
     def loaded(self, *args: Any) -> Loaded:
-        """Return the program for these arguments. Does not run it."""
+        """Return the program for these arguments, without running it."""
         with self._backend.on_device():
             return self._for(*self._flat(args))
 
@@ -141,7 +140,7 @@ class EmittedFunction:
         return self._loaded[key]
 
     def _flat(self, args: tuple[Any, ...]) -> tuple[list[Any], Any]:
-        """Return the arguments as arrays of the library, flat, and their tree structure."""
+        """Return the leaves of the arguments as arrays of the library, and the tree structure."""
         if self._by_name is not None:
             args = tuple(self._by_name(one) if isinstance(one, Mapping) else one for one in args)
         leaves, structure = jax.tree.flatten(args)
@@ -193,28 +192,28 @@ class EmittedFunction:
 
 
 def source_of(program: traced.Program, backend: EmittedBackend) -> Source:
-    """Return a traced program as the source that a backend runs."""
+    """Write the source of a traced program for a backend."""
     if backend.name == "c":
         return emit(program).source
     return emit_ggml(program) if backend.name == "ggml" else emit_arrays(program, cast(Library, backend.name))
 
 
 def precision(backend: EmittedBackend) -> AbstractContextManager[None]:
-    """Return a context in which JAX has 64-bit numbers if the dtype of a backend is float64."""
+    """Return a context in which JAX uses 64-bit numbers if the dtype of the backend is float64."""
     return jax.enable_x64(backend.default_dtype == "float64")
 
 
 def _key(structure: Any, arrays: list[Any], items: list[Any] | None = None) -> Any:
-    """Return what a loaded program depends on; `items` have the types of the arrays if `arrays` are placeholders.
+    """Return the key of a loaded program in the cache. If `arrays` are placeholders, `items` have their types.
 
-    Every call builds this key, so the dtypes stay those of the library: converting them takes time.
+    Each call builds this key, so dtypes are not converted to those of JAX, which takes time.
     """
     types = map(type, items or arrays)
     return structure, tuple([(one.shape, one.dtype, kind) for one, kind in zip(arrays, types, strict=True)])
 
 
 def _leaves(tree: Any) -> Iterator[Any]:
-    """Yield the arrays of a result in its own order; JAX would sort the fields of a named tuple."""
+    """Yield the arrays of a result. Fields of a named tuple keep their order, which JAX would sort."""
     if isinstance(tree, dict | tuple):
         for one in tree.values() if isinstance(tree, dict) else tree:
             yield from _leaves(one)

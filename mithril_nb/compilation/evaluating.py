@@ -37,7 +37,7 @@ class EvaluatesAll:
             inputs: Arrays by input name.
             output_gradients: d(loss)/d(output) by output name. It may be omitted if the only output is a scalar, such
                 as a loss: its gradient is then 1.
-            state: State after training, for a model with a state. It does not change.
+            state: State after training, for a model with a state such as running statistics. It does not change.
 
         Raises:
             MissingInputError: `output_gradients` is missing, and the model does not return one scalar.

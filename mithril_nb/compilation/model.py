@@ -242,7 +242,7 @@ class PhysicalModel(InspectedModel):
             params: Parameters by name.
             inputs: Arrays by input name.
             output_gradients: d(loss)/d(output) by output name. An output that is left out has gradient 0.
-            state: State after training, for a model with a state. It does not change.
+            state: State after training, for a model with a state such as running statistics. It does not change.
 
         Returns:
             A dict of outputs by name. With `output_gradients`, a pair: this dict, and a dict of gradients by parameter

@@ -10,12 +10,7 @@ from mithril_nb.errors import UnknownOptionError
 
 
 def as_module(model: Any, params: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
-    """Return a model as a `torch.nn.Module`.
-
-    Args:
-        model: An `EmittedModel`.
-        params: The parameters by name.
-        state: The state by name, which becomes buffers.
+    """Return an `EmittedModel` as a `torch.nn.Module`, whose buffers are the state of the model.
 
     Raises:
         UnknownOptionError: The model is compiled for another backend.

@@ -238,11 +238,7 @@ def _named(
 
 
 def one_sided(*sides: tuple[str, CostTotals]) -> tuple[str, ...]:
-    """Return a note if one of two costs is for one device, and the other for all devices together.
-
-    Args:
-        *sides: Two pairs of a name and a cost.
-    """
+    """Return a note if one of two named costs is for one device, and the other for all devices together."""
     return tuple(
         f"{name}: {note}; {other_name}: counted for all devices together"
         for (name, cost), (other_name, other) in (sides, sides[::-1])

@@ -349,14 +349,7 @@ class Cost(CostTotals, Shown):
 def of_equations(
     rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
 ) -> Cost:
-    """Return the analytic cost of a program from the rows of its equations.
-
-    Args:
-        rows: The cost of each equation.
-        program: The equations.
-        device: The `jax.Device` that the program is for; `None` for JAX's default.
-        lines: The source files of the user's Python.
-    """
+    """Return the analytic cost of a program from the rows of its equations; `lines` has the user's source files."""
     notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     places = (lines or SourceLines()).of_equations(program.equations)

@@ -39,8 +39,8 @@ class DifferenceRow:
     "Our" count is that of the `Cost` on which `difference` was called.
 
     Attributes:
-        opcode: The primitive, if equations are compared with instructions; instructions that come from no equation
-            have their opcode in parentheses: `"(copy)"`. If instructions are compared with XLA's count, the opcode.
+        opcode: If equations are compared with instructions, the primitive; instructions that come from no equation
+            have `"(copy)"`, their opcode in parentheses. If instructions are compared with XLA's count, the opcode.
         count: Number of equations or instructions in our count; if there are none, in the other count.
         ours: Our count; `None` if entirely unknown.
         theirs: The other count; `None` if entirely unknown. XLA returns only a total, so its rows have `None`.

@@ -68,14 +68,7 @@ def kinds_of(equations: tuple[Equation, ...]) -> Kinds:
 
 
 def row_of(put: Numbers, equation: Equation, times: Expression | None, each: Counted) -> CostRow:
-    """Return the row of an equation that costs `each` per run.
-
-    Args:
-        put: The numbers for symbolic sizes.
-        equation: The equation.
-        times: How often it runs, which may depend on symbolic sizes; `None` if unknown.
-        each: The cost of one run.
-    """
+    """Return the row of an equation that costs `each` per run and runs `times` times; `None` if unknown."""
     repeats = put.number(times)
     row = equation_row(equation, each, repeats)
     if times is None or repeats is not None:

@@ -187,11 +187,7 @@ class SymbolicProgram:
         return found
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
-        """Return formulas like `formulas`, for other groups of equations than blocks, and without `"params"`.
-
-        Args:
-            group_of: Returns the name of the group that an equation belongs to.
-        """
+        """Return formulas like `formulas`, without `"params"`, for groups that `group_of` assigns to equations."""
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
             kind = place, self._branches.get(one.id, COUNTS)

@@ -25,15 +25,9 @@ _INTEGERS = (
 
 
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
-    """Return costs as a table: counts are integers, and unknown costs are `<NA>`.
+    """Return the result of `Cost.to_dict` as the table that `Cost.to_pandas` documents.
 
-    Args:
-        cost: The result of `Cost.to_dict`.
-        by: `"row"` for one line for each equation or instruction, `"block"` for one line for each block.
-
-    Raises:
-        UnknownOptionError: `by` is neither `"row"` nor `"block"`.
-        UnavailableBackendError: pandas is not installed.
+    Counts are integers, and unknown costs are `<NA>`.
     """
     if by not in ("row", "block"):
         raise UnknownOptionError(

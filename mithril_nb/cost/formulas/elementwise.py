@@ -119,15 +119,10 @@ def _conversions(equation: Equation) -> int:
 def _approximated(
     single: int, double: int, transcendentals: int, note: str, *primitives: str, theirs: tuple[int, int] | None = None
 ) -> None:
-    """Register the rules of functions that are computed by an approximation.
+    """Register functions that are computed by an approximation.
 
-    Args:
-        single: FLOPs for each element in float32.
-        double: FLOPs for each element in float64.
-        transcendentals: Transcendentals for each element.
-        note: The approximation.
-        *primitives: The functions.
-        theirs: XLA's count in float32 if it differs: FLOPs for each element, and FLOPs for the whole array.
+    They take `single` FLOPs for each element in float32, `double` in float64. If XLA's count in float32 differs,
+    `theirs` has its FLOPs for each element and for the whole array.
     """
 
     @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)

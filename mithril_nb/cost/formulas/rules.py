@@ -114,17 +114,8 @@ def rule(
     """Register a function as the rule of some primitives.
 
     The function takes an equation. It returns the values of the letters in the formula, or another `Formula` for this
-    equation. If the cost is unknown, it returns the reason as text, or `None` without one.
-
-    Args:
-        *primitives: Names of the primitives.
-        flops: As in `Formula`, and so are the next arguments.
-        transcendentals: As in `Formula`.
-        once: As in `Formula`.
-        note: As in `Formula`.
-        xla: As in `Formula`.
-        typical: As in `Formula`.
-        moved: As in `Rule`.
+    equation. If the cost is unknown, it returns the reason as text, or `None` without one. `Formula` and `Rule`
+    document the arguments.
 
     Raises:
         ValueError: One of the primitives has a rule already.

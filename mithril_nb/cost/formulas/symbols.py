@@ -268,7 +268,7 @@ def ceil_log2(value: int) -> int:
 
 
 def exact_log2(value: int) -> Number:
-    """Return the base-2 logarithm: an integer for powers of 2, else the exact fraction of its float value.
+    """Return the base-2 logarithm: an integer for powers of 2, else a fraction that is equal to the float `log2`.
 
     Examples:
         >>> exact_log2(1024), exact_log2(0), float(exact_log2(1000)) == log2(1000)

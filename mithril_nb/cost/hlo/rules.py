@@ -83,13 +83,9 @@ def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combin
 
 
 def hlo_bytes(one: Instruction, body: Computation) -> int | None:
-    """Return the bytes that an instruction reads and writes; `None` if the size of a dtype is unknown.
+    """Return the bytes that an instruction in `body` reads and writes; `None` if the size of a dtype is unknown.
 
     The instruction must not run other computations; see `fusion_bytes` for a fusion.
-
-    Args:
-        one: The instruction.
-        body: The computation that contains it.
     """
     opcode = one.opcode
     if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):

@@ -32,12 +32,7 @@ class Memory:
 
 
 def source_of(name: str, figures: Callable[[], Any]) -> Source:
-    """Return XLA's own costs of a program; each cost is `None` if XLA does not report it.
-
-    Args:
-        name: Name of the source: `"XLA lowered"` or `"XLA compiled"`.
-        figures: Returns the result of XLA's cost analysis.
-    """
+    """Return XLA's own costs, which the function `figures` reports; a cost is `None` if XLA does not report it."""
     found = _figures(figures)
     # The structure is not documented and differs between versions of JAX: it may be a list of dicts.
     if isinstance(found, (list, tuple)):

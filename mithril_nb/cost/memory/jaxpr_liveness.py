@@ -47,12 +47,9 @@ _TAKES = _CHEAP | _EXPENSIVE | _ROWS | _VIEWS
 def jaxpr_lives(
     values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False
 ) -> tuple[list[LiveRange], int]:
-    """Estimate the live ranges of arrays; also return the number of arrays left out because their size is unknown.
+    """Estimate the live ranges of the arrays of a program.
 
-    Args:
-        values: The arrays of the program, in the order in which they are computed.
-        equations: The equations of the program.
-        is_cpu: True if the program is compiled for CPU, where XLA makes more copies.
+    Also return the number of arrays left out because their size is unknown. On CPU, XLA makes more copies.
     """
     end = max(len(equations) - 1, 0)
     return _Estimate(values, equations, end, is_cpu).lives()

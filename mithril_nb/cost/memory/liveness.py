@@ -197,11 +197,6 @@ def compiled_lives(buffers: Iterable[Buffer], ranges: LiveRanges, makers: Makers
     """Return the live ranges of values, and the number of values left out because XLA reports no live range.
 
     No byte is counted twice: the live range of a value ends before the next value at the same offset begins.
-
-    Args:
-        buffers: XLA's buffer assignment.
-        ranges: XLA's live ranges.
-        makers: The instructions and blocks that produce the values.
     """
     end = len(ranges.sequence) - 1
     lives: list[LiveRange] = []
@@ -246,11 +241,7 @@ def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, make
 
 
 class Makers:
-    """The instructions and blocks that produce the values of a compiled program.
-
-    Args:
-        stage: Optimized HLO.
-    """
+    """The instructions and blocks that produce the values of a compiled program, read from its optimized HLO."""
 
     def __init__(self, stage: Stage):
         self._module = HloModule.of(stage)

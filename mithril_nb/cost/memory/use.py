@@ -271,16 +271,10 @@ def _use(
     xla: Memory | None,
     notes: Iterable[str],
 ) -> MemoryUse:
-    """Return the memory use from live ranges.
+    """Return the memory use for known live ranges.
 
-    Args:
-        inspection: The program.
-        source: One of `SOURCES`.
-        lives: The live ranges.
-        sequence: Ids of the instructions or equations in the order in which they run.
-        aside: Bytes that XLA allocates; the part that values never fill is `"unfilled"`.
-        xla: The result of `memory_analysis()`.
-        notes: The notes of the result.
+    `sequence` has the ids of the instructions or equations in the order in which they run. XLA allocates `aside`
+    bytes; the part that values never fill is `"unfilled"`.
     """
     filled = held(lives, len(sequence))
     most = max(filled, default=0)
@@ -304,15 +298,7 @@ def _use(
 def _in_sum(
     inspection: ProgramStages, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
 ) -> MemoryUse:
-    """Return the memory use for unknown live ranges: only the allocated bytes by kind and block.
-
-    Args:
-        inspection: The program.
-        source: One of `SOURCES`.
-        sizes: Bytes by kind and block; empty if unknown.
-        xla: The result of `memory_analysis()`.
-        why: Why live ranges are unknown.
-    """
+    """Return the memory use for unknown live ranges: only the allocated bytes (`sizes`), and the reason (`why`)."""
     at_peak, kinds = _by_block_and_kind((*key, size) for key, size in sizes.items())
     peak = sum(sizes.values()) if sizes else None
     missing = "timeline" if sizes else "peak_bytes, timeline"
