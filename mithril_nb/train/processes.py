@@ -64,11 +64,7 @@ class Processes:
         return share if self.count == 1 else self._placed(share, "batch")
 
     def replicate(self, tree: Any) -> Any:
-        """Return a tree of global arrays, replicated on each device. With one process, return `tree` unchanged.
-
-        Args:
-            tree: Tree of arrays, the same in each process.
-        """
+        """Return a tree of global arrays, replicated on each device. With one process, return `tree` unchanged."""
         return tree if self.count == 1 else self._placed(tree)
 
     def whole_outputs(self) -> dict[str, Any]:

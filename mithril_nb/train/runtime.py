@@ -102,9 +102,6 @@ class EmittedRuntime(Runtime):
     """Runs the programs of training as emitted source, on arrays of the backend's library.
 
     No program overwrites its arguments, so nothing needs to be copied before a step.
-
-    Args:
-        model: The model to train.
     """
 
     def __init__(self, model: EmittedModel):

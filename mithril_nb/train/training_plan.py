@@ -70,12 +70,7 @@ class TrainingPlan:
         return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
 
     def batch(self, order: np.ndarray, place: int) -> dict[str, Any]:
-        """Return batch number `place` (from 0) of an epoch. With several processes, each contributes its share.
-
-        Args:
-            order: The order of the samples in the epoch.
-            place: Number of the batch.
-        """
+        """Return batch number `place` (from 0) of an epoch. With several processes, each contributes its share."""
         indices, weights = batch_at(order, place, self.batch_size, self.tail)
         me = distributed()
         rows = me.rows(len(indices))
@@ -116,10 +111,6 @@ class CompileKey:
 
     Attributes:
         runtime: Runs the programs of the model to train.
-        loss: The loss, resolved.
-        optimizer: The optimizer, resolved.
-        accuracy: True if the programs compute the accuracy.
-        has_state: True if the model has a state.
     """
 
     runtime: Runtime

@@ -118,11 +118,8 @@ def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
 def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], known: Blocks) -> dict[str, BlockInfo]:
     """Return the blocks of a program by path, from the instructions of a stage.
 
-    Args:
-        stage: The stage.
-        kinds: The kind of each block by path, if known.
-        known: The blocks of the program's model; empty if there is no model. The result also has blocks of the program
-            that the model does not have, such as the loss.
+    `kinds` has the kind of each block by path, if known. `known` has the blocks of the program's model; the result
+    contains them, and blocks that only the program has, such as the loss.
     """
     own: dict[str, list[Hashable]] = {}
     for one in stage.instructions:
@@ -258,11 +255,8 @@ def changes_of_blocks(
 
     A removed block comes after the block that preceded it on the left.
 
-    Args:
-        before: The blocks on the left.
-        after: The blocks on the right.
-        matches: The result of `match_blocks`.
-        details: The differing instructions of a block, as in `BlockChange.details`, by path on the right.
+    `matches` is the result of `match_blocks`. `details` has the last triple of `BlockChange.details` by path on the
+    right.
     """
     found: list[tuple[int, bool, BlockChange]] = []
     sources = {to: at for at, to in matches.items()}
@@ -321,10 +315,8 @@ def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, N
 
     Connections inside a block are left out if the other model does not have the block.
 
-    Args:
-        graph: The model.
-        paths: For each block that both models have, the path to write. This is the path on the right, so that the
-            connections of a renamed block are equal on both sides.
+    `paths` has the path to write for each block that both models have. This is the path on the right, so that the
+    connections of a renamed block are equal on both sides.
     """
     found: dict[str, None] = {}
 

@@ -77,10 +77,8 @@ class Side:
 def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Side:
     """Return one side of a comparison.
 
-    Args:
-        value: A model, an inspection, a stage, the path of a saved file, or a target of `ml.inspect`.
-        args: Arguments of `ml.inspect`.
-        options: Options of `ml.inspect`.
+    `value` is a model, an inspection, a stage, the path of a saved file, or a target of `ml.inspect`, whose arguments
+    and options are `args` and `options`.
 
     Raises:
         UnknownOptionError: The value cannot be compared; or it is an inspection or a stage, which takes no arguments

@@ -207,10 +207,7 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
     Lines correspond by block, role, opcode and position. Names of variables may differ: two lines are the same if their
     variables are defined by corresponding lines.
 
-    Args:
-        before: The stage on the left.
-        after: The stage on the right.
-        paths: The path of each block on the left, with the path of its counterpart on the right.
+    `paths` has the path of each block on the left, with the path of its counterpart on the right.
     """
     if before.unavailable is not None or after.unavailable is not None:
         return StageComparison(before, after, ())
@@ -252,12 +249,8 @@ def _compared(
 def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[Key]:
     """Return blocks and role of each line.
 
-    Args:
-        stage: The stage.
-        count: The number of lines.
-        paths: The path on the left of each block that has a counterpart.
-        side: `"left"` or `"right"`. It is part of the key of a block without a counterpart, so that the block differs
-            from all blocks on the other side.
+    `paths` has the path on the left of each block with a counterpart. The key of another block contains `side`, so that
+    it differs from all keys on the other side.
     """
     found = [Key()] * count
     known = {"": "", **paths}

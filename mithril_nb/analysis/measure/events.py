@@ -33,13 +33,7 @@ _THROUGH, _GIVES, _TAKES = "end: ", "_p", "_c"
 
 @dataclass(frozen=True)
 class Event:
-    """One execution of an instruction.
-
-    Attributes:
-        id: Name of the instruction.
-        start_ns: Start time in nanoseconds.
-        end_ns: Completion time in nanoseconds.
-    """
+    """One execution of an instruction."""
 
     id: str
     start_ns: float

@@ -204,9 +204,7 @@ class _Peak:
 
     Attributes:
         rate: FLOP/s or bytes/s.
-        date: Time of the measurement.
         is_busy: True if the machine was busy, so that the true peak may be higher.
-        jax_version: JAX version of the measurement.
         is_quiet: True if the best rounds of the measurement agreed.
     """
 

@@ -193,9 +193,6 @@ class Runner:
     """A compiled program with its arguments, and a count of its runs.
 
     Args:
-        name: The program's name in messages.
-        compiled: The program.
-        values: The arguments of the program.
         recorded: The program to run with the profiler; by default `compiled`.
     """
 
@@ -237,12 +234,7 @@ class Runner:
 def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Collection[str]) -> Runs:
     """Run a program `warm_up` times, then `runs` times without and `runs` times with the profiler, in turns.
 
-    Args:
-        runner: The program.
-        runs: Number of measured runs without the profiler, and of measured runs with it.
-        warm_up: Number of runs before the measured runs.
-        module: Name of the program's HLO module.
-        ids: Names of the instructions of the module.
+    Only events of the instructions `ids` of the HLO module `module` count.
 
     Raises:
         ProfilingError: The program raised an error, or JAX's profiler is already in use.

@@ -126,10 +126,7 @@ class Signature(NamedTuple):
 def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
     """Return the signature of a call.
 
-    Args:
-        call: The call.
-        earlier: An earlier signature. Arguments that are equal in both signatures are stored once, which saves memory
-            for large parameter trees.
+    Arguments that are equal in the `earlier` signature are stored once, which saves memory for large parameter trees.
     """
     shared = {} if earlier is None else {one.name: one for one in earlier.arguments}
     arguments = [_argument(call, position, value) for position, value in enumerate(call.args)]

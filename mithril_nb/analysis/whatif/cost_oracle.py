@@ -32,13 +32,7 @@ WORTH_LEARNING_S = 0.1
 
 @dataclass(frozen=True)
 class Answer:
-    """The cost of a program at some settings.
-
-    Attributes:
-        cost: The analytic cost.
-        way: `FORMULA`, `LEARNED`, `TRACED` or `ESTIMATE`.
-        notes: Notes on the cost.
-    """
+    """The cost of a program at some settings."""
 
     cost: Cost
     way: str
@@ -128,9 +122,7 @@ class CostOracle:
     def traced(self, settings: Settings, background: bool = False) -> tuple[Inspection, Cost]:
         """Return the program at some settings, and its analytic cost; the last traces are cached.
 
-        Args:
-            settings: Values of all settings.
-            background: True to let foreground work go first.
+        With `background`, foreground work goes first.
 
         Raises:
             Exception: The error that the function that makes the program raised.
@@ -361,11 +353,6 @@ def in_other_dtype(program: SymbolicProgram, before: str, after: str) -> Cost:
 
     The result is an estimate: JAX inserts conversions where dtypes differ, and libraries compute some operations in
     float32 for any input dtype. Only a trace with the dtype is exact.
-
-    Args:
-        program: The equations.
-        before: The dtype to replace.
-        after: The new dtype.
     """
 
     def other(specs: tuple[TensorSpec, ...]) -> tuple[TensorSpec, ...]:

@@ -1,7 +1,7 @@
 """Rules for the effect of settings on a program's cost, learned from a few traces, and the range in which they hold.
 
-A deeper program has other equations, but the same blocks: `block_1` costs as much as `block_2`, and outside of these
-blocks each further block adds the same rows. Two depths determine these rows, and a third must agree.
+A deeper program repeats the same blocks: `block_1` costs as much as `block_2`. Outside of the repeated blocks, each
+further block adds the same rows. So the costs at two depths give the costs at any depth; a trace at a third must agree.
 """
 
 from __future__ import annotations
@@ -229,10 +229,7 @@ class Learned:
 def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
     """Learn the cost of a program as a function of several sizes together, and verify it.
 
-    Args:
-        trace: Returns the cost at some settings.
-        base: The settings to start from.
-        names: The settings that are sizes.
+    All settings in `names` are sizes. `base` has the settings to start from.
     """
     learned, starts = Learned(base), [base]
     kept: dict[str, list[int]] = {}
@@ -259,12 +256,6 @@ def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> i
     """Return a value of a setting at which a prediction differs from a trace; `None` if it agrees.
 
     Two values are tried: one near to the base value, and one far from it.
-
-    Args:
-        predict: Predicts the cost at some settings.
-        trace: Returns the cost at some settings from a trace.
-        base: The settings to start from.
-        name: The setting.
     """
     for values in (_near(base[name]), _far(base[name])):
         found = _first(trace, base, name, values)

@@ -72,11 +72,7 @@ def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
 def likely_change(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:
     """Return a valid change that the user probably meant by an unknown setting; `None` if none is found.
 
-    Args:
-        graph: The model.
-        name: The unknown setting.
-        value: Its new value.
-        works: Returns whether the model can be built with a change.
+    `works` returns whether the model can be built with a change.
     """
     return next((one for one in islice(_likely(graph, name, value), _MOST_TRIED) if works(one)), None)
 
@@ -147,14 +143,6 @@ def rebuild_call(
     options: Mapping[str, Any],
 ) -> str:
     """Return code that varies an argument of the model's constructor: it passes a function that builds the model.
-
-    Args:
-        target: The model.
-        name: The argument.
-        values: The new values of the argument.
-        is_swept: True if the values are swept.
-        shapes: Shapes of the model's inputs.
-        options: Other arguments of `ml.inspect`.
 
     Returns:
         The code; `""` if the model has no such argument, or cannot be built with it.

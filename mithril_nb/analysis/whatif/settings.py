@@ -142,12 +142,6 @@ def checked(
 def make_call(name: str, values: Sequence[Any], is_swept: bool = False, returns: str = "function, (x,)") -> str:
     """Return code that varies a setting that the program does not have: a function that makes the program with it.
 
-    Args:
-        name: The setting.
-        values: The values of the setting.
-        is_swept: True if the values are swept.
-        returns: Code for the result of the function.
-
     Examples:
         >>> make_call("depth", (3,))
         'def make(depth=3): return function, (x,)  # use depth in it; then ml.what_if(make)(depth=3)'
@@ -166,10 +160,6 @@ def _function_in(program: str) -> str:
 
 def by_name(changes: Any, is_swept: bool = False) -> Settings:
     """Validate a dict of changes and return it; return an empty dict for `None`.
-
-    Args:
-        changes: The changes.
-        is_swept: True if the values are lists, for errors.
 
     Raises:
         UnknownOptionError: `changes` is not a dict with string keys.

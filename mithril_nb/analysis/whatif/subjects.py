@@ -42,9 +42,7 @@ class Subject(Protocol):
     def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied.
 
-        Args:
-            changes: The new values.
-            swept: The values of swept settings, for errors.
+        If a setting is in `swept`, the advice of an error gives it a list of values.
 
         Raises:
             UnknownOptionError: A setting does not exist, or a value is not valid.
@@ -129,11 +127,7 @@ class MadeProgram:
 
 
 class FixedProgram:
-    """A program that is not made by a function: its batch, dtype and precision can change.
-
-    Args:
-        inspection: The program.
-    """
+    """A program that is not made by a function: its batch, dtype and precision can change."""
 
     makes = False
     casts = f'{_CASTS}ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), rebuilds it'
@@ -194,9 +188,7 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
 def check_numerics(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
     """Raise if a dtype or a precision is not valid.
 
-    Args:
-        settings: The settings.
-        swept: The values of swept settings, for errors.
+    If a setting is in `swept`, the advice of an error gives it a list of values.
 
     Raises:
         UnknownOptionError: `dtype` is not a floating-point dtype, or `precision` is unknown.
@@ -238,9 +230,7 @@ def _is_float(dtype: Any) -> bool:
 def with_numerics(make: Callable[[], Inspection], settings: Settings) -> Inspection:
     """Make a program with another precision, and with its floating-point arguments in another dtype.
 
-    Args:
-        make: Makes the program.
-        settings: May contain `dtype` and `precision`; `None` changes nothing.
+    A setting that is missing or `None` changes nothing.
     """
     dtype, precision = settings.get("dtype"), settings.get("precision")
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
@@ -288,14 +278,14 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
 
 
 def batch_of(inspection: Inspection) -> Batch:
-    """Return the arrays of a program that contain the batch, and its size.
+    """Return the number of samples of a program, and its arrays with one row per sample.
 
-    A candidate is a size that is the first dim of all arrays of an argument. If there are several candidates, the
-    batch is the only one that the program can be traced without the others changing. This excludes the first dim of a
-    weight: if it changed alone, the other arrays would no longer fit.
+    A candidate is a size that is the first dim of all arrays of an argument. Of several candidates, the batch is the
+    one that can change while all other sizes stay: the program is traced with one more sample. The first dim of a
+    weight cannot change in this way, because the other arrays would no longer fit.
 
     Raises:
-        ShapeError: There is no candidate; or there are several, and not exactly one of them can change alone.
+        ShapeError: There is no candidate, or not exactly one of several candidates can change.
     """
     found = _candidates(inspection.arguments)
     fitting = [one for one in found if _is_free(inspection, one)] if len(found) > 1 else found

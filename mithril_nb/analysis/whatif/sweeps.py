@@ -168,12 +168,6 @@ def sweep(
 def swept_over(oracle: CostOracle, swept: Mapping[str, Any], source: str, peak: bool) -> Sweep:
     """Compute the cost of a program at all combinations of values.
 
-    Args:
-        oracle: Returns the cost of the program at some settings.
-        swept: The values of one or two settings.
-        source: One of `SOURCES`.
-        peak: True to compute the peak memory.
-
     Raises:
         UnknownOptionError: As in `sweep`.
     """

@@ -90,7 +90,7 @@ def _restore(
     saved: Saved, plan: TrainingPlan, state: State, history: History, saver: Saver, is_start_given: bool
 ) -> None:
     here = plan_facts(plan)
-    # Older checkpoints lack these facts.
+    # Older checkpoints have no facts about data, start and model: assume that they are unchanged.
     facts = {"data": here["data"], "start": saver.start, "model": here["model"]} | saved.facts
     pairs = [(name, facts[name], here[name]) for name in COURSE]
     differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]

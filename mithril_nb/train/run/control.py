@@ -60,7 +60,7 @@ class Control:
         return self._requested == "pause" and self._allowance == 0
 
     def wait_while_held(self) -> None:
-        """Sleep until the pause ends, at most for 0.1 s, so that the caller notices Ctrl-C in between."""
+        """Sleep until the pause ends, but at most 0.1 s, so that the caller can handle Ctrl-C."""
         with self._condition:
             self._condition.wait_for(lambda: not self.is_held, 0.1)
 

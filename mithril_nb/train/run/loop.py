@@ -291,7 +291,7 @@ class Meter:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds between `go` and `rest`, plus those of earlier loops."""
+        """Seconds of training between `go` and `rest`, in this loop and in earlier ones."""
         return self._before_s + (time.perf_counter() - self._since if self._since is not None else 0.0)
 
     def go(self) -> None:
