@@ -41,7 +41,7 @@ def build(
     params = {value for value, is_param in zip(main.inputs, are_params, strict=True) if is_param}
     divided = divide(main, constants, params)
     trace = program.trace
-    namer = Namer(main, divided, constants, params, trace.outputs, reserved, program.ports, fuse)
+    namer = Namer(main, divided, constants, params, trace.outputs, reserved, program.ports, program.kinds, fuse)
     return namer.program(trace.name, trace.inputs)
 
 

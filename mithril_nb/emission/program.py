@@ -142,6 +142,7 @@ class Function:
         role: The part of a training step; `None` if unknown, and for the whole program and for bodies.
         blocks: Paths of all blocks that run the function; `()` for the whole program and for bodies.
         ports: Names of the output ports of the block, and of the forward function's inputs that are not parameters.
+        kind: Kind of its block, such as `"LayerNorm"`; `""` if unknown.
     """
 
     name: str
@@ -152,6 +153,7 @@ class Function:
     role: Role | None = None
     blocks: tuple[str, ...] = ()
     ports: tuple[str, ...] = ()
+    kind: str = ""
 
     @cached_property
     def free(self) -> tuple[Value, ...]:
@@ -219,13 +221,21 @@ class Program:
         return self.functions[-1]
 
     @property
-    def gradient_note(self) -> str:
-        """A sentence for the emitted file that explains names such as `d_x`; `""` if there are no gradients."""
-        if not any(one.role == "backward" for function in self.functions for one in function.walk()):
-            return ""
-        if any(leaf.argument == "output_gradients" for leaf in self.inputs):
-            return "d_x is the gradient of sum(output * d_output) with respect to x."
-        return "d_x is d(loss)/d(x)."
+    def gradient_notes(self) -> tuple[str, ...]:
+        """Sentences for the emitted file that explain names such as `d_x`; empty if there are no gradients."""
+        every = [one for function in self.functions for one in function.walk()]
+        if not any(one.role == "backward" for one in every):
+            return ()
+        names = {value.name for one in every for value in one.outputs}
+        names |= {value.name for function in self.functions for value in function.inputs}
+        is_vjp = any(leaf.argument == "output_gradients" for leaf in self.inputs)
+        whole = "the gradient of sum(output * d_output) with respect to x" if is_vjp else "d(loss)/d(x)"
+        found = [f"d_x is {whole}."]
+        if any(name.startswith("part_") or "_so_far" in name for name in names):
+            found.append("It is the sum of the gradients from all uses of x: part_of_d_x is one, d_x_so_far several.")
+        if any(name.startswith("unsummed_") for name in names):
+            found.append("unsummed_d_x must still be summed over the axes along which x is broadcast.")
+        return tuple(found)
 
     @cached_property
     def primitives(self) -> frozenset[str]:

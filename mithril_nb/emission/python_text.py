@@ -123,7 +123,7 @@ def notes(function: Function) -> dict[Statement, str]:
         if one.primitive == "erfc":
             texts.append("erfc(-x) is 1 + erf(x)")
         if len(one.outputs) == 1 and re.fullmatch(r"rsqrt_slope(_\d+)?", one.outputs[0].name):
-            texts.append("the derivative of rsqrt")
+            texts.append("the derivative of 1/sqrt(a) by a is -0.5 / (a * sqrt(a))")
         if one in own and needed.isdisjoint(one.outputs):
             texts.append("for the gradients")
         if texts:
@@ -170,10 +170,12 @@ def title_of(function: Function) -> str:
     if function.role == "forward" and not all(map(function.is_result, function.outputs)):
         role += "; also returns what the gradients use"
     elif function.role == "backward" and not any(_is_of_input(name, function) for name in outputs):
-        role += "; the gradient of the input is not needed"
+        role += "; no result of the program needs the gradient of the input"
     elif any(one.name.startswith("d_input_so_far") for one in function.inputs):
-        role += "; d_input_so_far is the gradient from the other uses of the input"
-    return f"{comment(blocks)}{f': {role}' if role else ''}."
+        role += "; d_input includes d_input_so_far, the gradient from the other uses of the input"
+    stem = re.sub(r"[_\d]", "", function.block.rpartition("/")[2]).lower()
+    kind = f" ({function.kind})" if function.kind and function.kind.lower() != stem else ""
+    return f"{comment(blocks + kind)}{f': {role}' if role else ''}."
 
 
 def _is_of_input(name: str, function: Function) -> bool:

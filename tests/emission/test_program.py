@@ -332,7 +332,8 @@ def test_a_transformer_reads_like_the_textbook() -> None:
     lines = inspection.stage("numpy").text.splitlines()
     for line in (
         "    variance = total_1 / 8.0  # (2, 3, 1)",
-        "    rsqrt_slope = -0.5 * ratio  # (2, 3, 1); the derivative of rsqrt; for the gradients",
+        "    rsqrt_slope = -0.5 * ratio  # (2, 3, 1); "
+        "the derivative of 1/sqrt(a) by a is -0.5 / (a * sqrt(a)); for the gradients",
         "    erfc_ = erfc(scaled_1)  # (2, 3, 32); erfc(-x) is 1 + erf(x)",
         "    normalized = centered * rsqrt  # (2, 3, 8)",
         "    softmax = exp_ / total  # (2, 2, 3, 3)",
@@ -341,7 +342,8 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    d_softmax = d_output @ value.swapaxes(-1, -2)  # (2, 2, 3, 3)",
         "    minus_d_total = term_1.sum(axis=3, keepdims=True)  # (2, 2, 3, 1)",
         "    d_difference = d_exp * exp_  # (2, 2, 3, 3)",
-        "    term = d_softmax * inverse_square  # (2, 2, 3, 3); the derivative of a/b by b is -a/b**2",
+        "    term = d_softmax * inverse_square  # (2, 2, 3, 3); "
+        "the derivative of a/b by b is -a/b**2; a and the sign follow",
         "    term = -1.1283792 * d_erfc  # (2, 3, 32); -1.1283792 is -2/sqrt(pi); "
         "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
         "    )  # d_output is the part of d_sum_1_output from the other uses of sum_1_output",
@@ -355,12 +357,13 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    dot = query @ key.swapaxes(-1, -2)  # (2, 2, 3, 3)",
         "    output = softmax @ value  # (2, 2, 3, 4)",
         "    return query, key, value",
-        '    """attention/split: forward."""',
+        '    """attention/split (SplitHeads): forward."""',
         "def split_backward(d_value, d_key, d_query):",
-        '    """norm_2: gradients; d_input_so_far is the gradient from the other uses of the input."""',
-        '    """norm_1: gradients; the gradient of the input is not needed."""',
+        '    """norm_2 (LayerNorm): gradients; '
+        'd_input includes d_input_so_far, the gradient from the other uses of the input."""',
+        '    """norm_1 (LayerNorm): gradients; no result of the program needs the gradient of the input."""',
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); -0.70710677 is -1/sqrt(2)",
-        "    part_of_d_centered_1 = centered * d_total_1  # (2, 3, 8); for each factor of centered * centered",
+        "    part_2_of_d_centered = centered * d_total_1  # (2, 3, 8); for each factor of centered * centered",
         "    largest = scaled.max(axis=3, keepdims=True)  "
         "# (2, 2, 3, 1); avoids overflow of exp; softmax does not depend on it",
     ):

@@ -115,7 +115,7 @@ class _Emitter(Context):
             '"""' + title,
             "",
             f"A comment shows the shape of the result, and its dtype if it is not {self._usual}.",
-            *filter(None, [program.gradient_note]),
+            *program.gradient_notes,
             '"""',
         ):
             out.add(line)
@@ -191,7 +191,7 @@ class _Emitter(Context):
         out.add()
         used = list(program_arguments(program))
         if self.library == "numpy":
-            out.add('@np.errstate(all="ignore")  # infinities and NaN are results like others')
+            out.add('@np.errstate(all="ignore")  # no warnings about infinities and NaN')
         self._signature(main.name, used)
         with out.indented():
             out.add(f'"""The whole program. Returns {tree_of(program.outputs, lambda _: "an array", True)}."""')

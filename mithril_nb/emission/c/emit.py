@@ -83,7 +83,9 @@ def emit_program(program: Program) -> CFile:
     name = program.main.name
     head.add(f"// {name}: C11 with vectors of GCC and clang, written by mithril_nb from the program that JAX traced.")
     head.add("// Arrays are contiguous in row-major order, and do not overlap. `arena` is temporary memory")
-    head.add(f"// from the caller: malloc({name.upper()}_ARENA). {program.gradient_note}".rstrip())
+    head.add(f"// from the caller: malloc({name.upper()}_ARENA).")
+    for note in program.gradient_notes:
+        head.add(f"// {note}")
     head.add()
     for include in _INCLUDES:
         head.add(f"#include <{include}>")

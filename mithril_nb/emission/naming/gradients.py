@@ -22,7 +22,7 @@ _BY_RESULT = frozenset("exp expm1 logistic rsqrt sqrt".split())
 _ERRORS = frozenset("erf erfc".split())
 """Functions whose derivative is a number times an array: JAX multiplies by them in two equations."""
 _DERIVATIVES = {
-    "div": "the derivative of a/b by b is -a/b**2",
+    "div": "the derivative of a/b by b is -a/b**2; a and the sign follow",
     "erf": "the derivative of erf(x) is 2/sqrt(pi) * exp(-x*x)",
     "tanh": "the derivative of tanh(x) is (1 - tanh(x)) * (1 + tanh(x))",
     "erfc": "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",

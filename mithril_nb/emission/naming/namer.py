@@ -32,6 +32,7 @@ class Namer:
         outputs: The leaves of the results.
         reserved: Names that the emitter uses itself.
         ports: The ports of the blocks.
+        kinds: Kind of each block, by path.
         fuse: As in `build`.
     """
 
@@ -44,9 +45,10 @@ class Namer:
         outputs: tuple[Leaf, ...],
         reserved: Iterable[str],
         ports: Ports,
+        kinds: Mapping[str, str],
         fuse: Callable[[Function], Function],
     ):
-        self._ports, self._fuse = ports, fuse
+        self._ports, self._kinds, self._fuse = ports, kinds, fuse
         self._received: dict[str, tuple[str, ...]] = {}  # names of a forward function's inputs
         self._main, self._divided, self._params, self._outputs = main, divided, params, outputs
         self._given = set(main.inputs) - params
@@ -137,7 +139,8 @@ class Namer:
             self._received.update(dict.fromkeys(self._paths(function), tuple(received)))
         blocks = tuple(dict.fromkeys(self._divided.blocks.get(function, ())))
         ports = (*self._received.get(function.block, ()), *self._ports.outputs.get(function.block, ()))
-        return replace(new, name=self._named[function], blocks=blocks, ports=ports)
+        kind = self._kinds.get(function.block, "")
+        return replace(new, name=self._named[function], blocks=blocks, ports=ports, kind=kind)
 
     def _body(
         self,

@@ -21,6 +21,7 @@ RESERVED = (frozenset(keyword.kwlist) | frozenset(keyword.softkwlist) | frozense
 }
 """Names that functions and arrays must not have. `input` is allowed, because most models have an input `input`."""
 _LONGEST = 40
+_PART = "part_of_"
 
 
 def identifier(text: str) -> str:
@@ -56,6 +57,8 @@ class Names:
         >>> names = Names(["sum_of"])
         >>> names.new("sum_of"), names.new("sum_of"), names.new("for")
         ('sum_of_1', 'sum_of_2', 'for_')
+        >>> names.new("part_of_x"), names.new("part_of_x")
+        ('part_of_x', 'part_2_of_x')
     """
 
     def __init__(self, taken: Iterable[str] = ()):
@@ -70,7 +73,10 @@ class Names:
         """Take an unused name close to the wanted one, and return it."""
         name = plain = identifier(wanted)
         while name in self._taken:
-            self._next[plain] = self._next.get(plain, 0) + 1
-            name = f"{plain}{'' if plain.endswith('_') else '_'}{self._next[plain]}"
+            self._next[plain] = number = self._next.get(plain, 0) + 1
+            if plain.startswith(_PART):  # x_1 may be the name of another array
+                name = f"part_{number + 1}_of_{plain.removeprefix(_PART)}"
+            else:
+                name = f"{plain}{'' if plain.endswith('_') else '_'}{number}"
         self._taken.add(name)
         return name

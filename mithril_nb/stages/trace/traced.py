@@ -33,6 +33,7 @@ class Program:
         model: The Python that builds the model; `""` for a program that is not of a `Model`.
         tags: The tags that identify the equations in later stages.
         ports: The connections between the blocks of the model; empty for other programs.
+        kinds: Kind of each block, by path.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class Program:
         source: tuple[str, Mapping[int, str]] | None = None,
         requested_at: Span | None = None,
         ports: Ports | None = None,
+        kinds: Mapping[str, str] | None = None,
     ):
         self.trace = trace
-        self.ports = ports or Ports({}, {})
+        self.ports, self.kinds = ports or Ports({}, {}), kinds or {}
         self._requested_at = requested_at
         self._params = params
         self._attributed = Once(self._attribute)
