@@ -7,7 +7,6 @@ statements that use its results, or to an equal statement. The ids of statements
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -69,13 +68,7 @@ class _Pass:
     known: dict[Any, tuple[Value, ...]] = field(default_factory=dict[Any, tuple[Value, ...]])
 
     def run(self) -> Function:
-        self.uses: dict[Value, list[Statement | None]] = defaultdict(list)
-        for statement in self.function.statements:
-            for one in statement.reads:
-                self.uses[one].append(statement)
-        for one in self.function.outputs:
-            if isinstance(one, Value):
-                self.uses[one].append(None)
+        self.uses = self.function.uses()
         for statement in self.function.statements:
             self._add(statement)
         outputs = tuple([self._now(one) for one in self.function.outputs])

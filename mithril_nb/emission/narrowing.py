@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 
 from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, Statement, Value
@@ -14,13 +13,7 @@ def narrow(function: Function) -> Function:
     A broadcast of an array is replaced only if elementwise statements are its only uses. Each of these statements
     must have another operand that already has the shape of the result.
     """
-    uses: dict[Value, list[Statement | None]] = defaultdict(list)
-    for statement in function.statements:
-        for one in statement.reads:
-            uses[one].append(statement)
-    for one in function.outputs:
-        if isinstance(one, Value):
-            uses[one].append(None)
+    uses = function.uses()
     instead: dict[Operand, Operand] = {}
     found: list[Statement] = []
     broadcasts = {one.outputs[0] for one in function.statements if one.primitive == "broadcast_in_dim"}

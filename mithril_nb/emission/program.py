@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -128,6 +129,18 @@ class Statement:
         own = [one for one in self.inputs if isinstance(one, Value)]
         return tuple(dict.fromkeys([*own, *(one for body in self.bodies for one in body.free)]))
 
+    @property
+    def combiner(self) -> str:
+        """The primitive by which a reduction of one array combines two items, such as `"add"`; `""` for others."""
+        names = [one.primitive for body in self.bodies for one in body.statements]
+        return names[0] if len(names) == 1 and len(self.inputs) == 2 else ""
+
+    @property
+    def selected(self) -> str:
+        """The item of a window that `select_and_..._add` selects: `"max"` or `"min"`; `""` for others."""
+        primitive = self.params["select_prim"]
+        return {"ge": "max", "le": "min"}.get(getattr(primitive, "name", primitive), "")
+
 
 @dataclass(frozen=True, eq=False)
 class Function:
@@ -183,6 +196,17 @@ class Function:
                 found.update(dict.fromkeys(inputs[:count], one.role))
                 arrays = zip(inputs[count:], one.inputs[count:], strict=True)
                 found.update((item, found.get(array)) for item, array in arrays if isinstance(array, Value))
+        return found
+
+    def uses(self) -> dict[Value, list[Statement | None]]:
+        """Return the statements that read each value; `None` means that the function returns the value."""
+        found: dict[Value, list[Statement | None]] = defaultdict(list)
+        for statement in self.statements:
+            for value in statement.reads:
+                found[value].append(statement)
+        for value in self.outputs:
+            if isinstance(value, Value):
+                found[value].append(None)
         return found
 
     def is_result(self, output: Operand) -> bool:

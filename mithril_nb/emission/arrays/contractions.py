@@ -163,43 +163,43 @@ def _torch_max_pool(to: Context, one: Statement) -> str:
 
 @rule("reduce_window")
 def _reduce_window(to: Context, one: Statement) -> str:
-    names = [each.primitive for body in one.bodies for each in body.statements]
-    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
-        raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
     size = sizes(one.params["window_dimensions"])
-    found = to.helper(_COMBINERS[names[0]], to.array(one.inputs[0]), size, *_window(one))
-    start = to.operand(one.inputs[1])
-    if names[0] in ("add", "mul"):
-        return f"{found} {'+' if names[0] == 'add' else '*'} {to.right(start)}"
-    return to.function(names[0], found, to.array(one.inputs[1]) if to.library == "torch" else start)
+    found = to.helper(_COMBINERS[_combiner(to, one)], to.array(one.inputs[0]), size, *_window(one))
+    return _with_start(to, one, found)
 
 
 @rule("reduce")
 def _reduce(to: Context, one: Statement) -> str:
-    names = [each.primitive for body in one.bodies for each in body.statements]
     axes = sizes(one.params["dimensions"])
     if to.library == "torch":
         raise to.unsupported(one)
-    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
+    combiner = _combiner(to, one)
+    name = {"add": "sum", "mul": "prod"}.get(combiner, combiner)
+    return _with_start(to, one, f"{to.array(one.inputs[0])}.{name}(axis={axes})")
+
+
+def _combiner(to: Context, one: Statement) -> str:
+    if one.combiner not in _COMBINERS:
         raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
-    name = {"add": "sum", "mul": "prod"}.get(names[0], names[0])
-    found = f"{to.array(one.inputs[0])}.{name}(axis={axes})"
+    return one.combiner
+
+
+def _with_start(to: Context, one: Statement, text: str) -> str:
+    """Return the expression that combines a reduction with its initial value, the second operand."""
     start = to.operand(one.inputs[1])
-    if names[0] in ("add", "mul"):
-        return f"{found} {'+' if names[0] == 'add' else '*'} {to.right(start)}"
-    return to.function(names[0], found, start)
+    if one.combiner in ("add", "mul"):
+        return f"{text} {'+' if one.combiner == 'add' else '*'} {to.right(start)}"
+    return to.function(one.combiner, text, to.array(one.inputs[1]) if to.library == "torch" else start)
 
 
 @rule("select_and_scatter_add", "select_and_gather_add")
 def _unpool(to: Context, one: Statement) -> str:
     source, array = one.inputs
-    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
-    least = {"ge": "max", "le": "min"}.get(prefer)
-    if least is None:
-        raise to.unsupported(one, f"selection by {prefer}")
+    if not one.selected:
+        raise to.unsupported(one, "selection by a primitive other than ge and le")
     size = sizes(one.params["window_dimensions"])
     name = "unpool" if one.primitive == "select_and_scatter_add" else "pool_of_other"
-    return to.helper(name, to.array(source), to.array(array), size, repr(least), *_window(one))
+    return to.helper(name, to.array(source), to.array(array), size, repr(one.selected), *_window(one))
 
 
 @rule("cholesky")

@@ -11,7 +11,6 @@ A pattern describes statements by their structure:
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -221,13 +220,7 @@ def fuse(function: Function) -> Function:
     A group is replaced only if its statements belong to one block and one part of a training step, and if no
     statement outside the group uses its intermediate results.
     """
-    users: dict[Value, list[Statement | None]] = defaultdict(list)
-    for one in function.statements:
-        for value in one.reads:
-            users[value].append(one)
-    for value in function.outputs:
-        if isinstance(value, Value):
-            users[value].append(None)
+    users = function.uses()
     producers = {value: one for one in function.statements for value in one.outputs}
     done: dict[Statement, Statement | None] = {}
     for one in reversed(function.statements):

@@ -135,23 +135,20 @@ def _reduce(to: Context, one: Statement) -> str:
 
 
 def _combiner(to: Context, one: Statement) -> str:
-    names = [each.primitive for body in one.bodies for each in body.statements]
-    if len(one.inputs) != 2 or len(names) != 1 or names[0] not in _COMBINERS:
+    if one.combiner not in _COMBINERS:
         raise to.unsupported(one, f"combining items by a function other than {', '.join(_COMBINERS)}")
-    return _COMBINERS[names[0]]
+    return _COMBINERS[one.combiner]
 
 
 @lax_rule("select_and_scatter_add")
 def _unpool(to: Context, one: Statement) -> str:
     """Return the gradient of a pooling by `jax.vjp`, because JAX has no public function for this primitive."""
     source, array = one.inputs
-    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
-    primitive = {"ge": "reduce_window_max", "le": "reduce_window_min"}.get(prefer)
-    if primitive is None:
-        raise to.unsupported(one, f"selection by {prefer}")
+    if not one.selected:
+        raise to.unsupported(one, "selection by a primitive other than ge and le")
     rank = len(array.shape)
     params = {"base_dilation": (1,) * rank, "window_dilation": (1,) * rank, **one.params}
-    pooled = _reduce_window(to, Statement(primitive, (array,), one.outputs, params))
+    pooled = _reduce_window(to, Statement(f"reduce_window_{one.selected}", (array,), one.outputs, params))
     name = to.array(array)
     return f"jax.vjp(lambda {name}: {pooled}, {name})[1]({to.array(source)})[0]"
 
@@ -252,7 +249,7 @@ def _compare_total(to: Context, one: Statement) -> str:
 
 @lax_rule("threefry2x32", "select_and_gather_add")
 def _refused(to: Context, one: Statement) -> str:
-    raise to.unsupported(one, "a public function of JAX")
+    raise to.unsupported(one, "a primitive without a public function in JAX")
 
 
 class LaxControl:

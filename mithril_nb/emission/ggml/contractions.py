@@ -164,11 +164,10 @@ def _pool(to: Context, one: Statement) -> str:
 def _kind(to: Context, one: Statement) -> str:
     if one.primitive != "reduce_window":
         return {"max": "max", "min": "min", "sum": "add"}[one.primitive.rpartition("_")[2]]
-    names = [each.primitive for body in one.bodies for each in body.statements]
-    start = one.inputs[1] if len(one.inputs) == 2 else None
-    if len(names) != 1 or not isinstance(start, Number) or (names[0], start.value) not in _STARTS:
+    start = one.inputs[-1]
+    if not isinstance(start, Number) or (one.combiner, start.value) not in _STARTS:
         raise to.unsupported(one, "combining items by a function other than add, max or min, or from an initial value")
-    return names[0]
+    return one.combiner
 
 
 _STARTS = {("add", 0), ("max", -math.inf), ("min", math.inf)}
@@ -177,11 +176,10 @@ _STARTS = {("add", 0), ("max", -math.inf), ("min", math.inf)}
 @rule("select_and_scatter_add")
 def _unpool(to: Context, one: Statement) -> str:
     source, given = one.inputs
-    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
-    if prefer not in ("ge", "le"):
-        raise to.unsupported(one, f"selection by {prefer}")
+    if not one.selected:
+        raise to.unsupported(one, "selection by a primitive other than ge and le")
     window = _Window(to, one, given)
-    text = to.call("neg", to.tensor(given)) if prefer == "le" else to.tensor(given)
+    text = to.call("neg", to.tensor(given)) if one.selected == "min" else to.tensor(given)
     text = window.padded(to, text, "-math.inf")
     grads = to.permuted(to.tensor(source), window.order)
     found = to.call("pool_2d_back", grads, text, "ggml.GGML_OP_POOL_MAX", *window.arguments)

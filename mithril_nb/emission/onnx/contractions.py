@@ -131,11 +131,11 @@ def _unpool(to: Graph, one: Statement) -> str:
     source, array = one.inputs
     if not source.size:
         return to.constant(np.zeros(array.shape), array.dtype)
-    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
-    kind = {"ge": "max", "le": "min"}.get(prefer)
-    if kind is None or array.dtype not in ("float32", "float64"):
-        raise to.unsupported(one, f"selection by {prefer} in {array.dtype}")
-    name, options, outer, inner = _padded_windows(to, one, array, kind)
+    if not one.selected or array.dtype not in ("float32", "float64"):
+        raise to.unsupported(
+            one, "dtypes other than float32 and float64, or selection by another primitive than ge and le"
+        )
+    name, options, outer, inner = _padded_windows(to, one, array, one.selected)
     _, places = to.add_all("MaxPool", 2, name, **options)
     pads = [one.params["padding"][axis] for axis in inner]
     wide = [array.shape[axis] + before + after for axis, (before, after) in zip(inner, pads, strict=True)]
@@ -156,10 +156,8 @@ def _combiner(one: Statement) -> str:
 
     ONNX has operators only for add, max and min, with an initial value that changes nothing, such as 0 for add.
     """
-    names = [each.primitive for body in one.bodies for each in body.statements]
-    kind = names[0] if len(names) == 1 else ""
     neutral = {"add": 0, "max": -math.inf, "min": math.inf}
-    return kind if len(one.inputs) == 2 and number_of(one.inputs[1]) == neutral.get(kind, "") else ""
+    return one.combiner if number_of(one.inputs[-1]) == neutral.get(one.combiner, "") else ""
 
 
 @rule("gather")

@@ -243,10 +243,9 @@ def combiner(one: Statement) -> str:
     Raises:
         UnsupportedPrimitiveError: The statement combines items with several primitives, or with an unsupported one.
     """
-    inner = [each.primitive for body in one.bodies for each in body.statements]
-    if len(inner) != 1 or inner[0] not in _REDUCTIONS.values():
+    if one.combiner not in _REDUCTIONS.values():
         raise unsupported(one, "c", f"combining items by a function other than {', '.join(_REDUCTIONS.values())}")
-    return inner[0]
+    return one.combiner
 
 
 @rule("reduce")

@@ -78,9 +78,8 @@ def _best_place(to: Body, one: Statement, outer: Index) -> list[str]:
     The best item is the largest or the smallest. The index is -1 if all items of the window are outside the array.
     """
     operand = one.inputs[1]
-    prefer = str(getattr(one.params["select_prim"], "name", one.params["select_prim"]))
-    if prefer not in ("ge", "le"):
-        raise unsupported(one, "c", f"selection by {prefer}")
+    if not one.selected:
+        raise unsupported(one, "c", "selection by a primitive other than ge and le")
     best = to.new_name("best")
     places = [to.new_name(f"place_{axis}") for axis in range(len(outer))]
     to.add(f"{C_TYPES[operand.dtype]} {best} = 0;", one)
@@ -88,7 +87,7 @@ def _best_place(to: Body, one: Statement, outer: Index) -> list[str]:
 
     def write(index: Index) -> None:
         text = to.item(operand, index)
-        with to.block(f"if ({places[0]} < 0 || !({best} {'>=' if prefer == 'ge' else '<='} {text}))", one):
+        with to.block(f"if ({places[0]} < 0 || !({best} {'>=' if one.selected == 'max' else '<='} {text}))", one):
             to.add(f"{best} = {text};", one)
             for place, name in zip(places, index, strict=True):
                 to.add(f"{place} = {name};", one)
