@@ -151,14 +151,14 @@ def remove_leftovers(folder: Path, *, is_exclusive: bool = False, names: str = f
 
 
 @contextmanager
-def folder_lock(folder: Path, wait_s: float = 1.0) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder while its files are read and replaced, so that concurrent processes lose no update.
 
-    Waits at most `wait_s` seconds and then continues without the lock. Windows cannot lock a folder.
+    If another process has the lock for more than a second, continue without the lock. Windows cannot lock a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
     try:
-        until = time.monotonic() + wait_s
+        until = time.monotonic() + 1.0
         while descriptor is not None and lock_file(descriptor) is False and time.monotonic() < until:
             time.sleep(0.01)
         yield
@@ -168,7 +168,7 @@ def folder_lock(folder: Path, wait_s: float = 1.0) -> Iterator[None]:
 
 
 def lock_file(file: IO[bytes] | int) -> bool | None:
-    """Lock an open file until it is closed or its process ends, for any reason.
+    """Lock an open file until it is closed or the process ends.
 
     Returns:
         True if this process now has the lock; False if another process has it; `None` if the file system does not

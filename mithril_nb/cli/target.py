@@ -300,7 +300,7 @@ def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, An
     except TypeError as error:
         raise UnexpectedInputError(
             f"{target.text!r} cannot be called with these arguments: {error}.",
-            (takes, ("or", f"{target.title}.example_args = (...) in the module")),
+            (takes, ("without --arg", f"add {target.title}.example_args = (...) to the module")),
             advice,
         ) from None
 

@@ -10,7 +10,7 @@ from mithril_nb.models.registry import KINDS, refuse_second
 
 
 class Composite(Model):
-    """A block built from other blocks, which the constructor of a subclass adds.
+    """Base of the blocks that are built from other blocks. A subclass adds these blocks in its constructor.
 
     A constructor whose arguments are all numbers, strings or other plain data passes all of them to
     `super().__init__`. The inspector and saved files then rebuild the block from these arguments. A constructor that

@@ -93,10 +93,12 @@ class Tensorlike:
         return _unary("Absolute", self)
 
     def __bool__(self) -> bool:
-        raise TypeError("a connection has no truth value before the model runs; use Where, or a Cond block.")
+        raise TypeError("a connection has no truth value before the model runs. Use the block Where or Cond.")
 
     def __iter__(self) -> Any:
-        raise TypeError("a connection cannot be iterated over before the model runs; index it, or use Split.")
+        raise TypeError(
+            "a connection cannot be iterated over before the model runs. Index it, x[0], or use the block Split."
+        )
 
     def __getitem__(self, index: Any) -> Expression:
         items = index if isinstance(index, tuple) else (index,)

@@ -232,8 +232,8 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
             ["mine:double"],
             "UnexpectedInputError: 'mine:double' cannot be called with these arguments: "
             "missing a required argument: 'x'.\n"
-            "    takes  (x, times=2)\n"
-            "    or     double.example_args = (...) in the module\n"
+            "    takes          (x, times=2)\n"
+            "    without --arg  add double.example_args = (...) to the module\n"
             '    Try: --arg "x=f32[32,784]"\n',
         ),
         (
@@ -264,16 +264,16 @@ def test_costs_by_line_are_the_source_with_figures(run_cli) -> None:
             ["mine:looping", "--arg", "f32[2]"],
             "UnexpectedInputError: 'mine:looping' cannot be called with these arguments: "
             "missing a required argument: 'n'.\n"
-            "    takes  (x, n)\n"
-            "    or     looping.example_args = (...) in the module\n"
+            "    takes          (x, n)\n"
+            "    without --arg  add looping.example_args = (...) to the module\n"
             '    Try: --arg "f32[2]" --arg "n=3"\n',
         ),
         (
             ["mine:annotated", "--arg", "f32[2]"],
             "UnexpectedInputError: 'mine:annotated' cannot be called with these arguments: "
             "missing a required argument: 'rate'.\n"
-            "    takes  (x, rate: float, name: str)\n"
-            "    or     annotated.example_args = (...) in the module\n"
+            "    takes          (x, rate: float, name: str)\n"
+            "    without --arg  add annotated.example_args = (...) to the module\n"
             """    Try: --arg "f32[2]" --arg "rate=0.1" --arg "name='text'"\n""",
         ),
         (

@@ -1,6 +1,6 @@
-"""Models in the fragment of a link, the part from `#` on. A browser does not send it to a server.
+"""Models in the fragment of a link: the part from `#` on, which a browser does not send to a server.
 
-Reading a link runs no code from it.
+Reading a link runs no code from the link.
 """
 
 from __future__ import annotations
