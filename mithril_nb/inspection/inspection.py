@@ -35,8 +35,8 @@ class Inspection(ProgramStages):
         every_stage: Names of all stages, including stages that are only computed on request, such as `"numpy"`.
         arguments: The arguments; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if any are
-            valid.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if all values
+            are valid.
         given: The lowered, compiled or exported program that the inspection was created from; `None` for a function.
     """
 

@@ -27,8 +27,8 @@ class InspectOptions:
             line adds.
         kinds: Kind of each block, by path.
         ports: How the blocks of a model are connected.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if any are
-            valid.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if all values
+            are valid.
         requested_at: The user's call for which this package built the program, such as a call of `fit`.
         given: The program, if it starts at a later stage than Python; else `None`.
     """
@@ -50,7 +50,7 @@ def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], N
 
     Args:
         sizes: Names of the sizes.
-        check: Raises a `MithrilError` if values of the sizes are invalid; `None` if any values are valid.
+        check: Raises a `MithrilError` if values of the sizes are invalid; `None` if all values are valid.
 
     Examples:
         >>> fitting_numbers(["batch"], None)

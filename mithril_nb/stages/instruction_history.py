@@ -48,8 +48,8 @@ def find_instruction(
         id: Id of an instruction.
 
     Raises:
-        StageUnavailableError: The stage has no history or no instruction with this id, or the program was given to us
-            already compiled.
+        StageUnavailableError: The stage has no history or no instruction with this id, or the user gave the program as
+            compiled.
     """
     if given is not None and stage in STAGES_WITH_HISTORY and stage not in given.stages:
         raise given.error(stage)
@@ -179,7 +179,7 @@ def _of_all(pipeline: Pipeline, outcomes: Outcomes, one: Instruction, made: list
 
 
 class _Nameless:
-    """Finds the instructions of ops whose names are lost when StableHLO becomes HLO: by the users of the results."""
+    """Finds the instructions of ops whose names are lost in HLO, among the operands of their users."""
 
     def __init__(self, pipeline: Pipeline, outcomes: Outcomes):
         self._pipeline, self._outcomes, self._lines = pipeline, outcomes, outcomes.first.lines

@@ -131,8 +131,8 @@ def hold_types_of_stats() -> tuple[type, ...]:
 def context_now() -> Callable[[], AbstractContextManager[None]]:
     """Return a function that restores the current JAX settings: 64-bit mode, precision, random keys, device, mesh, ...
 
-    A stage may be computed after the `with` block in which the user called `inspect`, or in another thread, and JAX's
-    settings belong to a block and a thread.
+    A stage may be computed later, outside of the `with` block in which the user called `inspect`, or in another thread.
+    There, JAX has other settings.
     """
     config: Any = jax.config
     settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]
@@ -215,7 +215,7 @@ def transforms_of(value: Any) -> dict[Any, tuple[Transform, str]]:
 
 
 def depth_of(trace: Any) -> int:
-    """Return the number of JAX traces around a trace, its parents."""
+    """Return the number of parents of a JAX trace."""
     depth = 0
     while (trace := getattr(trace, "parent_trace", None)) is not None:
         depth += 1

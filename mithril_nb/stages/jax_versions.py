@@ -147,7 +147,7 @@ def trip_count(equation: Any) -> int | None:
 
 
 class While(NamedTuple):
-    """The jaxprs of a `while`, and how many constants each has: its first operands. The last operands are the carry."""
+    """The jaxprs of a `while` and their numbers of constants. Its operands are these constants, then the carry."""
 
     condition: Any
     body: Any

@@ -59,7 +59,7 @@ class JitCall:
         options: Other options of `jax.jit`, as pairs of name and text.
         place: File and line of the user's call; `("", 0)` if the whole stack is library code.
         is_nested: True if another function is being traced around this call.
-        is_of_user: True if the user's code called `jax.jit` on the function, even a library's: `jax.jit(jnp.tanh)(x)`.
+        is_of_user: True if the user's code called `jax.jit`, even on a library's function: `jax.jit(jnp.tanh)(x)`.
         is_filtered: True if all values except arrays are static, also inside containers, as in `eqx.filter_jit`.
     """
 
@@ -251,7 +251,7 @@ def _function_name(module: str) -> str:
 
 
 def _running(name: str, source: Source) -> JitCall | None:
-    """Return the call on this thread of the jitted function with this name, and this source if it is known."""
+    """Return the call on this thread of the jitted function with this name and, if known, this source."""
     for frame in _frames(sys._getframe(1)):
         # JAX's C++ code calls `cache_miss` if its cache has no executable for the arguments.
         if frame.f_code.co_name == "cache_miss" and "jit_info" in frame.f_locals:

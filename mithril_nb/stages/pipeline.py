@@ -143,7 +143,7 @@ class Pipeline:
             if self._given.lowered is None:
                 raise self._given.error("stablehlo")
             return self._given.lowered
-        # Provenance beyond the tags is computed while XLA compiles.
+        # Only the tags are needed here. The rest of the provenance is computed while XLA compiles.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
             return jax_jit.converted_once(traced.lower(traced.tags.tag(traced.closed)))

@@ -40,8 +40,8 @@ class ProgramStages(Shown):
         every_stage: Names of all its stages, including those computed only on request, such as `"numpy"`.
         arguments: The arguments it is traced with; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if any are
-            valid.
+        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if all values
+            are valid.
         given: The contents of the program, if it starts at a later stage than Python; else `None`.
         compiler_options: The user's options of XLA.
     """

@@ -1,4 +1,4 @@
-"""Find the gradients that pass through a sum: JAX's backward pass has no equation for a sum, and so no data flow."""
+"""Find the gradients that pass through a sum. JAX's backward pass has no equation for a sum that would show them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ _MOST_NAMES = 3
 
 
 def split_hubs(root: Draft, by_id: Mapping[str, Instruction]) -> None:
-    """Split the hubs directly in the program, and directly in its loops and branches.
+    """Split the hubs at the top level of the program, and at the top level of its loops and branches.
 
     A hub is a block without parameters and without blocks inside, whose forward results flow back into it through
     another block. On each level, the hubs with the most operations are split.

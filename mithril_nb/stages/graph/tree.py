@@ -256,8 +256,8 @@ def _measure(
 ) -> None:
     """Count the instructions of each node by role, sort children in program order, and find each node's result.
 
-    Nodes with a key in `places`, the positions in another stage, are sorted by it: a compiler may reorder bodies and
-    fusions.
+    `places` has the positions of nodes in another stage, by key. These nodes keep their positions, because a compiler
+    may reorder bodies and fusions.
     """
     drafts = [*root.walk()]
     homes = {id: draft for draft in drafts for id in draft.ids}  # not those of `_plant`: inputs were gathered since

@@ -1,4 +1,4 @@
-"""The data flow of HLO into and out of the bodies of calls and loops that one instruction runs."""
+"""The data flow of HLO into and out of the bodies of calls and loops, if only one instruction runs the body."""
 
 from __future__ import annotations
 

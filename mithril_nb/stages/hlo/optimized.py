@@ -205,7 +205,7 @@ class _Module:
     def _attribute_moved(self, line: HloLine, candidates: tuple[str, ...]) -> None:
         """Infer the block of an instruction that moves data into or out of a scan: the producer or user of the data.
 
-        The `op_name` of the instruction names only the scan. `_keep_moves` uses its block if no other is found.
+        The `op_name` of the instruction names only the scan. If no block is found, `_keep_moves` uses that of the scan.
 
         Args:
             line: The instruction.
@@ -237,7 +237,7 @@ class _Module:
         return frozenset(found & self._equations.keys())
 
     def _of_function(self, computation: Computation) -> frozenset[str]:
-        """Return the ids of the equations that call a function without tags, as JAX makes one for a `cumsum`."""
+        """Return the ids of the equations that call a function without tags, such as JAX's function for a `cumsum`."""
         known = self._functions.get(computation.name)
         if known is None:
             callers = self._callers.get(computation.name, ())
@@ -355,7 +355,7 @@ class _Module:
                     self._drafts[line.name].operands += given
 
     def _keep_moves(self) -> None:
-        """Give the instructions of `_attribute_moved` for which no block was found the block of the scan.
+        """Use the block of the scan for each instruction of `_attribute_moved` for which no block was found.
 
         `_hand_down` does this for instructions in a fusion.
         """

@@ -25,7 +25,7 @@ DEEPEST = 40
 MOST_CHARACTERS = 60
 """Constants with more characters than this are printed as `...`."""
 PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "false")}
-"""Instructions with several computations, and the first words of their attributes. See `expected_types`."""
+"""Instructions that run several computations, with the first word of the attributes that name these."""
 
 # For example: .clone.1 in %add_fusion.clone.1, an ending with which XLA makes the name unique
 _COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")

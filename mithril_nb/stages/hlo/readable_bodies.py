@@ -90,7 +90,7 @@ def runs_of(
     """
     called, words = [], []
     for how, callee in body.runs[line.name]:
-        # The body of these is the operation itself, even if it looks like that of a `reduce`.
+        # The body of these is always printed. Only the body of a combiner, such as that of a `reduce`, becomes a word.
         word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
         if word is not None and line.shapes and word[1] == line.shapes[0][0]:
             words.append((how, word[0]))

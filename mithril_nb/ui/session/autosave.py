@@ -161,7 +161,7 @@ class Autosave:
 
     @contextmanager
     def accepted(self) -> Iterator[Design]:
-        """Yield the offered design, and withdraw the offer unless the block raises.
+        """Yield the offered design, and withdraw the offer unless the `with` block raises.
 
         The version stays in the file. It is not offered again once this session has saved a version that contains it.
 

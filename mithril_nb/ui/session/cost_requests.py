@@ -332,7 +332,7 @@ class CostRequests(RequestHandler):
         self._client.send("cost_picture", Reply({"key": key}, picture))
 
     def _why_not(self, error: Exception) -> SourceState:
-        """Return the state after an error, with the reason that the error gives as message, otherwise its summary."""
+        """Return the state after an error. Its message is the reason in the error, or the summary if it has none."""
         problem = self._problem_of(error)
         facts = problem.shown().facts
         reason = "; ".join(value for name, value in facts if name == "reason")

@@ -208,7 +208,7 @@ class DesignEditor(Publisher):
         with self._lock:
             place = (args.pop("x", None), args.pop("y", None))
             if name == "add_block" and self.selection:
-                # Commands arrive in the order of the user's actions; a page may not have seen their results yet.
+                # A page may send this command before it receives the new selection, so add it here.
                 args.setdefault("after", self.selection[-1])
             if name == "add_block" and None not in place:
                 name = "place_block"

@@ -149,7 +149,7 @@ class Session(DesignEditor):
 
     def _execute(self, name: str, args: Mapping[str, Any]) -> None:
         was_edited = self._is_edited_by_user
-        # Edits by code are in the code. From the first edit in the widget on, autosave the whole design.
+        # Edits by code need no autosave. After the first edit in the widget, save the whole design.
         self._is_edited_by_user |= name in EDITS or getattr(self._commands()[name], "is_edit", False)
         try:
             self.do(name, **args)
