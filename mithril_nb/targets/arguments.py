@@ -188,7 +188,6 @@ class _Part:
 
 
 def _inside_modules(value: Any) -> list[bool]:
-    """Return for each leaf whether it is inside a module."""
     inside = jax.tree.map(
         lambda one: jax.tree.map(lambda _: True, one) if is_module(one) else False, value, is_leaf=is_module
     )

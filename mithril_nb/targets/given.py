@@ -139,7 +139,6 @@ def _refuse_shardings(traced: jax.stages.Traced) -> None:
 
 
 def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
-    """Return names for the positional arguments, from the names of their first arrays."""
     leaves = _leaf_names(jaxpr)
     names: list[str] = []
     place = 0
@@ -152,7 +151,6 @@ def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
 
 
 def _leaf_names(jaxpr: Any) -> list[str]:
-    """Return the names of the input arrays of a jaxpr, such as `"params['w']"`."""
     known = getattr(_debug_info(jaxpr), "arg_names", None) or ()
     return [name or f"x_{place}" for place, name in enumerate(known or [""] * len(jaxpr.in_avals))]
 

@@ -110,7 +110,6 @@ def _inspect_model_target(call: TargetCall) -> Inspection:
 
 
 def _is_module(target: Any) -> bool:
-    """Return whether a target is a module, a method of a module, or a transform of Haiku."""
     return is_foreign(target) or is_module(getattr(target, "__self__", None))
 
 

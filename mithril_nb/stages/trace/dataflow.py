@@ -132,7 +132,6 @@ class _Flow:
                 known[var] = inside[atom]
 
     def _branches(self, site: Site, known: dict[Any, Value], place: int) -> None:
-        """Collect the values of a conditional."""
         for body, inner in site.bodies:
             inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
             self._walk(inner, inside)

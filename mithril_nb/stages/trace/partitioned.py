@@ -98,7 +98,6 @@ def _divisions(sites: Iterable[Site], layouts: Iterable[Layout | None], requeste
 
 
 def _result_shardings(params: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the shardings that an equation requests for its results."""
     return params.get("sharding"), params.get("dst_sharding"), *params.get("devices", ())
 
 

@@ -150,7 +150,6 @@ def _is_variable(atom: Any) -> bool:
 
 
 def _is_lossless(conversion: Any) -> bool:
-    """Return whether a conversion is lossless for every value of its operand."""
     return np.can_cast(conversion.invars[0].aval.dtype, conversion.outvars[0].aval.dtype, "safe")
 
 

@@ -36,8 +36,6 @@ BATCH, TIMES = 8, 5
 
 
 class _Vmap(Transform):
-    """`jax.vmap`."""
-
     def wrap(self, fn: Function, count: int) -> Function:
         return jax.vmap(fn, **self.option)
 
@@ -222,8 +220,6 @@ class _Vjp(Transform):
 
 
 class _Remat(Transform):
-    """`jax.checkpoint`."""
-
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         return Compared("the function itself", jax.jit(after)(*args), jax.jit(before)(*args))
 
@@ -235,8 +231,6 @@ class _Remat(Transform):
 
 
 class _Jit(Transform):
-    """`jax.jit`."""
-
     def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
         # `before` runs without `jax.jit`, because this step adds the `jax.jit`.
         return Compared("the function itself, run operation by operation", jax.jit(after)(*args), before(*args))

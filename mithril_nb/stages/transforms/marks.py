@@ -132,7 +132,6 @@ class Matching:
         self._via[site.id] = tuple(dict.fromkeys((*outer, *made_by)))
 
     def _tags_of(self, site: Site) -> list[int]:
-        """Return the positions of tags in the name stack of an equation."""
         return [at for at, (name, _) in enumerate(jax_versions.name_stack(site.equation)) if self._tags.path(name)]
 
     def _match_body(self, site: Site) -> None:

@@ -228,7 +228,6 @@ def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 
 
 def _without_comment(line: str) -> str:
-    """Return a line of PTX without its comment."""
     return line.partition("//")[0]
 
 

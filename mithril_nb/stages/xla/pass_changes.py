@@ -94,7 +94,6 @@ def changes_between(before: str, after: str) -> Changes:
 
 
 def _by_name(lines: Iterable[str]) -> dict[str, str]:
-    """Return the lines that are instructions, by name of the instruction."""
     return {names[0]: line.strip().removeprefix("ROOT ") for line in lines if (names := instruction_names(line))}
 
 

@@ -116,7 +116,6 @@ def _outermost(traceback: Any) -> str:
 
 
 def _is_inside(site: Site, scan: Site) -> bool:
-    """Return whether an equation is inside the function that `scan` repeats."""
     starts = {jax_versions.start_of(jaxpr) for jaxpr, _ in scan.bodies}
     while site.parent is not None:
         site = site.parent
