@@ -86,7 +86,7 @@ class EmittedModel(EvaluatesAll):
         return self.traced.input_names
 
     def get_layer_names(self) -> tuple[str, ...]:
-        """Return the paths of the blocks that have parameters, in order, with dots."""
+        """Return the paths of the blocks that have parameters, in order, such as `"encoder.linear_0"`."""
         return self.traced.get_layer_names()
 
     @property
