@@ -1,4 +1,4 @@
-"""The common base of the backends that run emitted source: NumPy, PyTorch, MLX, C and GGML."""
+"""The base class of the backends that run emitted source: NumPy, PyTorch, MLX, C and GGML."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ _PLAIN = (
 """Functions of the same name in every library."""
 
 _NARROW = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
-"""Dtypes of 64 bits, and the dtypes that a model in float32 uses instead, as in JAX."""
+"""The dtypes of 32 bits that models use instead of dtypes of 64 bits, as JAX does, unless the backend is in float64."""
 
 Arrays = Mapping[str, Any]
 GRADS = ("autograd", "jax")
-"""Values of `grads=`: the library derives the gradients, or JAX does."""
+"""Values of the option `grads`. With `"autograd"`, the library derives the gradients, and with `"jax"`, JAX does."""
 
 
 @dataclass(frozen=True)
 class Availability:
-    """Availability of a backend on this machine; in a condition, true if the backend can be used.
+    """Availability of a backend on this machine. It is true in a condition if the backend is available.
 
     Attributes:
-        is_available: True if the backend can be used.
-        reason: The reason why it cannot be used, or `""`.
-        install: The command that installs the missing package or program, or `""`.
+        is_available: True if the backend is available.
+        reason: The reason why the backend is not available; `""` if it is.
+        install: The command that installs the missing package or program; `""` if nothing is missing.
     """
 
     is_available: bool
@@ -61,13 +61,13 @@ class EmittedBackend(Backend):
     """A backend that runs source written for its library.
 
     Args:
-        dtype: Dtype of parameters and of arrays created here: `"float32"`, or `"float64"` where the library has it.
+        dtype: Dtype of parameters and of arrays that the backend creates: `"float32"`, or another dtype in `dtypes`.
         device: `"cpu"`, or another device of the library.
         seed: Seed of the random numbers.
 
     Raises:
         UnavailableBackendError: The library is not installed.
-        UnknownOptionError: An option does not exist, or the library does not have the dtype.
+        UnknownOptionError: An option does not exist, or the backend does not support the dtype.
         DeviceNotFoundError: The library does not have the device.
     """
 
@@ -78,7 +78,7 @@ class EmittedBackend(Backend):
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "float64")
     compile = False
     grads = "jax"
-    """`"jax"` if JAX derives the gradients of `evaluate`, which are then emitted; `"autograd"` if the library does."""
+    """`"autograd"` if the library derives the gradients; `"jax"` if JAX derives them as emitted source."""
 
     def __init__(self, dtype: Any = None, *, device: str | None = None, seed: int = 0, **unknown: Any):
         refuse_unknown(type(self).__name__, unknown, type(self).__init__)
@@ -113,7 +113,7 @@ class EmittedBackend(Backend):
             ) from None
 
     def on_device(self) -> AbstractContextManager[object]:
-        """Return a context in which the library creates its arrays on the device of the backend.
+        """Return a context in which the library creates arrays on the device of the backend.
 
         Raises:
             ValueError: The library does not have the device.
@@ -127,7 +127,7 @@ class EmittedBackend(Backend):
 
     @classmethod
     def available(cls) -> Availability:
-        """Return whether the library is installed; else the reason, and the command that installs it."""
+        """Return whether the library is installed. If not, return a reason and a command that installs it."""
         try:
             is_there = importlib.util.find_spec(cls.module_name.partition(".")[0]) is not None
             importlib.import_module(cls.module_name)
@@ -164,7 +164,7 @@ class EmittedBackend(Backend):
         return np.array(array)
 
     def as_own(self, value: Any) -> Any:
-        """Return an array of the library unchanged, and convert any other value, to 32 bits unless in float64."""
+        """Return an array of the library unchanged. Convert any other value, to 32 bits unless in a float64 backend."""
         if self.is_own(value):
             return value
         array = self._host(value)
@@ -182,7 +182,7 @@ class EmittedBackend(Backend):
         return _package(type(value)) == self.module_name.partition(".")[0]
 
     def spec_dtype(self, array: Any) -> str:
-        """Return the dtype that JAX traces an array of the library with."""
+        """Return the dtype with which JAX traces a program for an array of the library."""
         return self.dtype(array).removesuffix("_")
 
     def copied(self, array: Any) -> Any:
@@ -190,7 +190,7 @@ class EmittedBackend(Backend):
         return self._library.array(array)
 
     def compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return an emitted function, compiled by the library if the backend was created with `compile=True`."""
+        """Return an emitted function. If the option `compile` is true, the library compiles the function."""
         return self._library.compile(function) if self.compile else function
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
@@ -205,7 +205,7 @@ class EmittedBackend(Backend):
     def differentiate(
         self, function: Callable[[Arrays], dict[str, Any]], params: Arrays, output_gradients: Arrays
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the outputs of a function, and the gradients of its params, derived by the library.
+        """Return the outputs of a function, and the gradients of its params. The library derives the gradients.
 
         Args:
             function: A function from the params to the outputs, by name.
@@ -242,7 +242,7 @@ class EmittedBackend(Backend):
         return self.tensor(np.eye(rows, columns), dtype)
 
     def arange(self, *bounds: Any, dtype: Any = None) -> Any:
-        """Return evenly spaced numbers like `numpy.arange`; integers are int32 by default."""
+        """Return evenly spaced numbers, as `numpy.arange` does. Integers are int32 unless `dtype` is given."""
         array = np.arange(*bounds)
         return self.tensor(array.astype("int32") if array.dtype.kind == "i" and dtype is None else array, dtype)
 
@@ -261,7 +261,7 @@ class EmittedBackend(Backend):
     # Random numbers: NumPy draws them, so each library gets the same
 
     def set_seed(self, seed: int) -> None:
-        """Start the stream of random numbers again.
+        """Restart the stream of random numbers from a seed.
 
         Raises:
             UnknownOptionError: The seed is not an integer of 64 bits.
@@ -293,11 +293,11 @@ class EmittedBackend(Backend):
         return self.tensor(self._random.uniform(low, high, shape_of((shape,))), self.default_dtype)
 
     def permutation(self, count: int) -> Any:
-        """Return the numbers below `count` in a random order."""
+        """Return the integers from 0 to `count - 1` in a random order."""
         return self.tensor(self._random.permutation(count), "int32")
 
     def operations(self) -> Mapping[str, Callable[..., Any]]:
-        """Return the mathematical functions, by name: `backend.relu` is `backend.operations()["relu"]`."""
+        """Return the mathematical functions by name: `backend.operations()["relu"]` is `backend.relu`."""
         library = self._library
         found: dict[str, Callable[..., Any]] = {name: getattr(library, name) for name in _PLAIN}
         reduced = {name: self._reduction(name) for name in ("sum", "mean", "max", "min", "prod")}
@@ -333,7 +333,7 @@ class EmittedBackend(Backend):
         return powers / self._reduction("sum")(powers, axis, True)
 
     def _cross_entropy(self, logits: Any, labels: Any) -> Any:
-        """Return the mean cross entropy of logits (batch, classes) and integer labels (batch,), NaN if out of range."""
+        """Return the mean cross entropy of logits (batch, classes) and labels (batch,); NaN for an invalid label."""
         total = self._reduction("sum")
         shifted = logits - self._reduction("max")(logits, -1, True)
         logs = shifted - self._library.log(total(self._library.exp(shifted), -1, True))
@@ -346,7 +346,7 @@ class EmittedBackend(Backend):
         return (self._softmax(logits) - targets) / math.prod(logits.shape[:-1])
 
     def one_hot(self, labels: Any, classes: int, outside: float = 0.0) -> Any:
-        """Return 1 at the position of each label and 0 elsewhere; `outside` in the row of a label out of range."""
+        """Return rows with 1 at the index of the label and 0 elsewhere. For an invalid label, the row is `outside`."""
         numbers = self.to_numpy(labels)[..., None]
         is_class = (numbers >= 0) & (numbers < classes)
         return self.tensor(np.where(is_class, numbers == np.arange(classes), outside))
@@ -362,7 +362,7 @@ class EmittedBackend(Backend):
         return self._library.concatenate(arrays, axis=axis)
 
 
-# NumPy takes 5 us to write the name of a dtype.
+# Cached, because NumPy takes 5 us to write the name of a dtype.
 @lru_cache(maxsize=256)
 def _dtype_name(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
@@ -381,14 +381,14 @@ def check_grads(backend: str, grads: Any) -> None:
     """
     if grads not in GRADS:
         raise UnknownOptionError(
-            f"{backend} has no gradients by {grads!r}.",
+            f"{backend} does not accept grads={grads!r}.",
             (("known", ", ".join(map(repr, GRADS))),),
             f'ml.{backend}(grads="jax")',
         )
 
 
 def shape_of(given: Any) -> tuple[int, ...]:
-    """Return a shape given as several sizes, as one size, or as one tuple.
+    """Return a shape from the arguments of a call such as `zeros(2, 3)`, `zeros((2, 3))` or `zeros(2)`.
 
     Examples:
         >>> shape_of((2, 3)), shape_of(((2, 3),)), shape_of((2,))

@@ -130,7 +130,7 @@ def test_other_backends_have_no_module() -> None:
         "    Try: ml.compile(model, ml.TorchBackend(), shapes={'input': [2, 4]}).as_module()"
     )
     assert message_of(lambda: ml.TorchBackend(grads="numpy")) == (
-        "UnknownOptionError: TorchBackend has no gradients by 'numpy'.\n"
+        "UnknownOptionError: TorchBackend does not accept grads='numpy'.\n"
         "    known  'autograd', 'jax'\n"
         '    Try: ml.TorchBackend(grads="jax")'
     )

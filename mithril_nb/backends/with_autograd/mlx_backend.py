@@ -65,7 +65,7 @@ class MlxBackend(EmittedBackend):
         self._set_device(device)
 
     def on_device(self) -> AbstractContextManager[object]:
-        """Return a context in which the library creates its arrays on the device of the backend."""
+        """Return a context in which the library creates arrays on the device of the backend."""
         return nullcontext() if self.device is None else self._library.stream(getattr(self._library, self.device))
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:

@@ -70,7 +70,7 @@ class TorchBackend(EmittedBackend):
         self._library.use_deterministic_algorithms(True)
 
     def on_device(self) -> AbstractContextManager[object]:
-        """Return a context in which the library creates its arrays on the device of the backend."""
+        """Return a context in which the library creates arrays on the device of the backend."""
         stack = ExitStack()
         if self.device is not None:
             stack.enter_context(self._library.device(self.device))

@@ -21,7 +21,7 @@ from mithril_nb.emission.program import Operand
 from mithril_nb.errors import MithrilError
 
 STANDARD = ("-std=c11", "-fwrapv", "-ffp-contract=off")
-"""Options for correct results: integers wrap around, and products and sums are rounded separately."""
+"""Options for results as in JAX: integers wrap around, and a product is rounded before it is added to a sum."""
 FAST = ("-O3", "-march=native")
 """Options for speed on this machine."""
 
@@ -34,11 +34,11 @@ def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL
     """Compile C files into one library, load it, and delete all files.
 
     Args:
-        texts: A dict from the name of each file, without `.c`, to its text.
-        options: Options for the compiler, after those of `STANDARD`.
+        texts: The text of each file, by its name without `.c`.
+        options: Options for the compiler, besides those of `STANDARD`.
 
     Raises:
-        UnavailableBackendError: No C compiler is available.
+        UnavailableBackendError: The machine has no C compiler.
         CompilerError: The compiler rejected a file.
     """
     command = [compiler(), *STANDARD, *options, "-shared", "-fPIC", "-o", "library.so"]
@@ -52,25 +52,20 @@ def load(texts: Mapping[str, str], options: Sequence[str] = FAST) -> ctypes.CDLL
             raise CompilerError(
                 f"{command[0]} cannot compile {', '.join(f'{name}.c' for name in texts)}.",
                 (("command", " ".join(command)), ("message", done.stderr.strip())),
-                "CC=gcc in the environment, for another compiler",
+                'os.environ["CC"] = "gcc"  # or another C compiler',
             )
         return ctypes.CDLL(str(Path(folder, "library.so")))
 
 
 class Routine:
-    """An emitted function in a loaded library.
-
-    Args:
-        library: The library.
-        file: The emitted file from which the library was compiled.
-    """
+    """The main function of an emitted C file, in the library that was compiled from the file."""
 
     def __init__(self, library: ctypes.CDLL, file: CFile):
         self._library = library
         self._inputs = [(c_shape(value), np.dtype(_dtype(value))) for value in file.inputs]
         self._results = [(c_shape(value), np.dtype(_dtype(value))) for value in file.outputs]
         self._arena_size = file.arena // 8 + 1
-        self._arenas = threading.local()  # to allocate a large arena takes longer than a call
+        self._arenas = threading.local()  # kept, because allocating a large arena takes longer than a call
         # ctypes takes 0.9 us to read the address of an array, cffi 0.25 us. A small model runs in 20 us.
         ffi: Any = cffi.FFI()
         kind = f"void (*)({', '.join(['void *'] * (len(file.inputs) + len(file.outputs) + 1))})"
@@ -78,7 +73,7 @@ class Routine:
         self._pointer = partial(ffi.from_buffer, ffi.typeof("char[]"))
 
     def __call__(self, *arrays: Any) -> list[np.ndarray]:
-        """Call the function and return its results in order. Random keys have one more axis: two `uint32` each."""
+        """Call the function and return its results. A random key is an array of two `uint32`, along one more axis."""
         pointer = self._pointer
         pointers = [pointer(_contiguous(one, *kind)) for one, kind in zip(arrays, self._inputs, strict=True)]
         results = [np.empty(*kind) for kind in self._results]

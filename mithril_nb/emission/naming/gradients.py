@@ -108,7 +108,7 @@ class Gradients:
                 self._parts.update(value for value, term in known if whole is not None and term.of is whole.of)
 
     def _read_loop(self, one: Statement) -> None:
-        """Read a loop. A backward loop runs over values of a forward loop, and over gradients of its results."""
+        """Find the meanings in a loop. A backward loop reads values of a forward loop, and gradients of its results."""
         (body,) = one.bodies
         if self._roles.get(one.outputs[0]) != "backward":
             self._read_all(body.statements)
@@ -136,7 +136,10 @@ class Gradients:
                 self._note(output, of if isinstance(of, Value) else None, found.sign)
 
     def _read_total(self, start: Value, result: Value, output: Value) -> None:
-        """Read a gradient that a loop adds up: `start` before a step, `result` after it, `output` after all steps."""
+        """Find the meaning of a gradient that a loop sums up.
+
+        The sum is `start` before a step, `result` after the step, and `output` after all steps.
+        """
         (term,) = [cast(Value, one) for one in self._producers[result].inputs if one is not start]
         known = self._known.get(term)
         if known is not None and known.sign > 0 and not known.is_unsummed:
@@ -189,7 +192,7 @@ class Gradients:
                 self._partners[one.primitive, one.block, self._source(first)].add(second)
 
     def _read_joined(self, one: Statement, parts: Sequence[_Known]) -> None:
-        """Read a concatenation: the gradients of all parts of a split give the gradient of the array."""
+        """Find the meaning of a concatenation: joined gradients of all parts of a split are the array's gradient."""
         made = self._producers.get(parts[0].of)
         if made is not None and made.primitive == "split" and [part.of for part in parts] == [*made.outputs]:
             (source,), signs = made.inputs, {part.sign for part in parts}
@@ -197,7 +200,7 @@ class Gradients:
                 self._note(one.outputs[0], source, *signs)
 
     def _summed(self, one: Statement) -> list[Value]:
-        """Return the terms of a sum, and instead of a term without a meaning that is a sum itself, its terms."""
+        """Return the terms of a sum. A term that is a sum without a known meaning is replaced by its terms."""
         found: list[Value] = []
         for value in one.inputs:
             made = self._producers.get(cast(Value, value))

@@ -14,11 +14,11 @@ class BackwardLoop:
 
     Attributes:
         forward: The forward loop.
-        steps: A dict from items of the backward loop to the values of the forward loop that were stacked for them.
-        gradients: A dict from inputs of the backward body to the value of the forward body whose gradient they are, or
-            one of several terms of it.
-        totals: The number of values at the start of the carry that are sums over all steps: the gradients of arrays
-            that every step reads, such as weights. The rest of the carry belongs to the carry of the forward loop.
+        steps: For each item that the backward loop reads, the value of the forward body that was stacked.
+        gradients: For each input of the backward body that is a gradient, or a term of one, the value of the forward
+            body to which it belongs.
+        totals: Number of values at the start of the carry that are gradients of arrays that every step reads, such as
+            weights. They are sums over all steps. The rest of the carry belongs to the carry of the forward loop.
     """
 
     forward: Statement
@@ -30,12 +30,12 @@ class BackwardLoop:
 def backward_loop(
     loop: Statement, producers: Mapping[Value, Statement], known: Mapping[Value, Value]
 ) -> BackwardLoop | None:
-    """Return a `scan` of the backward pass with the forward loop that it belongs to; `None` if that is not found.
+    """Return a `scan` of the backward pass and the forward loop to which it belongs, or `None` if there is none.
 
     Args:
-        loop: The loop.
-        producers: A dict from each value of the program to its statement.
-        known: A dict from gradients, found before the loop, to their values of the forward pass.
+        loop: The `scan`.
+        producers: The statement that computes each value of the program.
+        known: The value of the forward pass to which each gradient belongs, as far as known before the loop.
     """
     (body,), count = loop.bodies, loop.params["num_carry"]
     forward: Statement | None = None
@@ -67,7 +67,7 @@ def backward_loop(
 
 
 def _is_total(body: Function, place: int, producers: Mapping[Value, Statement]) -> bool:
-    """Return whether each step only adds something to a value of the carry."""
+    """Return whether a step only adds to the value of the carry with the index `place`."""
     result = body.outputs[place]
     made = producers.get(result) if isinstance(result, Value) else None
     return made is not None and made.primitive in ("add", "add_any") and body.inputs[place] in made.inputs

@@ -27,13 +27,13 @@ class Namer:
     Args:
         main: The program as one function.
         divided: The same program, divided into functions.
-        constants: The arrays of its constants.
+        constants: The array of each constant.
         params: The inputs of `main` that are parameters.
-        outputs: The leaves of the results.
+        outputs: The arrays in the results of the program.
         reserved: Names that the emitter uses itself.
         ports: The ports of the blocks.
-        kinds: Kind of each block, by path.
-        fuse: As in `build`.
+        kinds: Kind of each block, by path of the block.
+        fuse: See `build`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Namer:
 
         Args:
             name: Name of the program.
-            inputs: The leaves of its arguments.
+            inputs: The arrays in the arguments of the program.
         """
         functions = self._divided.functions
         self._named = {functions[-1]: self._globals.new(name)}
