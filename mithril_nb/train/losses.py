@@ -128,7 +128,8 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | Non
         output: Name of the output to pass to the loss, instead of the dict.
 
     Raises:
-        UnknownOptionError: The name is unknown, the function does not take two arguments, or `loss` is neither.
+        UnknownOptionError: The name is unknown, the function does not take two arguments, or `loss` is neither a name
+            nor a function.
 
     Examples:
         >>> resolve_loss("cross_entropy").targets

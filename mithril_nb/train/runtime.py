@@ -120,7 +120,7 @@ class EmittedRuntime(Runtime):
         donated: tuple[int, ...] = (),
         key_argument: int | None = None,
     ) -> Callable[..., Any]:
-        """Return a program as emitted source."""
+        """Return a function as a program in emitted source, which takes and returns arrays of the library."""
         return self.emitted.emitted(function, name, key_argument=key_argument)
 
     def arrays(self, tree: Any) -> Any:

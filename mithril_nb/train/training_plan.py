@@ -29,9 +29,9 @@ class TrainingPlan:
 
     Attributes:
         model: The model to train.
-        loss: The loss, resolved.
-        optimizer: The optimizer, resolved.
-        step: The step, compiled unless the model has `jit=False`. It may overwrite params and optimizer state. Its
+        loss: The loss that training minimizes.
+        optimizer: The optimizer that updates the params.
+        step: One step, compiled unless the model has `jit=False`. It may overwrite params and optimizer state. Its
             arguments are (params, opt_state, rate, batch), plus key and step number if the model draws random numbers.
             It returns params, opt_state, and one array with the loss (and the accuracy).
         evaluate: Function of `(params, batch)`, plus the model's state if it has one, that returns the metrics of the

@@ -77,12 +77,12 @@ class Side:
 def side_of(value: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> Side:
     """Return one side of a comparison.
 
-    `value` is a model, an inspection, a stage, the path of a saved file, or a target of `ml.inspect`, whose arguments
-    and options are `args` and `options`.
+    `value` is a model, an inspection, a stage, the path of a saved file, or a target of `ml.inspect`. A target is
+    inspected with `args` and `options`.
 
     Raises:
-        UnknownOptionError: The value cannot be compared; or it is an inspection or a stage, which takes no arguments
-            and options.
+        UnknownOptionError: The value cannot be compared, or `args` or `options` are passed with an inspection or a
+            stage.
         ModelFileError: The file cannot be read.
     """
     has_call = bool(args or options)

@@ -62,7 +62,7 @@ class Recording:
     Attributes:
         runs: The runs of the program in order, by number.
         planes: Names of the planes with these events, such as `"/device:GPU:0"`.
-        unavailable: The reason if there are no events, else `None`.
+        unavailable: The reason why there are no events; `None` if there are some.
     """
 
     runs: Mapping[int, RunEvents]

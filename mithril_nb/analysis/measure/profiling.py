@@ -145,10 +145,10 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 
 
 def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
-    """Return the inspection of a target, and the arguments to run it, in order and without static arguments.
+    """Return the inspection of a target, and its arguments in the order of the program, without static arguments.
 
     Raises:
-        UnknownOptionError: `target` is an inspection, and there are options.
+        UnknownOptionError: Options are passed with an inspection.
     """
     if not isinstance(target, Inspection):
         with called_as("ml.profile"):

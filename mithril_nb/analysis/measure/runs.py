@@ -185,7 +185,7 @@ class Runs:
 
     @property
     def unavailable(self) -> str | None:
-        """The reason if the events of all runs are unknown, else `None`."""
+        """The reason why the events of all runs are unknown; `None` if some are known."""
         return None if self.profiled else self.left_out[0]
 
 

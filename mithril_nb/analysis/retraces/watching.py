@@ -164,7 +164,7 @@ class Watched(Following, JitWrapper):
     def is_of(self, call: JitCall) -> bool:
         """Return whether JAX traces this function, rather than another one that it calls.
 
-        A library such as Equinox or Flax jits its own function, which has the name of the user's function.
+        The name is not enough: a library such as Equinox jits its own function, and gives it the user's name.
         """
         return call.name == self.recorder.name if self._function is None else call.function is self._function
 

@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 def quiet_queue() -> JobQueue:
-    """Return a queue that prints no errors, because a notebook shows them in any cell. The jobs store their errors."""
+    """Return a queue whose jobs store their errors. It prints none: they would appear in an unrelated cell."""
     return JobQueue("mithril_nb what-if", failed=lambda error: None)
 
 

@@ -80,7 +80,8 @@ class CostOracle:
     Args:
         subject: The program.
         queue: The background thread.
-        learns: True to prepare answers in the background; by default if the program takes long to trace.
+        learns: True to find formulas and rules for the costs in the background, as `WhatIf.ways` describes. By default,
+            this is done if the program takes long to trace.
 
     Attributes:
         subject: The program.
@@ -103,7 +104,7 @@ class CostOracle:
         self._learns = learns
 
     def start(self) -> None:
-        """Trace the program at its base settings; if that takes long, start to prepare answers in the background.
+        """Trace the program at its base settings. If that takes long, start `prepare` for all settings.
 
         Raises:
             Exception: As in `traced`.
@@ -216,7 +217,7 @@ class CostOracle:
     # Preparing in the background
 
     def prepare(self, *names: str) -> None:
-        """Prepare answers for other values of some settings in the background, if this oracle learns."""
+        """Find formulas or rules for the effect of some settings in the background, if this oracle learns."""
         base = self.subject.base
         new = [name for name in names if name in base and name not in self._prepared]
         if not self._learns or not new or self._base is None or self._queue.is_ended:

@@ -33,7 +33,7 @@ class NotInferredError(ValueError):
 
 @dataclass(frozen=True)
 class Size:
-    """One size as a function of settings: a product of powers, or a sum of multiples.
+    """One size as a function of settings: a product of powers such as `3*width`, or a sum such as `2*tokens - 1`.
 
     Attributes:
         factor: Factor of the product, or constant term of the sum.

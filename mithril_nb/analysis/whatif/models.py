@@ -142,7 +142,7 @@ def rebuild_call(
     shapes: Mapping[str, Sequence[Any]],
     options: Mapping[str, Any],
 ) -> str:
-    """Return code that varies an argument of the model's constructor: it passes a function that builds the model.
+    """Return code that builds the model in a lambda, and varies an argument of the model's constructor.
 
     Returns:
         The code; `""` if the model has no such argument, or cannot be built with it.

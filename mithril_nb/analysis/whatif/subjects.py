@@ -31,7 +31,7 @@ class Subject(Protocol):
         name: Display name of the program.
         base: The initial settings.
         makes: True if the settings are passed to a user's function.
-        casts: Text of a note for a change of `dtype` that adds casts to the program: the reason for these casts.
+        casts: The reason why another `dtype` can add casts to the program, as text for a note.
     """
 
     name: str
@@ -327,7 +327,7 @@ def _candidates(args: tuple[Any, ...]) -> list[Batch]:
 
 
 def _is_free(inspection: Inspection, batch: Batch) -> bool:
-    """Return whether the program can be traced with one more sample in these arrays alone."""
+    """Return whether the program can be traced with one more sample in the arrays of `batch`, and no other change."""
     other = inspection.altered(lambda args: resized(args, batch, batch.size + 1))
     return other.stage("jaxpr").unavailable is None
 

@@ -36,12 +36,13 @@ SHARDED = 'XLA decides how much of sharded arrays each device holds; source="com
 class WhatIf:
     """A program with settings: call it with other settings to get the change of its costs.
 
-    If the program is slow to trace, answers are prepared in a background thread, which ends by itself. Slow work on
-    request, such as compiling, runs in a second thread.
+    If the program takes long to trace, a background thread finds formulas and rules for the costs, so that later calls
+    need no trace. The thread ends by itself. Slow work on request, such as compiling, runs in a second thread.
 
     Args:
         subject: The program.
-        learns: True to prepare answers in the background; by default if the program takes long to trace.
+        learns: True to find formulas and rules in the background, as `ways` describes. By default, this is done if the
+            program takes long to trace.
     """
 
     def __init__(self, subject: Subject, learns: bool | None = None):
@@ -160,7 +161,8 @@ def what_if(
         target: A function that makes the program, or the program.
         *args: Arguments of the function or inputs of the model; none if `target` makes the program.
         shapes: Shapes of a model's inputs, instead of arguments.
-        learns: True to prepare answers in the background; by default if the program takes long to trace.
+        learns: True to find formulas and rules for the costs in the background, as `WhatIf.ways` describes; false to
+            trace always. By default, they are found if the program takes long to trace.
         **settings: Values that replace the defaults of `target`; for a program, other arguments of `ml.inspect`.
 
     Returns:
@@ -184,9 +186,9 @@ def what_if(
         raise UnknownOptionError(
             f"ml.what_if cannot take learns={' '.join(short_repr(learns, 40).split())}.",
             (
-                ("True", "prepares answers in the background"),
-                ("False", "traces the program again for each question"),
-                ("None", "prepares answers if the program takes long to trace"),
+                ("True", "finds formulas for the costs in the background"),
+                ("False", "traces the program again for each change"),
+                ("None", "finds formulas if the program takes long to trace"),
             ),
             "learns=False",
         )
@@ -235,7 +237,7 @@ def subject_of(
 
 
 def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
-    """Raise `UnknownOptionError` if options of the first call are settings of a program and not arguments of it."""
+    """Raise `UnknownOptionError` if settings to change are passed with the program, and not to the result."""
     known = (*COMMON_SETTINGS, "remat") if is_mithril_model(target) else COMMON_SETTINGS
     changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
     if not changed:

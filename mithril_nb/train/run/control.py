@@ -119,6 +119,6 @@ RUNS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @atexit.register
 def end_all() -> None:
-    """End all runs: a thread that returns from XLA after the interpreter has ended aborts the process."""
+    """End all runs at exit. A thread that returns from XLA after the interpreter has ended would abort the process."""
     for run in tuple(RUNS):
         run._end(LAST_STEP_S)

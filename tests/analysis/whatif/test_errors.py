@@ -81,9 +81,9 @@ floating-point arrays cannot be cast to "{'x': [2, 'B']}".
         UnknownOptionError,
         """\
 ml.what_if cannot take learns=3.
-    True   prepares answers in the background
-    False  traces the program again for each question
-    None   prepares answers if the program takes long to trace
+    True   finds formulas for the costs in the background
+    False  traces the program again for each change
+    None   finds formulas if the program takes long to trace
     Try: learns=False""",
     ),
     "a misspelled option of inspect": (
