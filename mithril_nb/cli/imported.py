@@ -47,11 +47,7 @@ def imported(text: str) -> Any:
 
 
 def without_name(path: Path) -> ModelFileError:
-    """Build the error raised for a Python file without a function name; the file is parsed, not run.
-
-    Args:
-        path: The file, which may be missing.
-    """
+    """Build the error raised for a Python file without a function name. The file, if it exists, is parsed, not run."""
     if not path.is_file():
         return _no_file(path)
     names = _names_in(path)
@@ -65,9 +61,7 @@ def without_name(path: Path) -> ModelFileError:
 def no_target(text: str, near: str) -> ModelFileError:
     """Build the error raised for text that is neither a file nor `module:name`.
 
-    Args:
-        text: The text.
-        near: A model file with a similar name for the advice; `""` if there is none.
+    The advice contains `near`, a model file with a similar name, unless it is `""`.
     """
     text = text.rstrip(":")
     file = Path(text if text.endswith(".py") else f"{text}.py")

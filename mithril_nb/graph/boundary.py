@@ -106,9 +106,7 @@ def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
 def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
     """Return the edges that the user created, without the edges that `infer_boundary` added.
 
-    Args:
-        graph: The graph.
-        named: Graph inputs with generated names whose edges are kept too, because the caller makes the names permanent.
+    Keeps the edges of the graph inputs `named`, because the caller makes their generated names permanent.
     """
     kept = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
     return [

@@ -100,11 +100,7 @@ def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] |
 
 
 def check(graph: LogicalGraph, prefix: str = "") -> None:
-    """Raise if a graph, or a graph inside it, is inconsistent.
-
-    Args:
-        graph: The graph.
-        prefix: Path of the block that contains the graph.
+    """Raise if a graph, or a graph inside it, is inconsistent. `prefix` is the path of the block that contains it.
 
     Raises:
         NameTakenError: A block or a label has no name, two blocks or two labels share a name, or a port has two labels.
@@ -154,13 +150,8 @@ def check_parts(
 ) -> None:
     """Raise if the parts of a graph are inconsistent. Does not check the graphs inside its blocks.
 
-    Args:
-        nodes: The blocks.
-        edges: The connections.
-        labels: The names given by the user.
-        prefix: Path of the block that contains the graph.
-        boundary: The inputs and the outputs of the graph. By default, every edge from the boundary defines an input,
-            and there are no outputs.
+    `boundary` contains the inputs and the outputs of the graph. If it is `None`, the sources of edges without a node
+    are the inputs, and there are no outputs.
 
     Raises:
         NameTakenError, ConnectionError: As in `check`.

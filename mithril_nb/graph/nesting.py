@@ -20,10 +20,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
 
     A composite built from attributes, such as an MLP, becomes a plain model, because its attributes no longer apply.
 
-    Args:
-        graph: The outermost graph.
-        names: Names of the blocks on the path to the composite; `()` for `graph` itself.
-        edit: The edit.
+    `names` are the names of the blocks on the path to the composite; `()` refers to `graph` itself.
 
     Raises:
         UnknownBlockError: No composite block has this path.

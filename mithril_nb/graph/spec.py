@@ -95,11 +95,7 @@ def as_dtype(dtype: object) -> DType:
 
 
 def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
-    """Validate a shape that the user passes; return it as a tuple of sizes and names of sizes.
-
-    Args:
-        name: The input that has the shape, for the error message.
-        dims: The shape.
+    """Validate the shape of the input `name`; return it as a tuple of sizes and names of sizes.
 
     Raises:
         UnknownOptionError: `dims` is not a shape, or has more than `MOST_AXES` axes.
@@ -127,11 +123,7 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
 
 
 def check_rank(name: str, dims: Sized) -> None:
-    """Raise if a shape has more axes than an array supports.
-
-    Args:
-        name: The input that has the shape, for the error message.
-        dims: The shape.
+    """Raise if the shape of the input `name` has more axes than an array supports.
 
     Raises:
         UnknownOptionError: `dims` has more than `MOST_AXES` axes.

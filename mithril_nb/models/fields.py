@@ -128,10 +128,7 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
 def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
     """Return pairs of name and value for all fields of a block, with values converted to the fields' types.
 
-    Args:
-        kind: The kind of block, for messages.
-        fields: The fields.
-        given: The values by name. A field that is left out has its default.
+    A field that `given` omits has its default.
 
     Raises:
         UnknownOptionError: A name is unknown, or a value is invalid.
@@ -208,11 +205,8 @@ def _meaning(field: Field) -> str:
 def _call(kind: str, fields: tuple[Field, ...], shown: str = "", given: Mapping[str, Any] | None = None) -> str:
     """Return a valid constructor call as source code.
 
-    Args:
-        kind: The kind of block.
-        fields: Its fields. The call contains those that are required or have a `Start`.
-        shown: A field that the call contains with an example value.
-        given: The user's values. The call contains them if they are valid and short.
+    The call contains the fields that are required or have a `Start`, the user's values in `given` that are valid and
+    short, and the field `shown` with an example value.
     """
     values: dict[str, Any] = {}
     for field in fields:

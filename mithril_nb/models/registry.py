@@ -159,17 +159,7 @@ def _signature(constructor: Any) -> inspect.Signature:
 
 
 def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
-    """Raise for an invalid constructor call, and suggest a valid one.
-
-    Args:
-        kind: The kind of block.
-        error: Python's error for the call.
-        given: The positional arguments of the call.
-        named: The keyword arguments of the call.
-
-    Raises:
-        UnknownOptionError: Always.
-    """
+    """Raise an `UnknownOptionError` for an invalid constructor call, and suggest a valid call."""
     takes = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(kind).parameters.values())
     shown = listed([*map(_short, given), *(f"{key}={_short(value)}" for key, value in named.items())])
     raise UnknownOptionError(

@@ -223,12 +223,7 @@ class OpRules:
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
-        """Infer the specs of a block that runs others.
-
-        Args:
-            block: The block.
-            specs: Specs of its inputs.
-            infer: The function that infers the specs of the inner graph.
+        """Infer the specs of a block that runs others. `infer` is the function that infers its inner graph.
 
         Raises:
             MismatchError: The inputs do not fit.

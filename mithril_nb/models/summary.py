@@ -149,13 +149,7 @@ class Portable:
 
 
 def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:
-    """Return the table of the blocks of a graph: kind, output shape and parameters.
-
-    Args:
-        graph: The graph.
-        inference: Result of shape inference of the graph.
-        depth: Number of nested levels to show; `None` for all.
-        dtype: The dtype of the parameters. The table prints only other dtypes.
+    """Return the table of `Model.summary`, given the result of shape inference. Prints only dtypes other than `dtype`.
 
     Raises:
         UnknownOptionError: The depth is invalid.

@@ -132,14 +132,9 @@ class _Writer:
         self.misread = False
 
     def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model", path: str = "") -> str:
-        """Write the lines that build a graph, and return the name of its variable.
+        """Write the lines that build a graph, and return the name of its variable: `variable` if that is unused.
 
-        Args:
-            graph: The graph.
-            variable: Preferred name of the variable.
-            name: Name of the model.
-            kind: The kind of the model as a block.
-            path: Path of the block that contains the graph.
+        The built model has the given name and kind. `path` is the path of the block that contains the graph.
         """
         variable = self.free_variable(variable)
         inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
@@ -220,11 +215,7 @@ def _connections(
 ) -> tuple[bool, dict[str, str]]:
     """Return whether a block is added by `+=`, and the names of its other connections, by port.
 
-    Args:
-        graph: The graph.
-        node: The block.
-        last_output: The output that `+=` connects to the block's first data input.
-        labels: The user's names of connections.
+    `+=` connects `last_output` to the first data input of the block. `labels` are the user's names of connections.
     """
     named: dict[str, str] = {}
     first_data = next((port.name for port in node.block.inputs if port.role == "data"), None)
@@ -264,10 +255,7 @@ def _is_written_out(block: Block) -> bool:
 def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
     """Return the constructor call of a block, without arguments that have their default.
 
-    Args:
-        block: The block.
-        name: Name of the block; `""` for a call without a name.
-        bodies: The arguments that are blocks, such as `body` of a `Scan`, as source code.
+    `bodies` contains the arguments that are blocks, such as `body` of a `Scan`, as source code.
     """
     given: list[str] = []
     in_order = True

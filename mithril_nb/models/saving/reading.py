@@ -112,13 +112,7 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
-    """Return the value of a key in data, after checking its type.
-
-    Args:
-        data: The data.
-        key: The key.
-        kind: The required type: `list`, `dict`, `str` or `bool`.
-        path: Path of the block that contains the data, for the message.
+    """Return `data[key]`, which must be a `list`, `dict`, `str` or `bool` as `kind` requires.
 
     Raises:
         ModelFileError: `data` is not a dict, the key is missing, or the value has another type.

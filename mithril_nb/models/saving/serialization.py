@@ -31,10 +31,6 @@ def graph_to_dict(graph: LogicalGraph, name: str) -> dict[str, Any]:
 def graph_from_dict(data: Mapping[str, Any], limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
     """Return the graph and the model's name from the data of `graph_to_dict`; the name is `None` if it is empty.
 
-    Args:
-        data: The data.
-        limits: Maximum sizes of the model; `None` for `LoadLimits()`.
-
     Raises:
         ModelFileError: The data is not a model, is broken, exceeds a limit, or has a later version.
         UnknownOptionError: `limits` is not a `LoadLimits`.
@@ -79,11 +75,7 @@ def save_graph(graph: LogicalGraph, name: str, path: str | Path) -> None:
 
 
 def load_graph(path: str | Path, limits: LoadLimits | None) -> tuple[LogicalGraph, str | None]:
-    """Return the graph and the model's name from a JSON file, or from a link to a model.
-
-    Args:
-        path: Path of the file, or the link.
-        limits: Maximum sizes of the model; `None` for `LoadLimits()`.
+    """Return the graph and the model's name from the JSON file at `path`. `path` can also be a link to a model.
 
     Raises:
         UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
@@ -165,12 +157,7 @@ def _why(error: OSError | ValueError) -> str:
 
 
 def check_path(path: Any, what: str, advice: str) -> None:
-    """Raise if a value is neither a string nor an `os.PathLike`.
-
-    Args:
-        path: The value.
-        what: The verb for the message, such as `"load"`.
-        advice: Code for the message.
+    """Raise if a value is neither a string nor an `os.PathLike`. `what` is the verb of the message: `"load"`.
 
     Raises:
         UnknownOptionError: The value is not a path.

@@ -45,16 +45,7 @@ def _kind(dtype: str) -> str:
 
 
 def check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
-    """Raise if a connection gives a parameter an array of another shape.
-
-    Args:
-        port: The port of the parameter.
-        spec: Spec of the array that it receives.
-        needed: The shape of the parameter.
-
-    Raises:
-        MismatchError: The shapes differ.
-    """
+    """Raise a `MismatchError` if the array connected to a parameter has another shape than the parameter needs."""
     if isinstance(spec, TensorSpec) and not agree(spec.shape, needed):
         raise MismatchError(port, str(needed), f"connect an array of shape {needed}, or leave {port!r} open.")
 
