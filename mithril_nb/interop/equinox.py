@@ -1,4 +1,4 @@
-"""Equinox: convert modules of known structure, and read the arrays of known layers in any module."""
+"""Equinox: convert modules to models, or only load their parameters into a model."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def from_equinox(
     The first axis of the model's input is a batch, as in `jax.vmap(module)`.
 
     Supported are Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embedding, Dropout, pools, MLP, Sequential and
-    the common activation functions. The `__call__` of another module cannot be converted. Compose the same model with
-    blocks, and load the parameters into it with `into`.
+    the common activation functions. Other modules cannot be converted, because their `__call__` can contain any code.
+    For such a module, compose the same model with blocks, and load the parameters into it with `into`.
 
     Args:
         module: The module.
@@ -118,12 +118,13 @@ def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
     match module:
         case nn.Linear():
             if "scalar" in (module.in_features, module.out_features):
-                raise conversion_error("Equinox", path, module, "a Linear from or to a scalar has no feature axis")
+                because = "the Linear block has no scalar input or output, only a feature axis"
+                raise conversion_error("Equinox", path, module, because)
             chain.add(blocks.Linear(module.out_features, module.use_bias, module.in_features), layer)
         case nn.Conv():
             axes, padding = module.num_spatial_dims, padding_of(module.padding, module.num_spatial_dims)
             if padding is None or module.padding_mode.upper() != "ZEROS":
-                because = f"no block pads with {module.padding!r}, {module.padding_mode}"
+                because = f"no block supports padding={module.padding!r} with padding_mode={module.padding_mode!r}"
                 raise conversion_error("Equinox", path, module, because)
             options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
             options |= {"dilation": pairs(module.dilation, axes), "groups": module.groups, "padding": padding}
@@ -132,7 +133,8 @@ def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
             chain.add(convolution(axes, out_channels=module.out_channels, **options), layer)
         case nn.LayerNorm() | nn.RMSNorm():
             if len(module.shape) != 1:
-                raise conversion_error("Equinox", path, module, "it normalizes over several axes")
+                because = f"blocks normalize only the last axis, but this layer has shape={module.shape}"
+                raise conversion_error("Equinox", path, module, because)
             if isinstance(module, nn.LayerNorm):
                 chain.add(blocks.LayerNorm(module.use_weight, module.use_bias, module.eps), layer)
             elif module.use_bias:
@@ -169,7 +171,7 @@ def _arrays(module: Any, state: Any, path: str) -> Layer:
         case nn.BatchNorm():
             if state is None:
                 raise conversion_error(
-                    "Equinox", path, module, "its running statistics are in the state: pass state= as well"
+                    "Equinox", path, module, "its running statistics are missing: pass state as well"
                 )
             mean, var = _statistics(module, state)
             return layers.batch_norm(path, module.weight, bias, mean, var)
@@ -196,7 +198,7 @@ def _pool(module: Any, path: str) -> Any:
     kind = {**known, nn.AvgPool3d: "Avg"}.get(type(module))
     sides = padding_of(module.padding, axes)
     if kind is None or module.use_ceil or (any(map(any, sides or ())) and kind == "Avg"):
-        because = "supported are max pools, and average pools without padding, both without use_ceil"
+        because = "only max pools, and average pools without padding, are supported, both without use_ceil"
         raise conversion_error("Equinox", path, module, because)
     options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.stride, axes)}
     return getattr(blocks, f"{kind}Pool{axes}d")(**options, padding=sides if any(map(any, sides or ())) else "valid")
@@ -215,9 +217,9 @@ def _windows(module: Any) -> int:
 
 
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the path and module of every layer, including subclasses, and of other objects with arrays.
+    """Yield the path and module of every layer, and of other objects with arrays, which `_all` then rejects.
 
-    `_all` rejects the other objects. A subclass may compute something else than its layer: `into` defines what.
+    Subclasses of layers count too. They may compute something else, but only their arrays are read.
     """
     if isinstance(module, _known()):
         yield path, module
@@ -249,7 +251,7 @@ def _own_arrays(module: Any) -> list[str]:
 
 
 def _is_array(one: Any) -> bool:
-    """Return whether a value is a trainable array. Arrays of integers, such as indices and keys, are not."""
+    """Return whether a value is an array of floats. Arrays of integers, such as indices and keys, are no parameters."""
     return isinstance(one, jax.Array | np.ndarray) and jnp.issubdtype(one.dtype, jnp.inexact)
 
 
@@ -257,10 +259,10 @@ def _all(module: Any, state: Any, path: str) -> Iterator[Layer]:
     for place, one in _leaves(module, path):
         where = place or type(one).__name__.lower()
         if not dataclasses.is_dataclass(one):
-            raise conversion_error("Equinox", where, one, "this array does not belong to a known layer")
+            raise conversion_error("Equinox", where, one, "the array does not belong to a supported layer")
         left = _extra_arrays(one) if isinstance(one, _known()) else _own_arrays(one)
         if left:
-            because = f"no block has parameters for its arrays {', '.join(left)}"
+            because = f"no block has parameters for the arrays {', '.join(left)}"
             raise conversion_error("Equinox", where, type(one).__name__, because)
         yield _arrays(one, state, where)
 

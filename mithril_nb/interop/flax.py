@@ -1,4 +1,4 @@
-"""Flax: convert nnx and linen modules of known structure, and read the variables of any model."""
+"""Flax: convert nnx and linen modules to models, or only load their variables into a model."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def from_flax(
     """Convert a Flax module to a model, with its parameters. Images are `(batch, channels, ...)` in the model.
 
     Supported are Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools, Sequential and
-    the common activation functions. The `__call__` of another module cannot be converted. Compose the same model with
-    blocks, and load the variables into it with `into`.
+    the common activation functions. Other modules cannot be converted, because their `__call__` can contain any code.
+    For such a module, compose the same model with blocks, and load the variables into it with `into`.
 
     Args:
         module: An nnx module, or a linen module with its `variables`, or variables alone with `into`.
@@ -79,13 +79,15 @@ def from_flax(
         )
     if variables is None or (module is None and into is None):
         raise UnknownOptionError(
-            "cannot convert a Flax model without its " + ("variables." if module is not None else "structure."),
+            "cannot convert a linen module without its variables."
+            if module is not None
+            else "cannot convert variables of Flax without a module or the argument into.",
             (("given", "a linen module" if module is not None else "variables"),),
             _ADVICE,
         )
     tree = _Tree.of(variables)
     if into is not None:
-        # An nnx module keeps the order of its layers. Variables keep it too, unless JAX sorted them.
+        # Variables of a module are in the order of its layers. JAX may have sorted variables without a module by name.
         is_sorted = module is None and may_be_sorted(variables)
         return fill_model("Flax", tree.layers(), into, names, channels_last=True, is_sorted=is_sorted)
     chain = Chain("Flax", max(0, _windows(module)), channels_last=True)
@@ -94,14 +96,14 @@ def from_flax(
 
 
 class _Tree:
-    """The variables of a module: a dict from the path of a layer to its arrays by name."""
+    """The variables of a module, as a dict from the path of each layer to the arrays of the layer by name."""
 
     def __init__(self, arrays: dict[str, dict[str, Any]]):
         self.arrays = arrays
 
     @classmethod
     def of(cls, variables: Arrays) -> _Tree:
-        """Read `{"params": ..., "batch_stats": ...}`, or parameters alone."""
+        """Read variables `{"params": ..., "batch_stats": ...}`, or only the dict of parameters."""
         whole = variables if isinstance(variables.get("params"), Mapping) else {"params": variables}
         found: dict[str, dict[str, Any]] = {}
         for collection in ("params", "batch_stats"):
@@ -112,10 +114,10 @@ class _Tree:
         return [self.layer(path) for path in in_order(self.arrays)]
 
     def layer(self, path: str, module: Any = "a layer") -> Layer:
-        """Return the arrays of a layer. Their names identify its kind."""
+        """Return the layer at a path, whose kind follows from the names of its arrays."""
         arrays = self.arrays.get(path)
         if arrays is None:
-            raise conversion_error("Flax", path or "the module", module, "the variables have no entry for its path")
+            raise conversion_error("Flax", path, module, "the variables have no arrays at this path")
         return identify_layer("Flax", path, arrays, _NAMES, module)
 
 
@@ -167,14 +169,14 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
     elif callable(module) and not isinstance(module, nnx.Module | linen.Module):
         chain.function(path, module)
     else:
-        raise conversion_error("Flax", path or "the module", module, f"the code of {kind} cannot be converted")
+        raise conversion_error("Flax", path, module, f"the code of {kind} cannot be converted")
 
 
 Read = Callable[[], Layer]
 
 
 def _dense(chain: Chain, module: Any, path: str, arrays: Read) -> None:
-    chain.last_axis(path, module)
+    chain.check_last_axis(path, module)
     layer = arrays()
     size, width = layer.params["weight"].shape
     chain.add(blocks.Linear(width, module.use_bias, size), layer)
@@ -185,7 +187,10 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     padding = padding_of(module.padding, axes)
     if padding is None or module.mask is not None or any(one != 1 for one in pairs(module.input_dilation, axes)):
         raise conversion_error(
-            "Flax", path, module, "only same, valid or numeric padding is supported, without mask and input_dilation"
+            "Flax",
+            path,
+            module,
+            "only 'SAME', 'VALID' and numeric padding is supported, no mask or input_dilation",
         )
     layer, groups = arrays(), module.feature_group_count
     out, size = layer.params["weight"].shape[:2]
@@ -204,7 +209,7 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     if kind != "GroupNorm" and others:
         raise conversion_error("Flax", path, module, f"only the last axis is supported, not {', '.join(others)}")
     if kind in ("LayerNorm", "RMSNorm"):
-        chain.last_axis(path, module)
+        chain.check_last_axis(path, module)
     layer = arrays()
     scale, shift, eps = module.use_scale, getattr(module, "use_bias", False), module.epsilon
     if kind == "LayerNorm":
@@ -216,7 +221,7 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
         chain.per_channel(blocks.BatchNorm(count, scale, shift, eps, 1 - module.momentum), layer, count)
     else:
         if not scale and not shift:
-            raise conversion_error("Flax", path, module, "without scale and bias, its number of channels is unknown")
+            raise conversion_error("Flax", path, module, "without scale and bias, the number of channels is unknown")
         count = len(next(iter(layer.params.values())))
         groups = module.num_groups or count // module.group_size
         chain.per_channel(blocks.GroupNorm(groups, scale, shift, eps), layer, count)
@@ -238,7 +243,7 @@ _READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
 
 
 def _pool(chain: Chain, given: Any, path: str) -> Any:
-    """Return the pool block for a partial of `max_pool` or `avg_pool`."""
+    """Return the block for a `functools.partial` of `max_pool` or `avg_pool`."""
     options = dict(given.keywords)
     window = tuple(options.pop("window_shape", ()))
     padding = padding_of(options.pop("padding", "VALID"), len(window))
@@ -252,13 +257,13 @@ def _pool(chain: Chain, given: Any, path: str) -> Any:
         or (kind == "Avg" and padding != "valid")
     ):
         raise conversion_error(
-            "Flax", path, given, "supported are max_pool, and avg_pool without padding, on 1 to 3 axes"
+            "Flax", path, given, "only max_pool, and avg_pool without padding, are supported, on 1 to 3 axes"
         )
     return getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding)
 
 
 def _windows(module: Any) -> int:
-    """Return the number of spatial axes of the first convolution; -1 if a Dense or Embed comes first; 0 for neither."""
+    """Return the number of spatial axes of the first convolution, -1 if a Dense or Embed comes first, otherwise 0."""
     from flax import linen, nnx
 
     if type(module) in (nnx.Sequential, linen.Sequential):

@@ -57,7 +57,7 @@ def from_haiku(
         )
     if into is None:
         raise UnknownOptionError(
-            "cannot convert Haiku parameters: the argument into= is missing.",
+            "cannot convert Haiku parameters: the argument into is missing.",
             (("because", "parameters do not contain the code of the function"),),
             "into=ml.compile(model, shapes=shapes)  # with a model of the same layers",
         )
@@ -68,10 +68,10 @@ def from_haiku(
 
 
 def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> Layer:
-    """Return the arrays of a module. Their names identify its kind."""
+    """Return the layer of a module, whose kind follows from the names of its arrays."""
     averages = {port: state.get(f"{name}/~/{port}_ema", {}).get("average") for port in ("mean", "var")}
     if None not in averages.values():
         arrays = {**arrays, **averages}
     elif name.rpartition("/")[2].startswith("batch_norm"):
-        raise conversion_error("Haiku", name, "BatchNorm", "its averages are in the state: pass state as well")
+        raise conversion_error("Haiku", name, "BatchNorm", "its running statistics are missing: pass state as well")
     return identify_layer("Haiku", name, arrays, _NAMES, "a module")

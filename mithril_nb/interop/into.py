@@ -59,7 +59,7 @@ def fill_model(
         pm: The physical model.
         names: A dict from the path of a layer to the path of its block. The other layers are matched in order.
         channels_last: True if the library has channels on the last axis.
-        is_sorted: True if the layers may be sorted by name, so that their order is reliable only for numbered names.
+        is_sorted: True if the layers may be sorted by name. Their order is then known only if their names are numbered.
 
     Raises:
         UnknownOptionError: `pm` is not a physical model, a block cannot be filled, or the order of layers is unknown.
@@ -90,7 +90,7 @@ def fill_model(
                     f"{layer.path!r} of {library} does not match {one.name!r}.",
                     ((layer.path, "missing" if array is None else str(jnp.shape(array))),
                      (one.name, str(one.spec))),
-                    "a block of the same sizes, or names={...} if it belongs to another block.",
+                    "use a block of the same sizes, or pass names={...} if the layer belongs to another block.",
                     block=path,
                     port=one.port,
                 )  # fmt: skip
@@ -99,8 +99,8 @@ def fill_model(
         if left:
             raise UnexpectedInputError(
                 f"{layer.path!r} of {library} has more parameters than {path!r}.",
-                (("left over", ", ".join(sorted(left))),),
-                "a block that has these too, such as Linear(..., use_bias=True).",
+                (("not used", ", ".join(sorted(left))),),
+                "use a block with these parameters, such as Linear(..., use_bias=True).",
                 block=path,
             )
     return Imported(None, params, state)
@@ -135,8 +135,8 @@ def _match_layers(
             if kind is None:
                 raise UnknownOptionError(
                     f"cannot fill {path!r} from {library}.",
-                    (("is", op.block.kind if op else "inside a block that runs others"),
-                     ("because", "its parameters have a different layout")),
+                    (("block", op.block.kind if op else "inside a block that runs others"),
+                     ("because", "the layout of its parameters differs from that of the library")),
                     f"params = {{**pm.randomize_params(), {arrays[0].name!r}: ...}}  # each array by its name",
                     block=path,
                 )  # fmt: skip
@@ -150,7 +150,7 @@ def _match_layers(
             raise UnexpectedInputError(
                 f"{library} has {len(theirs)} layers of kind {kind!r}, but the model has {len(mine)}.",
                 ((library, ", ".join(one.path for one in theirs) or "none"), ("model", ", ".join(mine) or "none")),
-                "a model with the same layers.",
+                "compile a model with the same layers, and pass it as into.",
             )
         if is_sorted:
             _check_order(library, dict(zip(mine, theirs, strict=True)))
@@ -159,7 +159,7 @@ def _match_layers(
 
 
 def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
-    """Raise if two layers could be swapped: they have equal shapes and names that do not differ only in a number."""
+    """Raise if the order of two layers of equal shapes is unknown, because their names differ in more than a number."""
     for (here, one), (there, other) in combinations(matched.items(), 2):
         if _shapes(one) == _shapes(other) and not _is_numbered(one.path, other.path):
             raise UnknownOptionError(
@@ -175,7 +175,7 @@ def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
 
 
 def _is_numbered(one: str, other: str) -> bool:
-    """Return whether the first names in which two paths differ are equal except for a number."""
+    """Return whether the first difference of two paths is a number, as in `a/Dense_1` and `a/Dense_2`."""
     pairs = zip(_STEPS.split(one), _STEPS.split(other), strict=False)
     a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
     return _numbered(a)[0] == _numbered(b)[0]
@@ -189,7 +189,7 @@ def _kind(op: FlatOp | None) -> str | None:
 
 
 def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
-    """Return a layer with its arrays in the order in which its block reads an image, or features from an image.
+    """Return a layer whose arrays have the order of the model: channels first if its block reads flattened images.
 
     Raises:
         ShapeError: The order of the elements of the image is unknown.
@@ -232,13 +232,13 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
         (("because", because),),
         f"Transpose({axes})  # after the image, so that the order is the same as in the library"
         if rank
-        else "ml.compile(model, shapes=...) with the sizes of the images.",
+        else "call ml.compile(model, shapes=...) with the sizes of the images.",
         block=op.path,
     )
 
 
 def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """Reorder rows of flattened images from channels last to channels first."""
+    """Reorder the rows of an array that multiplies flattened images, from channels last to channels first."""
     channels, *window = sizes
     if prod(sizes) != array.shape[0]:
         return array  # the caller compares the shapes and raises
@@ -247,9 +247,9 @@ def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
 
 
 def in_order(paths: Iterable[str]) -> list[str]:
-    """Return the paths in their order, but sort names that differ only in a number: `Dense_2` before `Dense_10`.
+    """Return the paths in their order, but with numbered names sorted by number: `Dense_2` before `Dense_10`.
 
-    Paths that start with the same name are moved next to the first of them.
+    Paths that start with the same name come one after the other.
 
     Examples:
         >>> in_order(["encoder", "Dense_10", "decoder", "Dense_2"])
@@ -276,13 +276,13 @@ def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
 
 
 def _numbered(name: str) -> tuple[str, int]:
-    """Return a name without its number, and the number or -1. In Haiku, the first of several modules has no number."""
+    """Return a name without its number, and the number. A name without a number, Haiku's first module, has -1."""
     stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
     return stem, int(number or -1)
 
 
 def may_be_sorted(tree: Mapping[Any, Any]) -> bool:
-    """Return whether the names are sorted on all levels, as after `jax.tree.map` or `jit`.
+    """Return whether the keys are sorted on all levels, as `jax.tree.map` and `jit` return them.
 
     Examples:
         >>> may_be_sorted({"a": {"kernel": 1, "bias": 2}}), may_be_sorted({"a": {"bias": 2, "kernel": 1}})

@@ -89,9 +89,9 @@ class ArrayNames(NamedTuple):
 
 
 def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, what: Any) -> Layer:
-    """Return the layer whose arrays have these names. Weights of convolutions have channels last.
+    """Return the layer with these arrays. Its kind follows from their names: only a batch norm has `mean` and `var`.
 
-    A batch norm also has arrays named `mean` and `var`.
+    Weights of convolutions have channels last. Errors show `what`, the object with the arrays.
 
     Raises:
         UnknownOptionError: No kind of layer has arrays of these names.
@@ -109,7 +109,7 @@ def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: Ar
         return batch_norm(path, scale, offset, arrays["mean"], arrays["var"])
     if given and given <= scales:
         return norm(path, scale, offset)
-    because = f"no block has parameters for its arrays {', '.join(sorted(arrays)) or '(none)'}"
+    because = f"no block has parameters for the arrays {', '.join(sorted(arrays)) or '(none)'}"
     raise conversion_error(library, path, what, because)
 
 
@@ -118,9 +118,9 @@ def _given(**arrays: Any) -> dict[str, jax.Array]:
 
 
 def conversion_error(library: str, path: str, what: Any, because: str) -> UnknownOptionError:
-    """Return the error for a part that cannot be converted, with its path and the reason."""
+    """Return the error for the part `what` that cannot be converted. The whole module has the path `""`."""
     return UnknownOptionError(
-        f"cannot convert {path!r} from {library}.",
+        f"cannot convert {repr(path) if path else 'the module'} from {library}.",
         (("is", what if isinstance(what, str) else short_repr(what)), ("because", because)),
         f"compose the model with blocks, and load its parameters with ml.from_{library.lower()}(..., into=pm).",
     )
@@ -132,7 +132,7 @@ class Chain:
     Args:
         library: Name of the library, for messages.
         spatial: Number of spatial axes of the first convolution; 0 if the last axis holds the features.
-        channels_last: True if the library has channels after height and width; our blocks have them before.
+        channels_last: True if the library has channels on the last axis. Our blocks have them on axis 1.
     """
 
     def __init__(self, library: str, spatial: int, channels_last: bool):
@@ -149,29 +149,23 @@ class Chain:
             self.params |= {f"{name}.{port}": array for port, array in layer.params.items()}
             self.state |= {f"{name}.{port}": array for port, array in layer.states.items()}
 
-    def last_axis(self, path: str, what: Any) -> None:
-        """Raise for a layer over the last axis if the channels are last in the library, but not in our blocks.
-
-        Args:
-            path: Path of the layer.
-            what: The layer, for the message.
-        """
+    def check_last_axis(self, path: str, what: Any) -> None:
+        """Raise for the layer `what` over the last axis if it would read channels in the library, but not in blocks."""
         if self.spatial and self.channels_last:
-            raise conversion_error(
-                self.library, path, what, "it works on the channels on the last axis, but blocks have them on axis 1"
-            )
+            because = "it reads the channels of images on the last axis, but blocks have channels on axis 1"
+            raise conversion_error(self.library, path, what, because)
 
     def per_channel(self, block: Model, layer: Layer, count: int) -> None:
-        """Add a norm over channels. Without spatial axes, its input is `(batch, channels)`."""
+        """Add a norm over `count` channels, with its arrays. Without spatial axes, it reads `(batch, count)`."""
         self.add(block, layer)
         if not self.spatial:
             self.model.set_shapes({f"{component(self.model.graph.nodes[-1].name)}.output": ["batch", count]})
 
     def function(self, path: str, given: Any) -> None:
-        """Add the block that computes the same as a function. For the identity, add no block.
+        """Add the block that is equivalent to a function. For the identity, add no block.
 
         Raises:
-            UnknownOptionError: No block is known for the function or its arguments.
+            UnknownOptionError: No block is equivalent to the function with its arguments.
         """
         plain, options = given, {}
         while isinstance(plain, functools.partial) and not plain.args:
@@ -182,7 +176,7 @@ class Chain:
                 if known in _ALONG and self.spatial and self.channels_last:
                     if axis != -1:
                         raise conversion_error(
-                            self.library, path, given, f"blocks have channels on axis 1, so axis {axis} differs"
+                            self.library, path, given, f"only axis -1, the channels, is supported, not axis {axis}"
                         )
                     options = {**options, "axis": 1}
                 if kind:
@@ -201,10 +195,10 @@ _ALONG = (jax.nn.softmax, jax.nn.log_softmax)
 
 @functools.cache
 def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
-    """Return each function that equals a block, with the kind of the block and the arguments of the function.
+    """Return tuples of a function, the kind of the equivalent block, and the arguments.
 
-    The arguments are a dict from the name in the function to the name in the block and the default. The identity has
-    the kind `""`, because it needs no block.
+    The arguments are a dict from the name in the function to the name in the block and the default. The kind of the
+    identity is `""`: it needs no block.
     """
     kinds = {
         "relu": "Relu", "relu6": "Relu6", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus",
@@ -224,14 +218,14 @@ def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
 
 
 def pairs(sizes: Any, axes: int) -> tuple[int, ...]:
-    """Return one size per axis: 1 for `None`, and one number for all axes if `sizes` is a number."""
+    """Return one size for each axis: `sizes` itself, a number for all axes, or 1 for `None`."""
     if sizes is None:
         return (1,) * axes
     return (int(sizes),) * axes if isinstance(sizes, int | np.integer) else tuple(int(size) for size in sizes)
 
 
 def padding_of(padding: Any, axes: int) -> str | tuple[tuple[int, int], ...] | None:
-    """Return a padding in the form of our blocks; `None` if they do not support it."""
+    """Return the argument `padding` of our blocks for that of a library; `None` if blocks do not support it."""
     if isinstance(padding, str):
         return padding.lower() if padding.lower() in ("same", "valid") else None
     if isinstance(padding, int | np.integer):

@@ -1,4 +1,4 @@
-"""The order of elements in images and flattened images of a model, compared with a library that has channels last."""
+"""Compare the order of elements in the images of a model with that in a library that has channels last."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Image:
 
     Attributes:
         rank: Number of axes.
-        is_moved: True if the model moved the channels from the last axis to axis 1, like the library's model.
+        is_moved: True if a block of the model moved the channels to axis 1. The library's model does the same, so the
+            orders are equal.
     """
 
     rank: int
@@ -42,7 +43,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Moved:
-    """An image whose channels the model moved to the last axis, like in the library."""
+    """An image whose channels the model moved to the last axis, so that its order equals the library's."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Rows:
     """Flattened images `(batch, features)`: channels come first in the model, and last in the library.
 
     Attributes:
-        sizes: Sizes of the channel axis and the spatial axes.
+        sizes: Sizes of the channel axis and the spatial axes before flattening.
     """
 
     sizes: tuple[int, ...]
@@ -58,7 +59,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Split:
-    """Features of a layer, reshaped: the order equals the library's, unless an op reads axis 1 as channels.
+    """Features of a layer after a Reshape. The order equals the library's, unless an op reads axis 1 as channels.
 
     Attributes:
         by: Path of the Reshape.
@@ -72,7 +73,7 @@ class Lost:
     """An unknown order.
 
     Attributes:
-        because: Reason, with the block that lost it.
+        because: The reason, with the path of the block that changes the order.
         rank: Number of axes of the image; 0 if the sizes of its axes are unknown.
     """
 
@@ -81,19 +82,14 @@ class Lost:
 
 
 Order = Image | Moved | Rows | Split | Lost | None
-"""Order of an array compared with the same array in the library; `None` if it is equal."""
+"""Order of an array compared with the same array in the library. `None` means that both are equal."""
 
 
 def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
-    """Return the order of the arrays of a model, by source endpoint. Inputs that are not images have no entry.
-
-    Args:
-        graph: The ops of the model.
-        inference: The specs of the ops.
-    """
+    """Return the order of each array of a model, by the endpoint that computes it. Only image inputs have an entry."""
     images = _read_as_images(graph, inference)
     found: dict[Endpoint, Order] = {}
-    given: set[str] = set()  # layers with arrays, and ops that depend on one
+    given: set[str] = set()  # layers with parameters, and ops after them
     for name, spec in inference.inputs.items():
         end = Endpoint("", name)
         if end in images and isinstance(spec, TensorSpec):
@@ -118,7 +114,7 @@ def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, Tens
 
 
 def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
-    """Return the sources of images: inputs of convolutions, pools and Flatten, and equal shapes before these ops."""
+    """Return the sources of images: what convolutions, pools and Flatten read, and arrays of this shape before it."""
     found: set[Endpoint] = set()
     for op in reversed(graph.ops):
         specs = inference.blocks[op.path]
@@ -141,7 +137,7 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
 def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_given: bool) -> Order:
     """Return the order of an output from the orders of the op's inputs.
 
-    `is_given` is True if the output depends on a layer with arrays.
+    `is_given` is True if the output depends on the parameters of a layer.
     """
     name = op.block.op
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)
@@ -173,12 +169,12 @@ def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, .
 
 
 def _goes_with(one: Order, shape: tuple[Dim, ...], order: Image | Rows) -> bool:
-    """Return whether an array may be combined elementwise with an image or rows."""
+    """Return whether an elementwise op on an array and an image or rows keeps the order of the image or rows."""
     if one is not None or isinstance(one, Moved):
         return type(one) is type(order) and (isinstance(one, Image) or one == order)
     if isinstance(order, Rows):
         return shape[-1:] in ((), (1,))
-    # A gate per channel: `(batch, channels, 1, 1)`, or without the batch.
+    # An array with one item per channel, `(batch, channels, 1, 1)` or `(channels, 1, 1)`, has the same order in both.
     windows = shape[max(0, len(shape) - order.rank + 2) :]
     return LEADING not in shape and all(size == 1 for size in windows)
 
@@ -219,7 +215,7 @@ def _product(sizes: tuple[Dim, ...]) -> int | None:
 
 
 def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Order:
-    """Return the order of an image reduced along some axes."""
+    """Return the order of the result of a reduction of an image."""
     axis = op.block.options.get("axis")
     if op.block.op not in _REDUCING or "axis" in op.sources or LEADING in shape:
         return lost
@@ -251,7 +247,7 @@ def _of_rows(op: FlatOp, order: Rows, given: tuple[Dim, ...], shape: tuple[Dim, 
 
 
 def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order:
-    """Return the order after an op on an image with channels last. If the op moves them back, it is an `Image`."""
+    """Return the order of the result of an op on a `Moved` image: `Image` if the op moves the channels to axis 1."""
     rank = max(ranks)
     if op.block.op in _TRANSPOSING:
         axes = _permutation(op, rank)
@@ -260,7 +256,7 @@ def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order
 
 
 def _permutation(op: FlatOp, rank: int) -> list[int] | None:
-    """Return the input axis of each output axis; `None` if unknown."""
+    """Return the axes of a transposing op, an input axis for each output axis; `None` if they are unknown."""
     options = op.block.options
     if any(port in op.sources for port in ("axes", "axis1", "axis2")):
         return None

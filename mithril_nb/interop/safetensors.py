@@ -104,7 +104,7 @@ def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:
 
 
 def _names(path: str, data: bytes) -> dict[str, str]:
-    """Check the format and version of a file, and return the names of arrays that are stored under another key."""
+    """Check the format and version of a file. Return a dict of the names that differ from their keys, by key."""
     length = int.from_bytes(data[:8], "little")
     about = json.loads(data[8 : 8 + length]).get("__metadata__") or {}
     if about.get("format") != FORMAT:
@@ -153,7 +153,7 @@ def _array(name: str, value: Any) -> np.ndarray:
     if not known:
         raise DataError(
             f"cannot save parameter {name!r} of dtype {array.dtype}.",
-            (("known", ", ".join(_DTYPES.values())),),
+            (("supported", ", ".join(_DTYPES.values())),),
             _EXAMPLE,
         )
     return np.ascontiguousarray(array).reshape(array.shape)
@@ -163,7 +163,7 @@ _EXAMPLE = "ml.save_params(pm.randomize_params(), path)"
 
 
 def _key(place: int, name: str) -> str:
-    """Return the key of a parameter in the file: its name, or a replacement if the header cannot store the name."""
+    """Return the key of a parameter in the file: its name, or `"parameter 3"` if the header cannot store the name."""
     try:
         name.encode()
     except UnicodeEncodeError:

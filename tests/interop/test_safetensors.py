@@ -183,7 +183,7 @@ CASES = [
         lambda: ml.save_params({"w": np.ones(3, "complex64")}, HERE),
         lines(
             "DataError: cannot save parameter 'w' of dtype complex64.",
-            "known  bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
+            "supported  bool, int8, int16, int32, int64, uint8, uint16, uint32, uint64, "
             "float16, bfloat16, float32, float64",
             "Try: ml.save_params(pm.randomize_params(), path)",
         ),

@@ -95,8 +95,8 @@ def c_folder(program: StoredProgram) -> Contents:
         (("make", "compiles model.c and main.c"), ("make test", TESTED)),
         f"""The program needs {file.arena:,} bytes of temporary memory.
 
-A `.bin` file starts with `MNBARRAY`. Then come the arrays. Each is stored as the length of its name (uint32), its name,
-the number of its bytes (uint64), and its items.""",
+A `.bin` file contains the text `MNBARRAY`, and then the arrays. For each array, it contains the length of the name
+(uint32), the name, the number of bytes of the items (uint64), and the items.""",
     )
 
 

@@ -56,7 +56,7 @@ def iree_folder(program: StoredProgram) -> Contents:
 
 @export_format("onnx")
 def onnx_folder(program: StoredProgram) -> Contents:
-    """Return the contents of a folder with the program as an ONNX model, whose initializers are the weights."""
+    """Return the contents of a folder with the program and its weights as an ONNX model."""
     _check_installed("onnx", "onnx", "mithril-nb[onnx]")
     weights = {place: one.array for place, one in enumerate(program.inputs) if one.file == "weights"}
     names = [one.name for one in program.inputs]
@@ -79,7 +79,7 @@ def _runner(
     run: str,
     more: str = "",
 ) -> Contents:
-    """Return the contents of a folder whose `model.py` runs a model file with the weights and inputs, in order."""
+    """Return the contents of a folder with a model file, and a `model.py` that passes weights and inputs to it."""
     function = identifier(program.name)
     text = _RUNNER.format(
         title=title,
@@ -97,7 +97,7 @@ def _runner(
 
 
 def _exported(program: StoredProgram) -> export.Exported:
-    """Export the program with `jax.export`, as a function of its arrays in order. Random keys are passed as uint32."""
+    """Export the program with `jax.export`, as a function of its inputs. Random keys are arrays of uint32 numbers."""
     trace = program.traced.trace
     are_keys = [one.leaf.spec.dtype.startswith("key<") for one in program.inputs]
     run = trace.call(trace.closed)
@@ -115,11 +115,7 @@ def _exported(program: StoredProgram) -> export.Exported:
 
 
 def _check_installed(name: str, module: str, package: str) -> None:
-    """Raise if the module that the format `name` needs is not installed.
-
-    Raises:
-        UnavailableBackendError: The module cannot be found.
-    """
+    """Raise an `UnavailableBackendError` if the module that the format `name` needs is not installed."""
     try:
         is_there = importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):  # a parent package is missing, or sys.modules has a module without a spec

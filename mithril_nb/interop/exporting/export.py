@@ -47,10 +47,10 @@ def export(
         *args: Arguments of the call, as in `ml.inspect`. Arrays among them become the stored inputs.
         to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"ggml"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`,
             `"iree"`, or a format that `mithril_nb.interop.exporting.export_format` registered.
-        params: Parameters by name, dotted or nested. Default: for a model, the initial parameters for seed 0; for a
-            module of Flax, Equinox or Haiku, its own parameters; for a function, its arguments.
-        inputs: Arrays by the name of a model's input, or of a function's argument. Default: the arguments. An array
-            of which only the shape is known becomes a random placeholder, the same at each export.
+        params: Parameters by name, dotted or nested. The default for a model is the initial parameters for seed 0. For
+            a module of Flax, Equinox or Haiku, it is the parameters of the module. For a function, it is `args`.
+        inputs: Arrays by the name of a model's input, or of a function's argument; by default `args`. If only the shape
+            of an input is known, a random placeholder is stored, the same at each export.
         overwrite: If true, replace a folder that an earlier `ml.export` wrote. Other folders are never replaced.
         **options: Options of `ml.inspect`, such as `program="forward+backward"` or `shapes={"input": [32, 784]}`.
 
@@ -87,13 +87,13 @@ def export(
 
 
 def fill_from(program: traced.Program, values: list[Any], params: Any, inputs: Any) -> None:
-    """Replace items of `values` by the arrays in `params` and `inputs`; see `fill`.
+    """Replace items of `values`, the values of the program's inputs, by the arrays in `params` and `inputs`.
 
     Args:
         program: The program.
-        values: The value of each input of the program.
-        params: Parameters by name; `None` replaces no parameter.
-        inputs: Other inputs by name; `None` replaces no other input.
+        values: The value of each input of the program, changed in place.
+        params: Parameters by name; `None` to keep the parameters.
+        inputs: Other inputs by name; `None` to keep the other inputs.
     """
     own = list(enumerate(program.trace.inputs))
     if params is not None:
@@ -113,7 +113,7 @@ def _name(leaf: Any) -> str:
 def _program(
     target: Any, args: tuple[Any, ...], options: dict[str, Any], has_params: bool
 ) -> tuple[traced.Program, list[Any]]:
-    """Return the traced program, and the value of each input; `None` for an input of which only the shape is known."""
+    """Return the traced program, and the value of each input; `None` if only the shape of an input is known."""
     if isinstance(target, Inspection):
         _refuse_options(args, options)
         return _valued(target, {})
@@ -152,7 +152,7 @@ def _valued(inspection: Inspection, values: Mapping[str, Mapping[str, Any]]) -> 
 def _values_of_module(
     program: traced.Program, module: Any, args: tuple[Any, ...], options: Mapping[str, Any], has_params: bool
 ) -> list[Any]:
-    """Return the value of each input of a Flax, Equinox or Haiku module: its own parameters, and the arguments."""
+    """Return the values of the inputs for a Flax, Equinox or Haiku module: its parameters, and the arguments."""
     variables = options.get("variables")
     own = by_name(variables.get("params", variables) if isinstance(variables, Mapping) else module)
     leaves, are_params = program.trace.inputs, [one.is_param for one in program.inputs]
@@ -163,7 +163,7 @@ def _values_of_module(
         raise MissingParameterError(
             "ml.export does not find the parameters of the module.",
             (("missing", listed(missing)),),
-            "params=the parameters by name, as in this list.",
+            "pass params={...}, a dict with these names.",
         )
     given = jax.tree.leaves(args)
     data = iter(given if len(given) == are_params.count(False) else [None] * len(leaves))
@@ -174,16 +174,16 @@ def _values_of_module(
 
 
 def _concrete(value: Any) -> Any:
-    """Return a value, or `None` if it is only a shape."""
+    """Return a value, or `None` for a `jax.ShapeDtypeStruct`."""
     return None if isinstance(value, jax.ShapeDtypeStruct) else value
 
 
 def _traced(inspection: Inspection) -> traced.Program:
     if inspection.given is not None:
         raise StageUnavailableError(
-            f"cannot export {inspection.name!r}: it begins at a stage after the jaxpr.",
-            (("needs", "a jaxpr"),),
-            "ml.export of the function that was lowered or compiled.",
+            f"cannot export {inspection.name!r}: its inspection has no jaxpr.",
+            (("because", "ml.inspect received a lowered or compiled program"),),
+            "call ml.export with the function that was lowered or compiled.",
         )
     program = inspection.traced_program
     check_sizes(program)

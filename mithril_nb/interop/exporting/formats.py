@@ -16,10 +16,10 @@ class Contents:
     Attributes:
         title: Title of the README: `"forward in NumPy"`.
         files: The content of each file, by name.
-        about: One line about each file, for the README.
+        about: A description of each file in one line, by name, for the README.
         commands: The two commands of the README, each with a comment: install or compile, then test.
         notes: A further paragraph of the README, in Markdown.
-        replaced: Arrays that `files` contains already, such as `("weights",)`. No safetensors file is written for them.
+        replaced: Safetensors files that are not written because `files` contains their arrays: `("weights",)`.
     """
 
     title: str

@@ -29,7 +29,7 @@ def jax_folder(program: StoredProgram) -> Contents:
 
 
 def _training(program: StoredProgram, function: str) -> str | None:
-    """Return a script that trains; `None` unless the program has float parameters and one named float output."""
+    """Return a training script; `None` unless all parameters are floats and the only output is a named float."""
     outputs = program.outputs
     given = arguments(program, _LOADING.key)
     is_forward = (

@@ -22,9 +22,9 @@ class Loading:
         title: Name of the library.
         package: Packages to install, separated by spaces.
         imports: Import lines of the file test.py.
-        load: Expression for a dict of the arrays in the file `path`.
-        plain: Expression for the array `found` as a NumPy array.
-        key: Expression for a random key, with `{}` for an array of its uint32 numbers.
+        load: Expression that returns a dict of the arrays in the file `path`.
+        plain: Expression that converts the array `found` to NumPy.
+        key: Expression that creates a random key, with `{}` instead of the array of its uint32 numbers.
     """
 
     title: str
@@ -72,11 +72,9 @@ def python_contents(
 
 
 def arguments(program: StoredProgram, key: str = "{}") -> list[str]:
-    """Return source code for each argument of the program, which reads arrays from the dicts `weights` and `inputs`.
+    """Return the source of each argument of the program, an expression with the dicts `weights` and `inputs`.
 
-    Args:
-        program: The program.
-        key: Expression for a random key, with `{}` for an array of its uint32 numbers.
+    `key` is the expression of `Loading` for random keys.
     """
     names = dict.fromkeys(one.leaf.argument for one in program.inputs)
     leaves = {name: [one for one in program.inputs if one.leaf.argument == name] for name in names}

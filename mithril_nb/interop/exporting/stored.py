@@ -26,7 +26,7 @@ class Stored:
     """An input or a result of a program.
 
     Attributes:
-        leaf: The leaf among the arguments or results.
+        leaf: Its position in the arguments or results, with its spec.
         array: The value; for a random key, an array of its uint32 numbers.
         file: The file that contains the array, without a suffix: one of `FILES`.
         name: Name of the array in the file.
@@ -59,13 +59,13 @@ class StoredProgram:
 
     @cached_property
     def arrays(self) -> Mapping[str, Mapping[str, np.ndarray]]:
-        """For each file, its arrays by name."""
+        """The arrays by file and name."""
         every = (*self.inputs, *self.outputs)
         return {file: {one.name: one.array for one in every if one.file == file} for file in FILES}
 
     @property
     def is_wide(self) -> bool:
-        """Return whether an array has items of 64 bits, which JAX creates only in its x64 mode."""
+        """True if an array has items of 64 bits, which JAX creates only in its x64 mode."""
         return any(one.array.dtype.itemsize == 8 for one in (*self.inputs, *self.outputs))
 
 
@@ -104,8 +104,8 @@ def x64_of(leaves: Sequence[Leaf]) -> AbstractContextManager[Any]:
 def _placeholder(leaf: Leaf, random: np.random.Generator) -> Any:
     """Return a random array for a leaf.
 
-    Data of a model is normally distributed. Other floats are from 0 to 1, so that they have logarithms and square
-    roots. Integers are 0 or 1.
+    The data of a model is normally distributed. Other floats are between 0 and 1, because a program may take logarithms
+    or square roots of them. Integers are 0 or 1.
     """
     shape: Any = leaf.spec.shape
     dtype = leaf.spec.dtype
@@ -140,7 +140,7 @@ def _typed(leaf: Leaf, value: Any) -> Any:
                 ("needs", str(leaf.spec)),
                 ("receives", f"{array.shape} {array.dtype}" if is_number else repr(value)[:80]),
             ),
-            "an array of this shape.",
+            f"pass an array of the shape {shape}.",
         )
     return jax.numpy.asarray(array, dtype)
 
@@ -151,7 +151,7 @@ def _numbers(value: Any) -> np.ndarray:
 
 
 def _names(leaves: Sequence[tuple[Leaf, str]]) -> list[str]:
-    """Return a unique name in its file for each leaf, with the argument's name if a file has leaves of several."""
+    """Return a unique name for each leaf in its file. It contains the argument if the file has several arguments."""
     arguments: dict[str, set[str]] = {}
     for leaf, file in leaves:
         arguments.setdefault(file, set()).add(leaf.argument if leaf.keys else "")
@@ -217,5 +217,5 @@ def fill(values: list[Any], leaves: Sequence[tuple[int, str]], given: Any, what:
         raise MissingParameterError(
             f"ml.export: {what} has no {missing[0]!r}.",
             (("missing", listed(map(repr, missing))), ("receives", listed(map(repr, arrays)))),
-            f"all {what}, such as pm.randomize_params() returns.",
+            f"pass all {what}, such as those that pm.randomize_params() returns.",
         )
