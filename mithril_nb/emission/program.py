@@ -253,10 +253,11 @@ class Program:
         names = {value.name for one in every for value in one.outputs}
         names |= {value.name for function in self.functions for value in function.inputs}
         is_vjp = any(leaf.argument == "output_gradients" for leaf in self.inputs)
-        whole = "the gradient of sum(output * d_output) with respect to x" if is_vjp else "d(loss)/d(x)"
-        found = [f"d_x is {whole}."]
+        found = ["d_x is d(loss)/d(x)." + (" The caller passes d(loss)/d(output) for each output." if is_vjp else "")]
         if any(name.startswith("part_") or "_so_far" in name for name in names):
-            found.append("It is the sum of the gradients from all uses of x: part_of_d_x is one, d_x_so_far several.")
+            found.append(
+                "If x has several uses, d_x is a sum: part_of_d_x is one of its terms, d_x_so_far a sum of some terms."
+            )
         if any(name.startswith("unsummed_") for name in names):
             found.append("unsummed_d_x must still be summed over the axes along which x is broadcast.")
         return tuple(found)

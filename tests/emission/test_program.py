@@ -340,10 +340,10 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "def attention_attention(query, key, value):",
         "    d_value = softmax.swapaxes(-1, -2) @ d_output  # (2, 2, 3, 4)",
         "    d_softmax = d_output @ value.swapaxes(-1, -2)  # (2, 2, 3, 3)",
-        "    minus_d_total = term_1.sum(axis=3, keepdims=True)  # (2, 2, 3, 1)",
+        "    minus_d_total = minus_unsummed_d_total.sum(axis=3, keepdims=True)  # (2, 2, 3, 1)",
         "    d_difference = d_exp * exp_  # (2, 2, 3, 3)",
         "    term = d_softmax * inverse_square  # (2, 2, 3, 3); "
-        "the derivative of a/b by b is -a/b**2; a and the sign follow",
+        "the derivative of exp_/b by b is -exp_/b**2; exp_ and the minus follow",
         "    term = -1.1283792 * d_erfc  # (2, 3, 32); -1.1283792 is -2/sqrt(pi); "
         "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
         "    )  # d_output is the part of d_sum_1_output from the other uses of sum_1_output",
@@ -353,7 +353,9 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    d_mean = unsummed_d_mean.sum(axis=2, keepdims=True)  # (2, 3, 1)",
         "    d_scaled_1 = term * exp_  # (2, 3, 32)",
         "    d_norm_2_bias, d_norm_2_weight, d_sum_1_output = norm_2_backward(",
-        "d_x is the gradient of sum(output * d_output) with respect to x.",
+        "d_x is d(loss)/d(x). The caller passes d(loss)/d(output) for each output.",
+        "    )  # d_output is also d_mlp_output, because the gradient of a sum is that of each term",
+        "    d_qkv_bias, d_qkv_weight, d_input = qkv_backward(d_qkv_output, input, qkv_weight)",
         "    dot = query @ key.swapaxes(-1, -2)  # (2, 2, 3, 3)",
         "    output = softmax @ value  # (2, 2, 3, 4)",
         "    return query, key, value",
@@ -363,7 +365,8 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         'd_input includes d_input_so_far, the gradient from the other uses of the input."""',
         '    """norm_1 (LayerNorm): gradients; no result of the program needs the gradient of the input."""',
         "    scaled_1 = input * (-0.70710677)  # (2, 3, 32); -0.70710677 is -1/sqrt(2)",
-        "    part_2_of_d_centered = centered * d_total_1  # (2, 3, 8); for each factor of centered * centered",
+        "    part_2_of_d_centered = centered * d_total_1  # (2, 3, 8); "
+        "added once for each factor of centered * centered",
         "    largest = scaled.max(axis=3, keepdims=True)  "
         "# (2, 2, 3, 1); avoids overflow of exp; softmax does not depend on it",
     ):

@@ -22,7 +22,7 @@ _BY_RESULT = frozenset("exp expm1 logistic rsqrt sqrt".split())
 _ERRORS = frozenset("erf erfc".split())
 """Functions whose derivative is a number times an array: JAX multiplies by them in two equations."""
 _DERIVATIVES = {
-    "div": "the derivative of a/b by b is -a/b**2; a and the sign follow",
+    "div": "the derivative of {0}/b by b is -{0}/b**2; {0} and the minus follow",
     "erf": "the derivative of erf(x) is 2/sqrt(pi) * exp(-x*x)",
     "tanh": "the derivative of tanh(x) is (1 - tanh(x)) * (1 + tanh(x))",
     "erfc": "the derivative of erfc(x) is -2/sqrt(pi) * exp(-x*x)",
@@ -62,6 +62,7 @@ class Gradients:
         sums: The entries of `parts` that are sums of some of the terms.
         unsummed: The value of the forward pass for each array that becomes a gradient by a sum over the axes along
             which the value is broadcast.
+        minus_unsummed: The same for arrays that become a negative gradient.
         notes: For each value that uses a known derivative, a comment, and the value whose name replaces `{0}` in the
             comment. The second is `None` if the comment contains no name.
         steps: A dict from the items of backward loops to the values of the forward loop that were stacked for them.
@@ -88,6 +89,7 @@ class Gradients:
         self.minus = {value: known.of for value, known in complete if known.sign < 0}
         rest = {one: it for one, it in self._known.items() if it.sign > 0 and one not in self.of}
         self.unsummed = {one: it.of for one, it in rest.items() if it.is_unsummed}
+        self.minus_unsummed = {one: it.of for one, it in self._known.items() if it.is_unsummed and it.sign < 0}
         self.parts = {one: it.of for one, it in rest.items() if one in self._parts}
         self.sums = {
             one: of
@@ -310,14 +312,17 @@ class Gradients:
                 operand = divisor if divisor is made.inputs[1] and isinstance(divisor, Value) else None
             if operand is not None:
                 self._next[output] = _Known(operand, -known.sign if made.primitive == "div" else known.sign)
-                self.notes[output] = (_DERIVATIVES[made.primitive], None)
+                dividend = made.inputs[0] if made.primitive == "div" else None
+                text = _DERIVATIVES[made.primitive]
+                is_number = isinstance(dividend, Number)
+                self.notes[output] = (text.format(dividend.text), None) if is_number else (text, dividend)
                 return True
             if made.primitive == one.primitive:
                 values = [each for each in made.inputs if isinstance(each, Value)]
                 rest = [each for each in values if self._source(each) is not self._source(factor)]
                 if len(values) == len(made.inputs) == 2 and len(rest) < 2:
                     if not rest:
-                        self.notes[output] = ("for each factor of {0} * {0}", factor)
+                        self.notes[output] = ("added once for each factor of {0} * {0}", factor)
                     self._note(output, rest[0] if rest else factor, known.sign)
                     return True
         return False

@@ -58,6 +58,7 @@ class Namer:
         for one in main.walk():
             for value in one.reads:
                 self._used_by.setdefault(value, set()).add((one.block, one.role))
+        self._added = {value for one in main.walk() if one.primitive in ("add", "add_any") for value in one.reads}
         self._results = self._names_of_results()
         self._meanings, self._gradients = meanings(main), Gradients(main, self._roles, self._results)
         self._sources = self._sources_of_values()
@@ -195,17 +196,29 @@ class Namer:
     def _note(self, one: Statement, names: Mapping[Value, Value]) -> str:
         """Return a comment on a statement of the backward pass, or `""`."""
         if one.function is not None:
-            received = dict(zip(self._functions[one.function].inputs, one.inputs, strict=True))
-            for value, given in received.items():
-                whole = [self._gradients.of[each] for each in one.outputs if each in self._gradients.of]
-                sums = [names[each].name for each in whole if each in names and each not in self._params]
-                if value.name == "d_input_so_far" and isinstance(given, Value) and len(sums) == 1:
-                    return f"{names[given].name} is the part of d_{sums[0]} from the other uses of {sums[0]}"
-            return ""
+            received = zip(self._functions[one.function].inputs, one.inputs, strict=True)
+            found = [
+                self._note_on_argument(one, value.name, names[given].name, names)
+                for value, given in received
+                if isinstance(given, Value) and one.role == "backward"
+            ]
+            return "; ".join(filter(None, found))
         text, value = self._gradients.notes.get(one.outputs[0], ("", None)) if one.outputs else ("", None)
         if value is None:
             return text
         return text.format(names[value].name) if value in names else ""
+
+    def _note_on_argument(self, call: Statement, name: str, given: str, names: Mapping[Value, Value]) -> str:
+        """Return a comment on a gradient that a function of the backward pass receives under another name, or `""`."""
+        if name == "d_input_so_far":
+            whole = [self._gradients.of[each] for each in call.outputs if each in self._gradients.of]
+            sums = [names[each].name for each in whole if each in names and each not in self._params]
+            return f"{given} is the part of d_{sums[0]} from the other uses of {sums[0]}" if len(sums) == 1 else ""
+        output = _prefixed(identifier(name_of(call.block.split("/")[-1])), "output")
+        added = any(old in self._added for old, new in names.items() if new.name == output)
+        if name == "d_output" and given != f"d_{output}" and added:
+            return f"{given} is also d_{output}, because the gradient of a sum is that of each term"
+        return ""
 
     def _hints(
         self, statement: Statement, wanted: Mapping[Value, str], around: str, known: Mapping[Value, Value]
@@ -227,6 +240,8 @@ class Namer:
             whose = self._gradients.of.get(value)
             if statement.function is not None and whose is not None and whose in known:
                 names[place] = f"d_{known[whose].name}"
+            elif statement.function is not None and whose is not None and (around, whose) in self._local:
+                names[place] = f"d_{self._local[around, whose]}"
         return [wanted.get(one, name) for one, name in zip(statement.outputs, names, strict=True)]
 
     def _name_of_input(self, function: Function, value: Value) -> str:
@@ -307,6 +322,7 @@ class Namer:
             ("d_{}", found.of),
             ("minus_d_{}", found.minus),
             ("unsummed_d_{}", found.unsummed),
+            ("minus_unsummed_d_{}", found.minus_unsummed),
             ("d_{}_so_far", found.sums),
             ("part_of_d_{}", found.parts),
         ):
