@@ -70,7 +70,7 @@ class Number:
 
     @property
     def text(self) -> str:
-        """The number as Python. If it is rounded to the dtype, it equals `value`.
+        """The number as Python, such as `"0.1"`. After rounding to the dtype, the text equals `value`.
 
         Examples:
             >>> Number(0.10000000149011612, "float32").text, Number(True, "bool").text, Number(2, "int32").text
@@ -270,7 +270,7 @@ class Program:
 
 
 def substituted(function: Function, instead: Mapping[Value, Operand]) -> Function:
-    """Return a body in which operands replace values from outside the body, as the dict `instead` maps them."""
+    """Return a body in which the operands of the dict `instead` replace its keys, which are values from outside."""
     if instead.keys().isdisjoint(function.free):
         return function
 

@@ -71,7 +71,7 @@ class ArrayMaker(Backend):
             shape: The shape.
             dtype: Dtype; default: the backend's.
             device_mesh: Number of devices along each axis of a mesh to shard the array over; default: no sharding.
-            tensor_split: For each mesh axis, the array axis to split over it, or `None`.
+            tensor_split: For each axis of the mesh, the axis of the array that is split over it, or `None`.
 
         Raises:
             ShapeError: An axis cannot be split evenly.

@@ -166,8 +166,8 @@ def shapes(
 ) -> dict[str, TensorSpec] | None:
     """Infer the output specs of a custom op by tracing its function; `None` if unknown.
 
-    The specs are unknown if the function cannot be traced with the unknown sizes of the inputs, or if several backends
-    have different functions of this name and none of them is selected by `inferring_for`.
+    The specs are unknown if JAX cannot trace the function with the unknown sizes of the inputs. They are also unknown
+    if several backends have different functions with this name, and `inferring_for` selects none of the backends.
 
     Args:
         cls: Class of the op.

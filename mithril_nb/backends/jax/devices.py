@@ -130,7 +130,7 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,)) -> 
     Args:
         mesh: The mesh.
         shape: Shape of the array.
-        tensor_split: For each mesh axis, the array axis to split over it, or `None` to split no axis over it.
+        tensor_split: For each axis of the mesh, the axis of the array that is split over it, or `None`.
 
     Raises:
         UnknownOptionError: `tensor_split` names an axis twice, names an axis that the array lacks, or is

@@ -217,8 +217,8 @@ The function returns `None` if the statements do not compute the same as PyTorch
 def fuse(function: Function) -> Function:
     """Return a function in which one fused statement replaces each group of statements that matches `_PATTERNS`.
 
-    A group is replaced only if its statements belong to one block and one part of a training step, and if no
-    statement outside the group uses its intermediate results.
+    The statements of a group belong to one block and one part of a training step. No other statement uses their
+    intermediate results.
     """
     users = function.uses()
     producers = {value: one for one in function.statements for value in one.outputs}
@@ -235,7 +235,7 @@ def fuse(function: Function) -> Function:
 
 
 def _candidates(root: Statement, producers: dict[Value, Statement]) -> Iterator[tuple[set[Statement], Statement]]:
-    """Yield fused statements that compute the result of `root`. Before each, yield the other statements it replaces."""
+    """Yield pairs: the statements besides `root` that a fused statement replaces, and the fused statement."""
     for primitive, pattern, condition in _PATTERNS:
         for found in _matches(pattern, root.outputs[0], Match(), producers):
             made = condition(found)

@@ -1,4 +1,4 @@
-"""Decide which values are stored in memory, and which are computed item by item in the loop that uses them."""
+"""Decide which values are stored in memory. The others are computed item by item, in the loops that use them."""
 
 from __future__ import annotations
 

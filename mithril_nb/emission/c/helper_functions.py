@@ -1,4 +1,4 @@
-"""Helper functions in C. An emitted file contains those that it uses."""
+"""Helper functions in C. An emitted file contains the functions that it uses."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Gradients:
         minus: The value of the forward pass to which each negative gradient belongs.
         parts: The value of the forward pass for each term of a gradient that is a sum of several terms.
         sums: The entries of `parts` that are sums of some of the terms.
-        unsummed: The value of the forward pass for each array that becomes a gradient by a sum over the axes along
+        unsummed: The value of the forward pass for each array whose sum is a gradient. The sum is over the axes along
             which the value is broadcast.
         minus_unsummed: The same for arrays that become a negative gradient.
         notes: For each value that uses a known derivative, a comment, and the value whose name replaces `{0}` in the

@@ -34,7 +34,7 @@ def _dropout(call: Call, arrays: Arrays) -> Arrays:
 
 
 def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:
-    """Return whether a Dropout block drops elements: by its option `training`, or if it is `None`, by the program's."""
+    """Return whether a Dropout block drops elements. If its option `training` is `None`, the program decides."""
     own = options["training"]
     return (training if own is None else bool(own)) and options["p"] != 0.0
 

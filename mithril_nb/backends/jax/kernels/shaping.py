@@ -192,7 +192,7 @@ def known(call: Call, option: str) -> Any:
 
 @contextmanager
 def _inference_errors() -> Iterator[None]:
-    """Convert a `MismatchError` to a `ShapeError`. Shape inference did not find it, because it depends on data."""
+    """Convert a `MismatchError` that depends on data, so that shape inference did not find it, to a `ShapeError`."""
     try:
         yield
     except MismatchError as error:

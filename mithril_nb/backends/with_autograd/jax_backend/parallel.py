@@ -23,8 +23,8 @@ def data_parallel(
 
     Args:
         fn: A function of arrays, or of trees of arrays, all with the batch as their first axis.
-        backend: Backend whose devices to use. Without `num_devices`, these are the devices of its mesh, if it has one.
-        num_devices: Number of devices; default: all.
+        backend: The backend whose devices are used; default: a new `JaxBackend`.
+        num_devices: Number of devices; default: the devices of the backend's mesh, or all devices without a mesh.
 
     Returns:
         The jitted function.
