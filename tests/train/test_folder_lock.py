@@ -67,7 +67,7 @@ def test_second_run_is_rejected_until_the_first_ends(small, blobs, two):
     for options in ({}, {"resume": False}):
         with pytest.raises(CheckpointError) as caught:
             resumed(small, blobs, two, **options)
-        assert text(caught) == refused(two, f"{os.getpid()}, which is this one", "call run.stop() of that run")
+        assert text(caught) == refused(two, f"{os.getpid()}, which is this process", "call run.stop() of that run")
     first.pause()
     until(lambda: first.state == "paused")
     with pytest.raises(CheckpointError, match="another run is using"):
@@ -141,14 +141,14 @@ def test_idle_run_does_not_lock_the_folder(small, blobs, tmp_path):
     other.wait()
     before = [path.read_bytes() for path in checkpoints_in(tmp_path)]
     assert message_of(lambda: idle.start().wait()) == (
-        f"""CheckpointError: another run has written checkpoints in the folder of this one.
+        f"""CheckpointError: another run has written checkpoints in the folder of this run.
     folder  {tmp_path}
     latest  step-0000000008.safetensors
     Try: ml.fit(model, data, checkpoint={str(tmp_path)!r}, resume=True)  # continues from there"""
     )
     assert (idle.state, idle.step) == ("failed", 0)
     assert idle.message == (
-        "another run has written checkpoints in the folder of this one; run.params holds the params of step 0."
+        "another run has written checkpoints in the folder of this run; run.params holds the params of step 0."
     )
     assert [path.read_bytes() for path in checkpoints_in(tmp_path)] == before
     assert not (tmp_path / NAME).exists()

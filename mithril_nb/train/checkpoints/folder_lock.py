@@ -115,7 +115,7 @@ class FolderLock:
             facts.append(("process", "unknown"))
         else:
             is_own = any(holder["run"] == lock._run for lock in tuple(_LOCKS))
-            where = ", which is this one" if is_own else f" on host {holder['host']!r}"
+            where = ", which is this process" if is_own else f" on host {holder['host']!r}"
             facts += [("process", f"{holder['pid']}{where}"), ("since", holder["since"])]
             advice = "call run.stop() of that run" if is_own else advice
         if age_s is not None:

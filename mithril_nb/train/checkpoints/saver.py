@@ -154,7 +154,7 @@ class Saver:
         if others:
             self._lock.release()
             raise CheckpointError(
-                "another run has written checkpoints in the folder of this one.",
+                "another run has written checkpoints in the folder of this run.",
                 (("folder", str(self.folder)), ("latest", max(others))),
                 f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True)  # continues from there",
             )
