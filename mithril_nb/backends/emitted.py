@@ -388,7 +388,7 @@ def check_grads(backend: str, grads: Any) -> None:
 
 
 def shape_of(given: Any) -> tuple[int, ...]:
-    """Return a shape from the arguments of a call such as `zeros(2, 3)`, `zeros((2, 3))` or `zeros(2)`.
+    """Return a shape given as several sizes, one tuple of sizes, or one size.
 
     Examples:
         >>> shape_of((2, 3)), shape_of(((2, 3),)), shape_of((2,))

@@ -45,7 +45,7 @@ class SymbolicProgram:
         equations: The equations. The equations inside a call follow the call.
         inputs: The inputs of the program.
         sizes: A dict from each symbolic size to a number; empty to keep the sizes symbolic.
-        known_kinds: The result of `kinds_of(equations)` if it is known already, else `None`.
+        known_kinds: The result of `kinds_of` for the equations if it is known already, else `None`.
         check: Raises an error if the program cannot have the given sizes; `None` if all sizes are valid.
     """
 

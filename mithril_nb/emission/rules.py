@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 class Rules(dict[str, Callable[[To, Statement], Result]]):
-    """A dict from each primitive to a function `rule(emitter, statement)`, which writes or returns source.
+    """A dict from each primitive to a function of an emitter and a statement, which writes or returns source.
 
     Examples:
         >>> rules = Rules[str, str]()

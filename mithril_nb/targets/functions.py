@@ -134,7 +134,7 @@ def plain_program(given: Arguments) -> Callable[..., Any]:
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Return `FunctionProgram.holders` for the arguments. `names` are those of the inputs."""
+    """Return the attribute `holders` of `FunctionProgram` for the arguments. `names` are those of the inputs."""
     traced = dict(zip(given.names, names, strict=True))
     return {name: [traced[name]] if name in traced else [] for name in given.all_names}
 

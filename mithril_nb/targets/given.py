@@ -344,7 +344,7 @@ def _bytes_of(path: Path) -> bytes:
 
 
 def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -> ModelFileError:
-    """Return the error for a file or for bytes. The default of `advice` is `_advice(path)`."""
+    """Return the error for a file or for bytes. The default of `advice` is computed by `_advice` from the path."""
     what = "this data" if path is None else repr(str(path))
     return ModelFileError(f"cannot inspect {what}: {why}.", facts, advice or _advice(path))
 

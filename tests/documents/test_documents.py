@@ -66,14 +66,14 @@ def test_inline_code_of_the_documents_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     failed = [problem for text in spans_in(DOCUMENTS[name]) if (problem := problem_of(Span(text, name), examples))]
-    assert failed == []
+    assert failed == [], "\n".join(failed)
 
 
 def test_inline_code_of_docstrings_runs(examples: Examples, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     spans = {(span.text, span.module, span.owner): span for span in spans_of_docstrings()}
     failed = [problem for span in spans.values() if (problem := problem_of(span, examples))]
-    assert failed == []
+    assert failed == [], "\n".join(failed)
 
 
 def problem_of(span: Span, examples: Examples) -> str:

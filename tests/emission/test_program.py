@@ -354,7 +354,7 @@ def test_a_transformer_reads_like_the_textbook() -> None:
         "    d_scaled_1 = term * exp_  # (2, 3, 32)",
         "    d_norm_2_bias, d_norm_2_weight, d_sum_1_output = norm_2_backward(",
         "d_x is d(loss)/d(x). The caller passes d(loss)/d(output) for each output.",
-        "    )  # d_output is also d_mlp_output, because the gradient of a sum is that of each term",
+        "    )  # d_output is also d_mlp_output, because the gradient of a sum goes unchanged to each term",
         "    d_qkv_bias, d_qkv_weight, d_input = qkv_backward(d_qkv_output, input, qkv_weight)",
         "    dot = query @ key.swapaxes(-1, -2)  # (2, 2, 3, 3)",
         "    output = softmax @ value  # (2, 2, 3, 4)",

@@ -71,7 +71,7 @@ rule(
 
 
 def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register functions of `z = a + bi` that XLA counts as one transcendental, because it expands them later.
+    """Register functions of complex numbers z = a + bi. XLA expands them late, so it counts one transcendental.
 
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
     """

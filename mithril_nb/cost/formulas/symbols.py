@@ -23,7 +23,7 @@ class UndecidedError(ValueError):
 
 @dataclass(frozen=True)
 class Call:
-    """A function of polynomials that is not a polynomial, such as `max(T, 4)`. A `Polynomial` may contain it.
+    """A function of polynomials that is not a polynomial, such as max(T, 4). A `Polynomial` may contain it.
 
     Attributes:
         function: Name of the function in `FUNCTIONS`.

@@ -174,7 +174,7 @@ class _Taken:
 
 
 def _taken_over(lives: Iterable[LiveRange], places: int) -> dict[int, LiveRange]:
-    """Return a dict from `id(output)`, for the live range of an output, to the donated argument that it overwrites."""
+    """Return a dict from the `id` of an output's live range to the donated argument that the output overwrites."""
     ended: dict[int, list[LiveRange]] = {}
     # Sorted so that `pop` returns the argument that ends first.
     for life in sorted(lives, key=lambda one: -one.last):

@@ -80,7 +80,7 @@ class Dialect:
         return one.text
 
     def typed(self, one: Number) -> str:
-        """Return a number with its dtype, such as `np.float32(2.0)`."""
+        """Return a number with its dtype, such as np.float32(2.0)."""
         if self.name in ("numpy", "jax"):
             return f"{self.module}.{self.dtypes[one.dtype]}({self.number(one)})"
         if self.name == "torch":

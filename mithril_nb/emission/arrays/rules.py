@@ -46,13 +46,13 @@ class Context:
         return self.dialect.number(one) if isinstance(one, Number) else one.name
 
     def array(self, one: Operand) -> str:
-        """Return the expression of an operand. A number is written with its dtype: `np.float32(2.0)`."""
+        """Return the expression of an operand. A number is written with its dtype: np.float32(2.0)."""
         return self.dialect.typed(one) if isinstance(one, Number) else one.name
 
     def operands(self, statement: Statement) -> list[str]:
         """Return the expressions of the operands, such as `x` and `2.0`.
 
-        If all operands are numbers, the first has its dtype: `np.float32(1.0)` and `2.0`.
+        If all operands are numbers, the first has its dtype: np.float32(1.0) and 2.0.
         """
         if all(isinstance(one, Number) for one in statement.inputs):
             return [self.array(statement.inputs[0]), *map(self.operand, statement.inputs[1:])]
@@ -82,7 +82,7 @@ class Context:
         return found
 
     def cast(self, text: str, dtype: str) -> str:
-        """Return the expression that converts an array to a dtype: `x.astype(np.float32)`."""
+        """Return the expression that converts an array to a dtype: x.astype(np.float32)."""
         return f"{text}.{self.dialect.cast}({self.dtype(dtype)})"
 
     def wrapped(self, statement: Statement, text: str) -> str:

@@ -217,7 +217,7 @@ class Namer:
         output = _prefixed(identifier(name_of(call.block.split("/")[-1])), "output")
         added = any(old in self._added for old, new in names.items() if new.name == output)
         if name == "d_output" and given != f"d_{output}" and added:
-            return f"{given} is also d_{output}, because the gradient of a sum is that of each term"
+            return f"{given} is also d_{output}, because the gradient of a sum goes unchanged to each term"
         return ""
 
     def _hints(

@@ -112,7 +112,7 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
-    """Return `data[key]`, which must be a `list`, `dict`, `str` or `bool` as `kind` requires.
+    """Return the item `key` of `data`, which must be a `list`, `dict`, `str` or `bool` as `kind` requires.
 
     Raises:
         ModelFileError: `data` is not a dict, the key is missing, or the value has another type.

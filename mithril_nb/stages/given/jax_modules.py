@@ -50,7 +50,7 @@ class StableHlo:
         self.name = name_of(self.module)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """Return the StableHLO text of the module, or with `dialect="hlo"` its HLO text before XLA's passes."""
+        """Return the StableHLO text of the module, or with the dialect "hlo" its HLO text before XLA's passes."""
         if dialect != "hlo":
             return mlir.module_to_string(self.module, enable_debug_info=debug_info)
         options = hlo.HloPrintOptions.short_parsable()

@@ -23,7 +23,7 @@ class _Run:
     """Consecutive instructions of one role that are in one child of a node.
 
     Attributes:
-        part: Key of the child in `Draft.children`.
+        part: Key of the child in the `children` of a `Draft`.
         child: The child.
         units: The nodes of the instructions; see `_units`.
     """

@@ -7,7 +7,7 @@ tanh_fusion = f32[8,64] fusion(x, linear_0.weight, linear_0.bias) loop:
   return tanh(add)
 ```
 
-The operands of a fusion have the same names inside and outside of it. The line `return tanh(add)` has no type, because
+The operands of a fusion have the same names inside and outside of it. The line "return tanh(add)" has no type, because
 the first line shows it.
 """
 

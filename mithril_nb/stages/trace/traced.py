@@ -180,7 +180,7 @@ class Program:
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
         """Return the equation of the matrix product behind an HLO product that has the tag of a transpose; else `()`.
 
-        XLA may merge `transpose(dot(a, b))` into one product, which gets the tag of the transpose.
+        XLA may merge transpose(dot(a, b)) into one product, which gets the tag of the transpose.
 
         Args:
             opcode: Opcode of the HLO instruction.

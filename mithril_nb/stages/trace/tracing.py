@@ -137,12 +137,12 @@ def leaves_of(
 
 
 def caller(out: Any, name: str, like: Callable[..., Any] | None = None) -> Callable[[Any], Callable[..., Any]]:
-    """Return a function for `Trace.call`.
+    """Return a function that turns a jaxpr of a program into a Python function. It is the attribute `call` of `Trace`.
 
     Args:
-        out: The results of the program, or their shapes: the structure of what `call(jaxpr)(*args)` returns.
-        name: Name of `call(jaxpr)`.
-        like: The function whose signature `call(jaxpr)` gets; default: `*args`.
+        out: The results of the program, or their shapes. The Python function returns its results in this structure.
+        name: Name of the Python function.
+        like: A function whose signature the Python function gets; default: `*args`.
     """
     structure = jax.tree.structure(out)
 
@@ -195,7 +195,7 @@ def trace_up_to_failure(
 
 
 def _function(fn: Any) -> tuple[str, str]:
-    """Return `Trace.function` and `Trace.starts` of a function, which may be wrapped."""
+    """Return the attributes `function` and `starts` of a `Trace` of a function, which may be wrapped."""
     while True:
         # Repeated, because wrappers are nested: a partial of a bound method of a decorated function.
         inner = python_inspect.unwrap(fn)

@@ -120,8 +120,8 @@ class TransformSteps(Shown, Sequence[TransformStep]):
     def check(self) -> tuple[StepCheck, ...]:
         """Run the function after each transform, and compare the result with a reference.
 
-        The reference is computed without the transform; see `StepCheck.how`. Arguments that are arrays are used
-        unchanged. An argument given as a shape gets random numbers from a fixed seed.
+        The reference is computed without the transform; see the attribute `how` of `StepCheck`. Arguments that are
+        arrays are used unchanged. An argument given as a shape gets random numbers from a fixed seed.
 
         Returns:
             A comparison for each step that did not fail. Differences are reported in it, and raise no error.

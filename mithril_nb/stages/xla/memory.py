@@ -123,7 +123,7 @@ class LiveRanges:
         ranges: First and last position in `sequence` at which a value is needed. A key has the id of the instruction
             that produces the value, and the part of the instruction's result: `("while.7", "{1}")`, or
             `("add.1", "{}")` for the whole result. The last position of an argument or result of the program is
-            `len(sequence)`.
+            the length of `sequence`.
     """
 
     sequence: tuple[str, ...]

@@ -266,7 +266,7 @@ class Attribution:
                 self._infer_constants(inner, before)
 
     def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
-        """Return the block that first computes with each input. Keys are names without the argument: `[0].w`."""
+        """Return the block that first computes with each input. Keys are names without the argument: "[0].w"."""
 
         def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
             found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
