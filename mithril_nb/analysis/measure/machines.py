@@ -88,9 +88,9 @@ class Machine:
         rates = self.flops_per_s
         return rates[dtype] if dtype is not None and dtype in rates else max(rates.values())
 
-    def peaks(self) -> dict[str, float]:
-        """Return the peaks of a roofline plot: `flops_per_s`, the highest of all dtypes, and `bytes_per_s`."""
-        return {"flops_per_s": self.peak_of(), "bytes_per_s": self.bytes_per_s}
+    def peaks(self, dtype: str | None = None) -> dict[str, float]:
+        """Return the peaks of a roofline plot: `flops_per_s`, as in `peak_of`, and `bytes_per_s`."""
+        return {"flops_per_s": self.peak_of(dtype), "bytes_per_s": self.bytes_per_s}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as plain data."""

@@ -116,6 +116,11 @@ class Profile(Cost):
         return middle_mean(self.walls_s)
 
     @property
+    def profiler_s(self) -> float:
+        """Seconds that the profiler adds to a run; on a busy machine the difference may be negative."""
+        return middle_mean(self.profiled_s) - self.wall_s
+
+    @property
     def instructions_s(self) -> float | None:
         """Seconds of one run in which instructions run, without the time between and around them; `None` if unknown."""
         times = [row.time_s for row in self.rows if row.time_s is not None and row.id not in (*OVERHEAD, WHOLE)]

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
-from mithril_nb.emission.naming.loops import backward_loop
+from mithril_nb.emission.naming.matching import backward_loop, operand_through, repeated
 from mithril_nb.emission.program import Function, Number, Operand, Statement, Value, substituted
 from mithril_nb.stages.records import Role
 
@@ -168,9 +168,7 @@ class Gradients:
         elif one.primitive == "reduce_sum" and given[0] in self._known:
             known = self._known[given[0]]
             axes = one.params["axes"]
-            self._note(
-                output, known.of if known.is_unsummed else _repeated(known.of, axes, self._producers), known.sign
-            )
+            self._note(output, known.of if known.is_unsummed else repeated(known.of, axes, self._producers), known.sign)
         elif given and (one.primitive in _LINEAR or is_one_factor or (one.primitive == "mul" and len(given) == 1)):
             self._read_linear(one, given[0])
         elif one.primitive in (*_PRODUCTS, "div") and len(given) == 2:
@@ -249,7 +247,7 @@ class Gradients:
                 self._note(output, known.of, turned)
             return
         same = [*self._same(known.of)]
-        inverted = next(filter(None, [_through(one, value, self._producers) for value in same]), None)
+        inverted = next(filter(None, [operand_through(one, value, self._producers) for value in same]), None)
         subtracted = [self._producers[value].inputs[1] for value in same if self._is_made(value, "sub")]
         if inverted is not None:
             self._note(output, inverted, known.sign)
@@ -376,28 +374,3 @@ class Gradients:
                 waiting += [each for each in terms if isinstance(each, Value) and each.size == value.size]
             elif made.primitive == "reduce_sum" and has_sums and isinstance(made.inputs[0], Value):
                 waiting.append(made.inputs[0])
-
-
-def _repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Statement]) -> Value | None:
-    """Return the value from which a `broadcast_in_dim` along exactly these axes computes `known`, or `None`."""
-    made = producers.get(known)
-    if made is None or made.primitive != "broadcast_in_dim" or not isinstance(made.inputs[0], Value):
-        return None
-    shape = [1] * len(known.shape)
-    for axis, size in zip(made.params["broadcast_dimensions"], made.inputs[0].shape, strict=True):
-        shape[axis] = size
-    changed = [axis for axis, size in enumerate(known.shape) if size != shape[axis]]
-    return made.inputs[0] if changed == sorted(axis for axis in axes if known.shape[axis] != 1) else None
-
-
-def _through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:
-    """Return x if `one` computes d_x = 2 * d_y, and y = 2 * x is `known`; also for other linear operations.
-
-    Return `None` if the statement that computed `known` is another operation.
-    """
-    made = producers.get(known)
-    if made is None or made.primitive != one.primitive or made.block != one.block:
-        return None
-    values = [value for value in made.inputs if isinstance(value, Value)]
-    numbers = [[each.value for each in part.inputs if isinstance(each, Number)] for part in (made, one)]
-    return values[0] if len(values) == 1 and numbers[0] == numbers[1] else None

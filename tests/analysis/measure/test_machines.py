@@ -311,6 +311,7 @@ def test_folder_instead_of_the_cache_file_is_ignored(measured: list[str]) -> Non
 def test_dtype_without_a_peak_uses_the_highest() -> None:
     peaks = Machine("gpu", "H", 8, "0.10.2", "", {"float32": 1e13, "bfloat16": 4e14}, 3e12, "2026-11-22 07:35 UTC")
     assert (peaks.peak_of("float32"), peaks.peak_of("int8"), peaks.peak_of()) == (1e13, 4e14, 4e14)
+    assert peaks.peaks("float32") == {"flops_per_s": 1e13, "bytes_per_s": 3e12}
     assert str(peaks) == (
         "H: 10,000.0 GFLOP/s float32 matmul, 400,000.0 GFLOP/s bfloat16 matmul, 3,000.0 GB/s "
         "(measured 2026-11-22 07:35 UTC, jax 0.10.2)"

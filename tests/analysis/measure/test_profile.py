@@ -78,6 +78,7 @@ def test_total_is_the_wall_time_without_the_profiler(loop: Profile) -> None:
     spread = loop.spread
     assert spread is not None
     assert spread.least <= loop.wall_s <= spread.most
+    assert abs(loop.profiler_s) <= max(loop.profiled_s) + max(loop.walls_s)
 
 
 def test_loop_bodies_and_branches_have_their_own_times(loop: Profile) -> None:

@@ -1,11 +1,11 @@
-"""Match a loop of the backward pass with the loop of the forward pass whose gradients it computes."""
+"""Match statements and loops of the backward pass with those of the forward pass."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mithril_nb.emission.program import Function, Operand, Statement, Value
+from mithril_nb.emission.program import Function, Number, Operand, Statement, Value
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,28 @@ def _is_total(body: Function, place: int, producers: Mapping[Value, Statement]) 
     result = body.outputs[place]
     made = producers.get(result) if isinstance(result, Value) else None
     return made is not None and made.primitive in ("add", "add_any") and body.inputs[place] in made.inputs
+
+
+def repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Statement]) -> Value | None:
+    """Return the value from which a `broadcast_in_dim` along exactly these axes computes `known`, or `None`."""
+    made = producers.get(known)
+    if made is None or made.primitive != "broadcast_in_dim" or not isinstance(made.inputs[0], Value):
+        return None
+    shape = [1] * len(known.shape)
+    for axis, size in zip(made.params["broadcast_dimensions"], made.inputs[0].shape, strict=True):
+        shape[axis] = size
+    changed = [axis for axis, size in enumerate(known.shape) if size != shape[axis]]
+    return made.inputs[0] if changed == sorted(axis for axis in axes if known.shape[axis] != 1) else None
+
+
+def operand_through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:
+    """Return x if `one` computes d_x = 2 * d_y, and y = 2 * x is `known`; also for other linear operations.
+
+    Return `None` if the statement that computed `known` is another operation.
+    """
+    made = producers.get(known)
+    if made is None or made.primitive != one.primitive or made.block != one.block:
+        return None
+    values = [value for value in made.inputs if isinstance(value, Value)]
+    numbers = [[each.value for each in part.inputs if isinstance(each, Number)] for part in (made, one)]
+    return values[0] if len(values) == 1 and numbers[0] == numbers[1] else None
