@@ -15,7 +15,7 @@ from rich.table import Table
 from benchmarks.corpus.program import Program, adam_step, ints, spec
 from benchmarks.gpt import HEADS, LAYERS, VOCABULARY, WIDTH, plain_forward, plain_shapes
 from mithril_nb.analysis.whatif import Change, WhatIf, what_if
-from mithril_nb.analysis.whatif.learning import whole
+from mithril_nb.analysis.whatif.learning import comparable
 from mithril_nb.cost import Cost
 from mithril_nb.inspection import Inspection
 from mithril_nb.targets import inspect
@@ -107,7 +107,7 @@ def measure(make: Callable[..., Program], found: WhatIf, settings: Mapping[str, 
         statistics.median(one.cpu_s for one in answers),
         statistics.median(one.wall_s for one in traces),
         statistics.median(one.cpu_s for one in traces),
-        whole(change.after) == whole(cost),
+        comparable(change.after) == comparable(cost),
     )
 
 
