@@ -8,10 +8,10 @@ from mithril_nb.emission.program import ELEMENTWISE, Function, Number, Operand, 
 
 
 def narrow(function: Function) -> Function:
-    """Return a function in which reshapes that insert axes of size 1 replace broadcasts.
+    """Return the function with broadcasts replaced by reshapes that insert axes of size 1.
 
-    A broadcast of an array is replaced only if elementwise statements are its only uses. Each of these statements
-    must have another operand that already has the shape of the result.
+    A broadcast is replaced only if all statements that read it are elementwise, and each of them has another operand
+    with the shape of the result. These statements then broadcast the reshaped array.
     """
     uses = function.uses()
     instead: dict[Operand, Operand] = {}

@@ -95,12 +95,13 @@ class Statement:
         primitive: JAX's primitive; `"call"` for a call of `function`.
         inputs: The operands.
         outputs: The results; an unused result has the name `"_"`.
-        params: JAX's params without jaxprs. Reductions may have `"keepdims"`; a `scan` has `num_carry`.
+        params: The parameters of JAX's primitive, without jaxprs. A reduction that keeps the reduced axes with size 1
+            also has `keepdims`. A `scan` has `num_carry`, the number of carried arrays.
         equations: Ids of the traced equations that the statement computes. If several blocks share the function that
             contains the statement, these are the equations of all these blocks.
         block: Path of the block, or `"(loss)"`, or `"(optimizer)"`; `""` outside of blocks. If several blocks share
-            the function, it is the first of them.
-        role: The part of a training step; `None` if unknown.
+            the function that contains the statement, it is the path of the first of them.
+        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if unknown.
         source: The user's line of Python that caused the statement, as `"file.py:12"`; `""` if unknown.
         bodies: The functions inside of a control-flow statement. They may also read earlier values.
             - `scan`: one body, (carry, items) -> (carry, results). `inputs` are the initial carry and arrays of items.
@@ -152,10 +153,12 @@ class Function:
         outputs: The arrays and numbers that the function returns.
         statements: The statements, in the order of execution.
         block: Path of the first block that runs the function; `""` for the whole program and for bodies.
-        role: The part of a training step; `None` if unknown, and for the whole program and for bodies.
+        role: The part of a training step: `"forward"`, `"backward"` or `"update"`; `None` if unknown, and for the whole
+            program and for bodies.
         blocks: Paths of all blocks that run the function; `()` for the whole program and for bodies.
-        ports: Names of the output ports of the block, and of the forward function's inputs that are not parameters.
-        kind: Kind of its block, such as `"LayerNorm"`; `""` if unknown.
+        ports: Names of the arrays that the forward function of the block receives, except parameters, and of the
+            block's output ports.
+        kind: Kind of the block, such as `"LayerNorm"`; `""` if unknown.
     """
 
     name: str
@@ -184,9 +187,10 @@ class Function:
 
     @cached_property
     def roles(self) -> Mapping[Value, Role | None]:
-        """The part of a training step to which each value belongs.
+        """A dict from values to their part of a training step. Inputs other than gradients are missing.
 
-        An input `d_x` is a gradient. What a loop carries has the role of the loop, and an item the role of its array.
+        An input with a name such as `d_x` is a gradient. In the body of a `scan`, the carry has the role of the
+        `scan`. An input of the body that is one item of an array has the role of the array.
         """
         found: dict[Value, Role | None] = {one: "backward" for one in self.inputs if one.name.startswith("d_")}
         for one in self.walk():

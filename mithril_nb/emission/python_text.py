@@ -76,7 +76,7 @@ def listed(start: str, names: list[str], end: str, used: int) -> str:
         start: Text before the new lines, such as `"("`.
         names: The names.
         end: Text after the new lines, such as `")"`.
-        used: Number of other characters on the line.
+        used: Number of characters that other text needs on the line.
     """
     text = ", ".join(names)
     if len(text) + used <= LONGEST_LINE - 8:

@@ -94,13 +94,14 @@ class _Reader:
     def statements(
         self, sites: Sequence[Site], env: dict[Any, Operand], around: Equation | None = None
     ) -> list[Statement]:
-        """Return the statements for some sites.
+        """Return the statements that compute some equations.
 
         Args:
-            sites: Equations with their bodies.
-            env: The variables in scope. The results of the equations are added.
-            around: The record for all statements, if the equations have no records of their own. This is the case in
-                a function that combines two items, and in equations that replace another equation.
+            sites: The equations, with those of their nested jaxprs.
+            env: The operand for each variable in scope. The results of the equations are added.
+            around: The `Equation` with the id, block and role for all statements. Needed for equations without an
+                `Equation`: those of a function that combines two items, and those that replace another equation.
+                `None` to use the `Equation` of each site.
         """
         found: list[Statement] = []
         for site in sites:
@@ -137,9 +138,9 @@ class _Reader:
     def _inlined(
         self, site: Site, inputs: tuple[Operand, ...]
     ) -> tuple[tuple[Any, list[Site]], tuple[Operand, ...]] | None:
-        """Return a body that replaces an equation, and the operands of the body; `None` if the equation stays.
+        """Return the nested jaxpr that replaces an equation, with its sites and its operands; `None` if none does.
 
-        A body replaces a call, a `cond` whose index is a number, and a `custom_linear_solve`.
+        A nested jaxpr replaces a call, a `cond` whose index is a number, and a `custom_linear_solve`.
         """
         if site.primitive == "cond" and isinstance(inputs[0], Number):
             return site.bodies[min(max(int(inputs[0].value.real), 0), len(site.bodies) - 1)], inputs[1:]

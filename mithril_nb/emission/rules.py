@@ -14,7 +14,10 @@ Result = TypeVar("Result")
 
 
 class Rules(dict[str, Callable[[To, Statement], Result]]):
-    """A dict from each primitive to a function of an emitter and a statement, which writes or returns source.
+    """A dict from the name of each primitive to the function that emits it.
+
+    The function receives the emitter and a statement. It returns the source of the statement, or writes it to the
+    emitter. In the example, the emitter is only the name of a module.
 
     Examples:
         >>> rules = Rules[str, str]()

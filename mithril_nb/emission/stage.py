@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def instructions_of(source: Source, by_id: Mapping[str, Equation], inputs: tuple[Input, ...]) -> Read:
-    """Return the text of a source, and an instruction for each line with equations.
+    """Return the text of a source, and an instruction for each line that computes equations or assigns an input.
 
     Args:
         source: The source.
         by_id: The equations of the program, by id.
-        inputs: The inputs of the program. The input with index 3 has the id `"arg3"` in a line.
+        inputs: The inputs of the program. A line that assigns the input with index 3 has the id `"arg3"`.
     """
     blocks = {f"arg{place}": one.block for place, one in enumerate(inputs)}
     found = [_instruction(number, line, by_id, blocks) for number, line in enumerate(source.lines, 1) if line.equations]

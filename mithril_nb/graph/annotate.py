@@ -12,10 +12,11 @@ from mithril_nb.graph.records import ADD_BLOCK, BOUNDARY, Edge, Endpoint, Logica
 
 
 def find(graph: LogicalGraph, text: object) -> Endpoint:
-    """Return the endpoint that a name refers to: an input, a labelled output, a graph output or `"block.port"`.
+    """Return the endpoint that a name refers to.
 
-    An input port of a block refers to the endpoint that feeds the port. A port that nothing feeds, such as a parameter,
-    refers to itself.
+    The name is that of a graph input, of an output that the user has named, of a graph output, or `"block.port"`. A
+    graph output refers to the output of a block that it returns. An input of a block refers to the endpoint that feeds
+    it; without one, as for a parameter, it refers to itself.
 
     Raises:
         ConnectionError: No endpoint has this name.
@@ -50,9 +51,9 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
 
 
 def annotate(graph: LogicalGraph, end: Endpoint, **changes: Any) -> LogicalGraph:
-    """Add annotations to an endpoint: `shape=`, `dtype=`, `is_trainable=`, `is_exposed=`, see `Note`.
+    """Add annotations to an endpoint, such as `shape=` or `is_trainable=`; see `Note`.
 
-    The generated name of an input, such as `"input"`, becomes permanent.
+    If the endpoint is a graph input with a generated name, such as `"input"`, later edits do not change the name.
     """
     labels = dict(graph.labels)
     named: tuple[str, ...] = ()

@@ -20,11 +20,14 @@ def infer_boundary(
     labels: Mapping[str, Endpoint],
     notes: Mapping[Endpoint, Note] | None = None,
 ) -> LogicalGraph:
-    """Return a graph with an input for every open data input, and an output for every unread or exposed output.
+    """Return the graph of some blocks, with the inferred inputs and outputs.
 
-    The order is canonical: nodes in topological order (independent nodes as they were added), edges by target, labels
-    and notes by name. So two graphs are equal if their blocks were added in the same order, even if other edits were
-    made and undone between.
+    A data input that is not connected becomes a graph input. An output that no block reads becomes a graph output, and
+    so does an output whose note has `is_exposed`.
+
+    Nodes are in topological order (independent nodes as they were added), edges are sorted by target, and labels and
+    notes by name. So two graphs are equal if their blocks were added in the same order, even if other edits were made
+    and undone between.
 
     Raises:
         CycleError: The blocks form a cycle.
@@ -106,7 +109,8 @@ def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
 def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
     """Return the edges that the user created, without the edges that `infer_boundary` added.
 
-    Keeps the edges of the graph inputs `named`, because the caller makes their generated names permanent.
+    The added edges lead to graph outputs, or come from graph inputs with generated names. Edges from the graph inputs
+    `named` are returned too, because the caller makes their generated names permanent.
     """
     kept = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
     return [

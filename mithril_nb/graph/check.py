@@ -16,11 +16,7 @@ from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Nod
 def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
     """Return the nodes in topological order: each node after the nodes whose outputs it reads.
 
-    Args:
-        graph: One level of a model; nested graphs are not visited.
-
-    Returns:
-        All nodes; independent nodes stay in the order in which they were added.
+    Independent nodes stay in the order in which they were added. The nodes of nested graphs are not returned.
 
     Raises:
         CycleError: The blocks form a cycle.
@@ -105,7 +101,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
     Raises:
         NameTakenError: A block or a label has no name, two blocks or two labels share a name, or a port has two labels.
         ConnectionError: A connection or a label refers to a missing port, or two connections end at one port.
-        UnconnectedPortError: A port is not connected.
+        UnconnectedPortError: A data input of a block, or an output of the graph, is not connected.
         CycleError: The blocks form a cycle.
 
     Examples:
@@ -148,10 +144,10 @@ def check_parts(
     *,
     boundary: tuple[Collection[Endpoint], Collection[Endpoint]] | None = None,
 ) -> None:
-    """Raise if the parts of a graph are inconsistent. Does not check the graphs inside its blocks.
+    """Raise if nodes, edges and labels are inconsistent. Does not check the graphs inside the blocks.
 
-    `boundary` contains the inputs and the outputs of the graph. If it is `None`, the sources of edges without a node
-    are the inputs, and there are no outputs.
+    `boundary` is a pair: the inputs and the outputs of the graph. If it is `None`, the graph has no outputs, and every
+    source of an edge that is not a port of a block is an input of the graph.
 
     Raises:
         NameTakenError, ConnectionError: As in `check`.

@@ -140,7 +140,8 @@ class Draft:
     def _is_plain(self, block: Block, name: str, connections: Mapping[str, str]) -> bool:
         """Return whether the block can be added without inferring the inputs and outputs of the graph.
 
-        If a connection may be an error, or a name that `infer_boundary` generates, `edit.add` must add the block.
+        If not, `edit.add` must add it: a connection may be an error, or its name may be one that `infer_boundary`
+        generates.
         """
         inputs = {port.name for port in block.inputs}
         outputs = {port.name for port in block.outputs}

@@ -40,10 +40,11 @@ def add(
         graph: The graph to add to.
         block: The block to add.
         name: Name of the block in the graph. Default: its kind and a number, as in `linear_0`.
-        connections: Name of the connection at each port, as text of an `Endpoint`. At an input, it is the name of an
-            output or of a graph input, or `"block.port"`; an unknown name creates a graph input. At an output, it is
-            the new name of the output. If a graph input has this name, the output replaces the graph input.
-        after: The source of the first data input that `connections` omits. By default, this input stays open.
+        connections: A dict from the names of ports to text. For an input, the text is the source to connect: the name
+            of a graph input or of an output, or `"block.port"`; an unknown name creates a graph input. For an output,
+            the text is its new name. If a graph input has this name, the output replaces the graph input.
+        after: The endpoint to connect to the first data input that `connections` omits. By default, this input becomes
+            a graph input.
 
     Returns:
         The new graph, and the name of the block in it.
@@ -109,10 +110,12 @@ def check_new(
     nodes: Mapping[str, Node],
     free: Callable[[], str],
 ) -> None:
-    """Raise if a block cannot be added under this name, because of the existing nodes, its depth or its ports.
+    """Raise if a block cannot be added to existing nodes. `free` returns an unused name, for the message.
 
     Raises:
-        NameTakenError, NestingError, ConnectionError: As in `add`.
+        NameTakenError: A node has that name.
+        NestingError: The block is nested too deep.
+        ConnectionError: `connections` names a port that does not exist.
     """
     if name in nodes:
         raise NameTakenError(
@@ -173,11 +176,13 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
     """Connect an output or a graph input to an input of a block, and remove the previous connection of that input.
 
-    A source without a node is the graph input or the output with that name; an unknown name creates a graph input.
+    If the node of `source` is `""`, its port is the name of a graph input, or the name that the user gave to an output.
+    An unknown name creates a graph input.
 
     Raises:
-        UnknownBlockError: No block has that name.
-        ConnectionError: No port has that name, or the name of the new graph input is not valid.
+        UnknownBlockError: The block of `source` or `target` does not exist.
+        ConnectionError: The port of `source` or `target` does not exist, `target` is not an input of a block, or the
+            name of the new graph input is not valid.
         CycleError: The connection would create a cycle.
     """
     if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
@@ -265,9 +270,9 @@ def with_names(
     Args:
         graph: The graph before.
         nodes: The blocks, with their new names.
-        source: Returns the new endpoint of an output.
-        target: Returns the new endpoint of an input.
-        array: The old and the new prefix of parameter names, such as `("linear_0", "head")`.
+        source: A function from the old endpoint of an output to the new one.
+        target: A function from the old endpoint of an input to the new one.
+        array: The old and the new start of the names of parameters, such as `("linear_0", "head")`.
     """
 
     def noted(end: Endpoint) -> Endpoint:
@@ -308,10 +313,10 @@ def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[
 
 
 def alone(block: Block) -> LogicalGraph:
-    """Return a graph with one block, whose inputs, parameters and outputs are those of the graph.
+    """Return a graph that contains only this block, and whose inputs, parameters and outputs have its names.
 
-    So the parameters of a model of one Linear are named `weight` and `bias`. For a composite block, return the graph
-    inside it.
+    For example, the parameters of the graph of a Linear are `weight` and `bias`, not `linear.weight` and
+    `linear.bias`. For a composite block, return the graph inside it.
     """
     if block.graph is not None and block.is_composite:
         return block.graph
@@ -322,7 +327,9 @@ def alone(block: Block) -> LogicalGraph:
 
 
 def written(block: Block) -> str:
-    """Return code that constructs a block; `"block"` if the code is too long, or cannot describe the contents.
+    """Return code that constructs a block; `"block"` if the code is too long, or the block contains other blocks.
+
+    An MLP contains other blocks too, but its arguments describe them, so its code is returned.
 
     Examples:
         >>> written(Block("Linear", (("dimension", 3),), (), (), op="linear"))

@@ -17,7 +17,8 @@ class Match:
     Attributes:
         id: Id of the equation or instruction in its stage; the path of a block of a model.
         kind: The operation of the equation or instruction, or the kind of the block.
-        block: Paths of the blocks that it belongs to, the largest share first; empty if it is not attributed.
+        block: Paths of the blocks that it belongs to, the block with the largest part of it first; empty if it is not
+            attributed.
         role: `"forward"`, `"backward"` or `"update"`; `None` if unknown.
         dtype: Dtypes of the results, each once.
         flops: FLOPs in all its runs; `None` if unknown.

@@ -34,7 +34,9 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
 
 
 def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> LogicalGraph:
-    """Rename the block at a path. Generated ports of the enclosing blocks are renamed too, and stay connected.
+    """Rename the block at a path.
+
+    Ports of the enclosing blocks whose names were generated from the old name are renamed too, and stay connected.
 
     Args:
         graph: The outermost graph.
@@ -89,12 +91,12 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
 
 @contextmanager
 def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
-    """Complete the block path of an error that is raised in the `with` block.
+    """Add the name of the edited block to the block path of an error that the `with` statement raises.
 
     Args:
-        name: Name of the block that is being edited.
-        is_inside: True if the edit is inside the block: `name` is then put before the path of the error. False if the
-            block itself is edited: `name` is then the path of an error that has no path.
+        name: Name of the block.
+        is_inside: True if a block inside it is edited: its name is put before the path. False if the block itself is
+            edited: its name becomes the path, unless the error has a path already.
     """
     try:
         yield

@@ -16,7 +16,7 @@ _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in "%/.():[]"})
 
 @lru_cache(1 << 14)
 def component(name: str) -> str:
-    """Return the name as written in a path.
+    """Return a name as part of a path: slashes, dots and other special characters become codes such as %2F.
 
     Examples:
         >>> component("linear_0"), component("a/b")
@@ -63,7 +63,7 @@ def lineage(path: str) -> tuple[str, ...]:
 
 
 def is_within(path: str, group: str) -> bool:
-    """Return whether a path is the group itself or a block inside it; `""` is the group of all blocks.
+    """Return whether the block at `path` is the block at `group`, or inside it. Every block is inside `""`, the model.
 
     Examples:
         >>> is_within("mlp_0/linear_1", "mlp_0"), is_within("mlp_0", "mlp_0"), is_within("mlp_01", "mlp_0")

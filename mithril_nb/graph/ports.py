@@ -11,10 +11,10 @@ class Ports:
     """The connections between the blocks of a model.
 
     Attributes:
-        sources: By path of a block, then by name of its input: the path of the block and the name of the output that
-            the input reads; `("", "x")` for input `x` of the model.
-        outputs: By path of a block that contains no others: the names of its outputs, in the order in which it
-            computes them. Blocks that compute several outputs in an unknown order are missing.
+        sources: A dict from the path of each block to a dict from its inputs to their sources. A source is the path of
+            a block and the name of its output, or `("", "x")` for the input x of the model.
+        outputs: A dict from the path of each block without inner blocks to the names of its outputs, in the order in
+            which it computes them. Blocks that compute several outputs in an unknown order are missing.
     """
 
     sources: Mapping[str, Mapping[str, tuple[str, str]]]

@@ -51,7 +51,7 @@ class Item:
         role: `"forward"`, `"backward"`, `"update"`, or `""` if unknown.
         dtypes: Full names of the dtypes of its results.
         lines: The user's lines of Python that created it, as `"file.py:12"`.
-        numbers: Numbers by key of `NUMBERS`; unknown numbers are missing or `None`.
+        numbers: Its `"flops"`, `"bytes"` and `"memory"`, see `NUMBERS`. Unknown numbers are missing or `None`.
     """
 
     blocks: tuple[str, ...] = ()
@@ -67,10 +67,11 @@ class Term:
     """One condition of a query.
 
     Attributes:
-        key: A key of `EXAMPLES`, or `""` for a word.
+        key: The property to compare, such as `"kind"` or `"flops"`, see `EXAMPLES`. `""` for a word without a key,
+            which is compared with paths and kinds of blocks.
         relation: `":"` for texts; `"<"`, `"<="`, `"="`, `">="` or `">"` for numbers.
-        value: A text or a number.
-        is_negated: True if an item must not fulfil the condition.
+        value: The text or number to compare with.
+        is_negated: True for a term that starts with a minus: an item must not fulfil the condition.
     """
 
     key: str
@@ -268,9 +269,9 @@ def _quoted(value: str) -> str:
 
 
 def _is_part(wanted: str, path: str) -> bool:
-    """Return whether consecutive components of a path match the components of a pattern.
+    """Return whether consecutive names in a path match those in the pattern `wanted`, such as `"mlp_0/linear_*"`.
 
-    The path may have more components, so `block:mlp_0` also matches all blocks inside `mlp_0`.
+    The path may have more names, so the pattern `"mlp_0"` also matches all blocks inside `mlp_0`.
     """
     patterns, parts = [part.split("*") for part in wanted.split("/")], path.split("/")
     return any(

@@ -9,7 +9,9 @@ Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 class Reach(Generic[Vertex]):
-    """Finds the vertices before and after some vertices of a directed graph.
+    """Finds the vertices that some vertices of a directed graph reach, and those from which they are reached.
+
+    The results include the given vertices.
 
     Args:
         flows: The edges, as pairs of source and target.

@@ -89,9 +89,9 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Block(Shown):
-    """A part of a model, independent of its place: an op with attributes, or a graph of further blocks.
+    """A part of a model, without a name: an op with attributes, or a composite, which contains other blocks.
 
-    Attributes are compared with their types, so that programs of `Constant(1)` and `Constant(1.0)` differ.
+    Attributes are compared with their types, so `Constant(1)` and `Constant(1.0)` are different blocks.
 
     Attributes:
         kind: The display name: `"Linear"`, `"MLP"`, `"Model"`.
@@ -99,7 +99,8 @@ class Block(Shown):
         inputs: The input ports.
         outputs: The output ports.
         op: Name of the op, which a backend implements as a kernel; `""` for a composite.
-        graph: The contents of a composite, or of an op that runs other blocks; `None` for other ops.
+        graph: The blocks inside a composite, or inside an op that runs other blocks, such as a loop; `None` for other
+            ops.
     """
 
     kind: str
@@ -149,7 +150,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Note:
-    """The user's annotations of a graph input, a block's output or a param port, in addition to its connections.
+    """The user's annotations of a graph input, of an output of a block, or of a parameter.
 
     Attributes:
         shape: The declared shape; `None` if undeclared.
@@ -247,7 +248,7 @@ class LogicalGraph(Shown):
     def ancestors(self, path: str) -> tuple[str, ...]:
         """Return the paths of the blocks whose data reaches a block, in the order of the graph.
 
-        Composite blocks are represented by the blocks inside them, and only by those that pass on the data.
+        Instead of a composite block, the result contains the blocks inside it whose data reaches the block.
 
         Args:
             path: Path of the block, which may be composite.
@@ -355,12 +356,12 @@ def free_name(graph: LogicalGraph, kind: str) -> str:
 
 @dataclass(frozen=True)
 class BlockSpecs:
-    """The result of shape inference for one block. A spec is `None` if unknown.
+    """The inferred specs of one block, by name of the port. A spec is `None` if unknown.
 
     Attributes:
-        inputs: Spec of each connected input.
-        params: Spec of each param and state port.
-        outputs: Spec of each output.
+        inputs: Specs of the connected inputs.
+        params: Specs of the ports with the role `"param"` or `"state"`.
+        outputs: Specs of the outputs.
     """
 
     inputs: Mapping[str, Spec | None] = field(default_factory=dict[str, Spec | None])

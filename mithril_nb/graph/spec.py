@@ -44,7 +44,7 @@ MOST_ITEMS = 2**63 - 1
 
 
 def is_dim_name(text: str) -> bool:
-    """Return whether a text is a valid name of a dim: an identifier, or the leading `"..."`.
+    """Return whether a text is a valid name of a dim: an identifier, or `"..."`, which represents the leading dims.
 
     Examples:
         >>> is_dim_name("batch"), is_dim_name("-1"), is_dim_name("2.5")

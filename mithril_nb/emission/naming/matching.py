@@ -14,11 +14,12 @@ class BackwardLoop:
 
     Attributes:
         forward: The forward loop.
-        steps: For each item that the backward loop reads, the value of the forward body that was stacked.
-        gradients: For each input of the backward body that is a gradient, or a term of one, the value of the forward
-            body to which it belongs.
-        totals: Number of values at the start of the carry that are gradients of arrays that every step reads, such as
-            weights. They are sums over all steps. The rest of the carry belongs to the carry of the forward loop.
+        steps: A dict from inputs of the backward body to values of the forward body. The forward loop stacks this value
+            over its steps, and the backward loop reads it step by step.
+        gradients: A dict from inputs of the backward body to values of the forward body. The input is the gradient of
+            this value, or one of the terms of the gradient.
+        totals: Number of sums over all steps at the start of the backward carry, such as the gradients of weights. The
+            other values of the carry are gradients of the forward carry. If the two carries do not match, it is 0.
     """
 
     forward: Statement
@@ -30,12 +31,12 @@ class BackwardLoop:
 def backward_loop(
     loop: Statement, producers: Mapping[Value, Statement], known: Mapping[Value, Value]
 ) -> BackwardLoop | None:
-    """Return a `scan` of the backward pass and the forward loop to which it belongs, or `None` if there is none.
+    """Return the forward loop whose steps a `scan` reverses, and how values of both correspond; `None` if unknown.
 
     Args:
         loop: The `scan`.
         producers: The statement that computes each value of the program.
-        known: The value of the forward pass to which each gradient belongs, as far as known before the loop.
+        known: A dict from the gradients found so far to the values whose gradients they are.
     """
     (body,), count = loop.bodies, loop.params["num_carry"]
     forward: Statement | None = None
@@ -86,9 +87,10 @@ def repeated(known: Value, axes: tuple[int, ...], producers: Mapping[Value, Stat
 
 
 def operand_through(one: Statement, known: Value, producers: Mapping[Value, Statement]) -> Value | None:
-    """Return x if `one` computes d_x = 2 * d_y, and y = 2 * x is `known`; also for other linear operations.
+    """Return the value whose gradient the statement `one` computes from the gradient of the value `known`.
 
-    Return `None` if the statement that computed `known` is another operation.
+    This works if both statements are the same linear operation: if `known` is 2 * x, then `one` multiplies the gradient
+    by 2, and the result is x. Return `None` if the operations differ.
     """
     made = producers.get(known)
     if made is None or made.primitive != one.primitive or made.block != one.block:

@@ -15,7 +15,7 @@ RESULT_NAMES = {
 
 
 def meanings(main: Function) -> dict[Value, str]:
-    """Return usual names, such as `"softmax"`, for the results of known patterns of statements.
+    """Return a dict from the results of known patterns of statements to their usual names, such as `"softmax"`.
 
     Examples:
         >>> x, n = Value("x", (2, 4), "float32"), Number(4.0, "float32")

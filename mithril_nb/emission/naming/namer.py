@@ -29,11 +29,11 @@ class Namer:
         divided: The same program, divided into functions.
         constants: The array of each constant.
         params: The inputs of `main` that are parameters.
-        outputs: The arrays in the results of the program.
-        reserved: Names that the emitter uses itself.
-        ports: The ports of the blocks.
+        outputs: The arrays that the program returns.
+        reserved: Names that functions and constants must not have, because the emitter uses them itself.
+        ports: The connections between the blocks.
         kinds: Kind of each block, by path of the block.
-        fuse: See `build`.
+        fuse: A function that replaces statements by calls of library functions; see `build`.
     """
 
     def __init__(
@@ -267,9 +267,9 @@ class Namer:
         return found[0] if len(found) == 1 else ""
 
     def _sources_of_values(self) -> dict[Value, tuple[str, str]]:
-        """Return the block and the output port that output each array of the forward pass.
+        """Return a dict from arrays of the forward pass to their sources: the path of a block and its output port.
 
-        For an input of the program, return `""` and the name of the input.
+        The source of an input of the program is `""` and the name of the input. Other arrays inside blocks are missing.
         """
         leaving: dict[str, dict[Value, tuple[int, int]]] = {}
         first: dict[tuple[str, Value], tuple[int, int]] = {}  # where a value's earliest ancestor in a block is computed
@@ -295,7 +295,7 @@ class Namer:
     def _gradient_name(self, function: Function, value: Value) -> str:
         """Return the name of a gradient that a backward function receives.
 
-        If the function only adds this gradient to another one, the name is `d_input_so_far`.
+        If the function only adds the gradient that it computes to this one, the name is `d_input_so_far`.
         """
         if self._roles.get(value) != "backward":
             return self._plain(value, function.block)

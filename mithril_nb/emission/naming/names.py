@@ -53,6 +53,9 @@ def comment(text: str) -> str:
 class Names:
     """Unique names within a scope.
 
+    A name that is taken gets a number at its end. In a name such as `part_of_x`, the number comes after the word part,
+    because `x_1` may be the name of another array.
+
     Examples:
         >>> names = Names(["sum_of"])
         >>> names.new("sum_of"), names.new("sum_of"), names.new("for")

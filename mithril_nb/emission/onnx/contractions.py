@@ -99,13 +99,20 @@ def _pool(to: Graph, one: Statement) -> str:
 def _padded_windows(
     to: Graph, one: Statement, array: Operand, kind: str
 ) -> tuple[str, dict[str, Any], list[int], list[int]]:
-    """Return the arguments for a pooling operator.
+    """Return the input and the attributes of a pooling operator.
+
+    Args:
+        to: The graph.
+        one: The statement that reduces windows.
+        array: The array that the windows slide over.
+        kind: The primitive that combines the items of a window: `"add"`, `"max"` or `"min"`.
 
     Returns:
-        - The padded array. All axes outside of windows are merged to the first axis, and an axis of size 1 follows.
+        - The name of the padded tensor; for `"min"`, its items are negated. Its first axis merges all axes without
+          windows. An axis of size 1 follows, and then the axes with windows.
         - The attributes of the operator.
-        - The axes outside of windows.
-        - The axes of windows.
+        - The indices of the axes without windows.
+        - The indices of the axes with windows.
     """
     rank, params = len(array.shape), one.params
     size, steps, pads = params["window_dimensions"], params["window_strides"], params["padding"]

@@ -59,10 +59,10 @@ def _cond(to: Graph, one: Statement) -> list[str]:
 def _chosen(
     to: Graph, which: Operand, branches: Sequence[Function], outputs: tuple[Value, ...], first: int = 0
 ) -> list[str]:
-    """Return the results of the branch that `which` selects.
+    """Return the names of the results of the branch whose index is the value of `which`, a number or a boolean.
 
-    ONNX has no switch, so this function adds one `If` for each branch but the last. `first` is the index of the first
-    of the remaining `branches`.
+    ONNX has no switch, so this function adds one `If` for each branch except the last. `first` is the index of the
+    first item of `branches`.
     """
     branch, *rest = branches
     if not rest:

@@ -60,7 +60,7 @@ class Body:
 
 @dataclass
 class Graph:
-    """The nodes and constants so far. The methods take and return names of tensors.
+    """An ONNX graph under construction. The methods take and return names of tensors.
 
     Attributes:
         tensors: The name of each value's tensor.

@@ -108,9 +108,10 @@ def _pad(to: Graph, one: Statement) -> str:
 
 
 def dilated(to: Graph, name: str, shape: list[int], axis: int, gap: int, fill: str) -> str:
-    """Insert `gap` items `fill` between neighbours along an axis, and return the tensor.
+    """Insert `gap` equal items between the neighbouring items of a tensor along an axis, and return the new tensor.
 
-    `shape` is the shape of the tensor. The function changes this list to the new shape.
+    `name` and `fill` are names of tensors; `fill` contains the item to insert. `shape` is the shape of the tensor. The
+    function changes this list to the new shape.
     """
     if not gap or shape[axis] < 2:
         return name
