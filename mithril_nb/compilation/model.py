@@ -34,7 +34,7 @@ class PhysicalModel(InspectedModel):
     Attributes:
         graph: The logical graph.
         backend: The backend that the model runs on.
-        inference: Specs of all values in the model.
+        inference: The result of shape inference: the shapes and dtypes in the model.
         jit: True if `evaluate` is jitted.
         options: Further options of `compile`.
 
@@ -135,7 +135,11 @@ class PhysicalModel(InspectedModel):
         return self._laid(self.parameters, self.backend.initial_params(self.parameters, seed))
 
     def convert_params(self, params: Arrays, other: Any) -> dict[str, Any]:
-        """Return parameters as arrays of another backend, given that backend or a model compiled for it.
+        """Return parameters as arrays of another backend.
+
+        Args:
+            params: Parameters by name.
+            other: The other backend, or a model compiled for it.
 
         Raises:
             UnknownOptionError: `other` is neither a backend nor a compiled model.
@@ -143,7 +147,9 @@ class PhysicalModel(InspectedModel):
         return convert_params(params, self.backend, other)
 
     def initial_state(self) -> dict[str, jax.Array]:
-        """Return the state before the first step; empty if the model has none.
+        """Return the state before the first step, such as running statistics: arrays by name.
+
+        The dict is empty if the model has no state.
 
         Raises:
             ShapeError: The shape of a state is still unknown.
@@ -173,7 +179,8 @@ class PhysicalModel(InspectedModel):
         Args:
             params: Parameters by name: `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
             inputs: Arrays by input name.
-            state: State after the previous step, for a model with a state.
+            state: Arrays by name, such as running statistics: `initial_state()`, or the state after the previous step.
+                Required for a model with a state.
             key: Random key, required if a block draws random numbers.
             training: True if blocks such as Dropout behave as in training.
 
@@ -192,7 +199,9 @@ class PhysicalModel(InspectedModel):
         key: jax.Array | None = None,
         training: bool = False,
     ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
-        """Return the outputs like `forward`, and the next state, which is `{}` if the model has no state.
+        """Return a pair: the outputs, and the state after this step, which is `{}` if the model has no state.
+
+        The arguments are those of `forward`.
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names are missing or unknown.
@@ -242,7 +251,8 @@ class PhysicalModel(InspectedModel):
             params: Parameters by name.
             inputs: Arrays by input name.
             output_gradients: d(loss)/d(output) by output name. An output that is left out has gradient 0.
-            state: State after training, for a model with a state such as running statistics. It does not change.
+            state: Arrays by name, such as running statistics: `initial_state()`, or the state after training. Required
+                for a model with a state. `evaluate` does not change it.
 
         Returns:
             A dict of outputs by name. With `output_gradients`, a pair: this dict, and a dict of gradients by parameter

@@ -22,12 +22,12 @@ _FUSION_PASSES = "fusion,cpu-fusion,cpu_instruction_fusion"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a compiled physical model.
+    """Options of a compiled physical model. `compile` documents them.
 
     Attributes:
-        parallelism: `"data"`, `"model"`, `"mixed"`, or `None`.
+        parallelism: `"data"`, `"model"` or `"mixed"`; `None` if nothing is split over devices.
         donated: Positions of the donated arguments of `evaluate`.
-        keeps_xla: True if `xla_computation` is available.
+        keeps_xla: True if the model's attribute `xla_computation` is available.
         replicates_inputs: True if each input is replicated on all devices.
         static_shapes: True to reject inputs whose shapes differ from the compiled ones.
         compiler_options: Options for XLA, by name.

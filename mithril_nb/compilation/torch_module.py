@@ -13,7 +13,7 @@ def as_module(model: Any, params: Mapping[str, Any], state: Mapping[str, Any]) -
     """Return an `EmittedModel` as a `torch.nn.Module`, whose buffers are the state of the model.
 
     Raises:
-        UnknownOptionError: The model is compiled for another backend.
+        UnknownOptionError: The model is not compiled for PyTorch.
     """
     if model.backend.name != "torch":
         shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
@@ -71,9 +71,10 @@ def _module_type() -> type:
 
 
 def _loader(model: Any) -> Callable[[bool, Mapping[str, Any]], Callable[..., Any]]:
-    """Return a function `(training, arguments) -> program`, which loads the program for these shapes and dtypes.
+    """Return a function `(training, arguments) -> program`.
 
-    It raises an `UnknownOptionError` if the model has hand-written gradients, which `torch.autograd` does not see.
+    It loads the program for the shapes and dtypes of the arguments. It raises an `UnknownOptionError` if the model has
+    hand-written gradients, which `torch.autograd` does not see.
     """
     import torch
 

@@ -33,7 +33,7 @@ COUNTS, IDLE, UNDECIDED, SENDS = "counts", "idle", "undecided", "sends"
 
 
 def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
-    """Return a row for each equation, but none for a call such as `jit`: the equations inside it have the rows.
+    """Return the cost of each equation. A call such as `jit` has no row: the equations inside it have their own.
 
     Only the most expensive branch of a `cond` counts, as in XLA.
 
@@ -102,9 +102,9 @@ def equation_row(equation: Equation, each: Counted, repeats: int | None) -> Cost
 
 
 def moved_rows(inputs: Iterable[Input]) -> tuple[CostRow, ...]:
-    """Return a row for each argument that the program returns with another sharding.
+    """Return a cost row for each argument that the program returns with another sharding.
 
-    XLA then moves the argument between devices. No equation does that, and the bytes moved are unknown.
+    No equation moves this argument between devices: XLA does. The bytes that each device sends are unknown.
     """
     return tuple(
         CostRow(
@@ -131,10 +131,10 @@ def _places_in_branches(conditions: Iterable[str], found: Iterable[CostRow]) -> 
 
 
 def _count_most_expensive(places: Mapping[str, Sequence[int]], rows: list[CostRow]) -> None:
-    """Change the rows of all branches of one `cond` in place, except the rows of the most expensive branch.
+    """Set costs in the rows of one `cond` to 0 or unknown, in place, except in the most expensive branch.
 
     Args:
-        places: For each branch, the indices of its rows in `rows`.
+        places: A dict from each branch to the indices of its rows in `rows`.
         rows: The rows of all equations.
     """
     # If only one branch has equations, it is the most expensive one.
@@ -192,15 +192,16 @@ def branch_states(
     weight: Callable[[int], Expression | None],
     sent: Callable[[int], Sent],
 ) -> dict[str, str]:
-    """Return a dict from the id of an equation to its state; equations that count are not in the dict.
+    """Return a dict from the id of each equation in a cheaper branch to its state: `IDLE`, `UNDECIDED` or `SENDS`.
 
-    Equations that cost the same are a kind (see `Kinds`), so costs are given by the index of the kind.
+    Equations that cost the same form a kind (see `Kinds`). `weight` and `sent` take the index of a kind.
 
     Args:
         conditions: Ids of the `cond` equations, outer ones first.
         members: Pairs of an equation and the index of its kind.
-        weight: Returns the FLOPs plus transcendentals of one equation of a kind in all its runs; `None` if unknown.
-        sent: Returns the payload and wire bytes of one equation of a kind in all its runs.
+        weight: A function that returns the FLOPs plus transcendentals of one equation of a kind in all its runs, or
+            `None` if unknown.
+        sent: A function that returns the payload and wire bytes of one equation of a kind in all its runs.
     """
     every = tuple(members)
     found: dict[str, str] = {}
@@ -310,9 +311,9 @@ def _grid(equation: Equation) -> list[Expression]:
 
 
 def _inside(equation: Equation) -> Letters | str:
-    """Return the letters `kernel` (FLOPs) and `calls` (transcendentals, if any) of the equations inside `equation`.
+    """Return a dict with the FLOPs (`"kernel"`) and transcendentals (`"calls"`) of the equations inside a kernel.
 
-    If costs are unknown, the result is a text instead: `"inside 2 × sort (no rule)"`.
+    `"calls"` is left out if it is 0. If costs are unknown, the result is a text: `"inside 2 × sort (no rule)"`.
     """
     rows = equation_rows(equations_of(equation.param.get(KERNEL, ())))
     unknown = Counter(f"{row.opcode} ({row.unknown})" for row in rows if is_unknown(row))

@@ -12,12 +12,12 @@ _MOST_NAMED = 8
 
 
 class ByName(dict[str, Value]):
-    """A dict with two texts for its error messages.
+    """A dict with two texts for the error messages of its subclasses, which suggest the nearest key.
 
     Args:
         known: The items of the dict.
         of: The subject of a message, in the plural: `"costs of 'step'"`.
-        called: Code that returns this dict: `"cost.by_block"`.
+        called: Code that returns this dict, for the suggestion: `"cost.by_block"`.
     """
 
     _usually_called: ClassVar[str] = "cost"
@@ -62,7 +62,9 @@ class ByBlock(ByName[Value]):
 
 
 class ByRole(ByName[Value]):
-    """A dict from each role in a training step to a value; the key `""` means "no role". `ByName` has the arguments.
+    """A dict from each part of a training step to a value; the key `""` means "no part".
+
+    See `ByName` for the arguments.
 
     Examples:
         >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")
@@ -114,7 +116,8 @@ def first_names(known: list[str]) -> str:
 def nearest_path(path: object, known: list[str]) -> str | None:
     """Return the known path that the user most likely meant; `None` if none is similar.
 
-    The first match counts: the path with `/` instead of `.`, a similar path, a path whose last name is similar.
+    If the path with `/` instead of `.` is known, it is returned. Otherwise, the most similar path is returned, or a
+    path whose last name is similar.
 
     Examples:
         >>> nearest_path("linaer", ["net", "net/linear"]), nearest_path(3, ["net"])

@@ -71,12 +71,12 @@ class CostComparison(Shown):
     Attributes:
         before: Title of the costs before: `"step: lowered"`.
         after: Title of the costs after: `"step: compiled"`.
-        total: Change of the total.
-        by_block: Change of the cost of each block, without the blocks inside it. Blocks that exist only after the
-            change come last.
-        unattributed: Change of the cost not attributed to a block.
-        fusions: The fusions after the change. The fusion that saves the most bytes comes first.
-        devices: A note if only one of the two costs is for all devices together, else empty.
+        total: The cost of the whole program, before and after.
+        by_block: A dict from the path of each block to its cost without the blocks inside it, before and after. Blocks
+            that exist only after the change come last.
+        unattributed: The cost not attributed to a block, before and after.
+        fusions: The fusions of the program after the change. The fusion that saves the most bytes comes first.
+        devices: A note if only one of the two costs is for all devices together, else `()`.
     """
 
     before: str

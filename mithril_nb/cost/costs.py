@@ -28,20 +28,21 @@ if TYPE_CHECKING:
 class Cost(CostTotals, Shown):
     """Costs of a program by block, counted at one stage.
 
-    Unknown costs are left out of sums, so a sum is a lower bound. `notes` and `unknown` list the costs left out. If
-    sizes are symbolic, a sum that depends on them is `None`. `formula` writes it as text, `at` computes it for numbers.
+    Unknown costs are left out of sums, so a sum is a lower bound. `notes` and `unknown` list the costs left out. A sum
+    that depends on a symbolic size, such as `batch`, is `None`: `formula` returns it as text, `at` computes it for
+    numbers.
 
     Attributes:
         program: Name of the program.
         source: What was counted: equations of the jaxpr (`"analytic"`), instructions of the HLO before XLA's passes
             (`"lowered"`) or after them (`"compiled"`), or the compiled program with measured times (`"measured"`).
         rows: The cost of each equation or instruction, in the order of the stage.
-        params: Number of parameters by block; `None` if it is unknown which inputs are parameters.
+        params: Number of parameters by path of the block; `None` if it is unknown which inputs are parameters.
         notes: Notes on unknown costs and on counting conventions.
         xla: XLA's own totals for the program; `None` for `"analytic"`. XLA counts each loop as one iteration.
         once: The totals with each loop counted as one iteration, for comparison with `xla`.
         fusions: The bytes that each fusion of a compiled program saves.
-        symbolic: The equations, if they were counted; `None` if HLO instructions were counted.
+        symbolic: The equations that were counted; `None` if HLO instructions were counted.
         order: Paths of the blocks in the order of the program; by default the order of the rows.
         device: The `jax.Device` that the program is for; `None` for JAX's default.
         lines: The user's lines of Python that the rows come from.
@@ -60,7 +61,7 @@ class Cost(CostTotals, Shown):
         """Return the costs for sizes that replace the symbolic sizes. The program is not traced again.
 
         Args:
-            **sizes: A number for each name in `symbols`.
+            **sizes: A number for each symbolic size; `symbols` has their names.
 
         Raises:
             UnknownOptionError: A name is missing or unknown, or a number is not a valid size.
@@ -173,10 +174,10 @@ class Cost(CostTotals, Shown):
         return against_xla(self, of)
 
     def compare(self, other: Cost) -> CostComparison:
-        """Compare these costs with `other` by block, as before and after a change.
+        """Compare these costs, before a change, with the costs after it, by block.
 
         Args:
-            other: Costs of another stage, or of another program.
+            other: The costs after the change: of another stage, or of another program.
 
         Raises:
             UnknownOptionError: `other` is not a `Cost`.
@@ -219,7 +220,7 @@ class Cost(CostTotals, Shown):
         Args:
             peaks: The peak rates of the machine: the result of `ml.machine()`, or a dict such as
                 `{"flops_per_s": 1e12, "bytes_per_s": 1e11, "source": "data sheet"}`. By default the rates that
-                `ml.machine()` or the profile measured before; without such a measurement, no roof is drawn.
+                `ml.machine()` or a profile measured before and cached; if there are none, no roof is drawn.
             width: Width in px.
 
         Raises:
@@ -235,7 +236,8 @@ class Cost(CostTotals, Shown):
         Args:
             graph: The inspection that these costs come from, or its model. The `graph` of either works too.
             field: As for `treemap`, or `"payload_bytes"` or `"wire_bytes"`.
-            expanded: Paths of the groups to draw with their contents; `()` for none. By default as many as fit.
+            expanded: Paths of the groups (blocks with other blocks inside) to draw with their contents; `()` for none.
+                By default as many groups as fit.
             own: True to show the cost of each block without the blocks inside it.
 
         Raises:
@@ -285,9 +287,10 @@ class Cost(CostTotals, Shown):
             rows: True to add every equation or instruction.
 
         Returns:
-            A dict with the attributes of this object by name. A block in `by_block` is a dict with the attributes of
-            `Figures`, the costs by role (`roles`), and the results of `share_of` (`share`, `share_bound`). If sizes are
-            symbolic, it also has `formulas`, a dict from the name of a cost to its formula.
+            A dict with these attributes by name: `program`, `source`, `total`, `by_block`, `by_role`, `unattributed`,
+            `unknown`, `notes`, `xla`, `once`, `fusions` and `rows`. A block in `by_block` is a dict with the attributes
+            of `Figures`, the costs by role (`roles`), and the results of `share_of` (`share`, `share_bound`). If sizes
+            are symbolic, it also has `formulas`, a dict from the name of a cost to its formula.
         """
         data = {
             "program": self.program,

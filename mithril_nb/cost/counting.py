@@ -62,7 +62,7 @@ class Costs(Shown, Mapping[str, Cost]):
 
     Attributes:
         program: Name of the program.
-        by_source: A dict from each source in `SOURCES` to its costs.
+        by_source: A dict from each source to its costs.
         memory: The memory of the compiled program; `None` if it is not compiled, or XLA does not report it.
         unavailable: A dict from each requested source without costs to the reason.
 
@@ -258,7 +258,7 @@ def costs_so_far(inspection: ProgramStages, stages: Collection[str] = ()) -> Cos
 
     Args:
         inspection: The program.
-        stages: HLO stages to count in any case: `"hlo_before"` lowers the program, `"hlo"` compiles it.
+        stages: HLO stages to create if they do not exist: `"hlo_before"` lowers the program, `"hlo"` compiles it.
 
     Raises:
         StageUnavailableError: The program cannot be traced.
@@ -345,10 +345,7 @@ def _count(inspection: ProgramStages, source: str, stage: Stage) -> _Counted:
 
 
 def _before_partitioning(inspection: ProgramStages) -> Callable[[Instruction, int | None], bool] | None:
-    """Return a predicate of a lowered instruction and its payload in bytes; `None` if no array is sharded.
-
-    The predicate is true if XLA's partitioner, which runs later, decides how much the instruction sends.
-    """
+    """Return the argument `is_divided` of `hlo_costs` for the lowered program; `None` if no array is sharded."""
     # Without a jaxpr, any array of a program on several devices may be sharded.
     open_ids = ids_on_sharded(known_equations(inspection), inspection.inputs)
     moved = {id for id in open_ids if id.startswith("arg")}

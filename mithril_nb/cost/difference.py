@@ -39,8 +39,8 @@ class DifferenceRow:
     "Our" count is that of the `Cost` on which `difference` was called.
 
     Attributes:
-        opcode: If equations are compared with instructions, the primitive; instructions that come from no equation
-            have `"(copy)"`, their opcode in parentheses. If instructions are compared with XLA's count, the opcode.
+        opcode: The primitive, if equations are compared with instructions. An instruction that comes from no equation
+            then has its opcode in parentheses: `"(copy)"`. If instructions are compared with XLA's count, the opcode.
         count: Number of equations or instructions in our count; if there are none, in the other count.
         ours: Our count; `None` if entirely unknown.
         theirs: The other count; `None` if entirely unknown. XLA returns only a total, so its rows have `None`.
@@ -68,7 +68,7 @@ class Difference(Shown):
         our_total: Our total; `None` if unknown.
         their_total: The other total; `None` if unknown.
         rows: The differences by primitive or opcode, in the order of the program.
-        devices: A note if only one of the two counts is for all devices together, else empty.
+        devices: A note if only one of the two counts is for all devices together, else `()`.
     """
 
     program: str

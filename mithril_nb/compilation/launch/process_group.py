@@ -26,7 +26,7 @@ LATER_S = 30.0
 
 @dataclass(frozen=True)
 class Rank:
-    """The position of one process among the processes of a launch.
+    """The position of one process among the processes that are launched together.
 
     Attributes:
         coordinator: `"host:port"` of process 0, to which all processes connect.
@@ -123,13 +123,13 @@ REAP_S = 10.0
 
 
 class Worker:
-    """One process of a launch, and the processes that it starts.
+    """A process that the launcher has started.
 
     Attributes:
         index: Index of the process among all processes.
         is_ready: True if the process has connected to the others.
         status: Exit status as `subprocess` reports it, `-9` for SIGKILL; `None` while the process runs.
-        sent: The last signal with which the launcher ended the process; `None` if it sent none.
+        sent: The last signal that the launcher sent to the process; `None` if it sent none.
         last_lines: The last lines that the process printed.
     """
 

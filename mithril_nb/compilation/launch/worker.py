@@ -17,11 +17,10 @@ READY = b"ready"
 
 
 def main(link: socket.socket, script: str, arguments: list[str]) -> int:
-    """Connect to the other processes and run a script.
+    """Connect to the other processes and run a script. If the launcher ends first, kill this process.
 
     Args:
-        link: Socket to the launcher. The process sends one message when all processes have connected. The launcher
-            closes the socket when it ends.
+        link: Socket to the launcher. This process sends one message to it when all processes have connected.
         script: Path of the script.
         arguments: Arguments of the script.
 
