@@ -108,7 +108,7 @@ def __getattr__(name: str) -> Any:
 def load_ipython_extension(shell: Any) -> None:
     """Hook for `%load_ext mithril_nb`: cells may then use `"gelu"(input="x")` for `ml.op("gelu")(input="x")`.
 
-    It also defines the cell magic `%%mithril_watch`.
+    It also defines the cell magic `%%mithril_watch`, which reports what the cell traces and compiles.
     """
     importlib.import_module("mithril_nb.cli.ipython").load(shell)
 

@@ -141,8 +141,9 @@ def remove_leftovers(folder: Path, *, is_exclusive: bool = False, names: str = f
 
     Args:
         folder: The folder that contains them.
-        is_exclusive: True if no other process writes there, so that every temporary folder is a leftover.
-        names: Pattern of their names.
+        is_exclusive: True to remove all temporary folders, if no other process writes there. By default, folders that
+            running processes have locked stay.
+        names: Pattern of the names of temporary folders, for `Path.glob`.
     """
     with suppress(OSError):
         for found in folder.glob(names):
@@ -154,7 +155,8 @@ def remove_leftovers(folder: Path, *, is_exclusive: bool = False, names: str = f
 def folder_lock(folder: Path) -> Iterator[None]:
     """Lock a folder while its files are read and replaced, so that concurrent processes lose no update.
 
-    If another process has the lock for more than a second, continue without the lock. Windows cannot lock a folder.
+    If another process holds the lock for more than a second, the `with` block runs without the lock. It always does on
+    Windows, which cannot lock a folder.
     """
     descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
     try:

@@ -44,11 +44,11 @@ class _Measured:
 
     Attributes:
         value: The sum of the known costs; `None` if it cannot be computed.
-        source: `"analytic"`, `"lowered"` or `"compiled"`.
-        unknown: The costs that `value` leaves out, with the reasons.
-        blocks: The cost of each block.
-        option: An option of `ml.inspect` that makes an unknown cost known; `""` if there is none.
-        numbers: A number for each symbolic size in the cost, for examples.
+        source: How the cost was counted: `"analytic"`, `"lowered"` or `"compiled"`.
+        unknown: Descriptions of the costs that `value` leaves out, with the reasons.
+        blocks: The cost of each block, by path.
+        option: Code for the option of `ml.inspect` that makes an unknown cost known; `""` if there is none.
+        numbers: An example number for each symbolic size in the cost, for the advice of the error.
         formula: The cost as a formula of the symbolic sizes; `""` if unknown.
         is_known_at: True if the cost is fully known once the symbolic sizes have numbers.
         is_of_rows: True if the cost is a sum over equations or instructions, which may leave out unknown ones.
@@ -107,16 +107,16 @@ def assert_cost(
         params: Bound of the number of parameters. For a function, name the argument with the parameters:
             `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
         source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. The default is `"analytic"`, which
-            only traces the program, and gives the same result on every machine. A program without a jaxpr, such as a
-            file of StableHLO or HLO, has `"lowered"` or `"compiled"` instead.
+            only traces the program, and gives the same result on every machine. The default for a program without a
+            jaxpr, such as a file of StableHLO or HLO, is `"lowered"` or `"compiled"`.
         unknown: Action if the known cost is within its bound, but the cost of some equations is unknown. `"warn"` warns
             with a `MithrilWarning`, `"fail"` fails, `"ignore"` does nothing. `ml.register_cost` adds missing costs.
         **options: Other arguments of `ml.inspect`.
 
     Raises:
         CostBoundError: A cost is outside its bounds, or unknown as described above. It is an `AssertionError`.
-        UnknownOptionError: `source` or `unknown` has another value; there is no bound, or a bound is misspelled or
-            invalid; or arguments are passed with an inspection, which already has them.
+        UnknownOptionError: The value of `source` or `unknown` is not one of those above; there is no bound, or a bound
+            is misspelled or invalid; or arguments are passed with an inspection, which already has them.
         StageUnavailableError: The program cannot be traced, or cannot be lowered or compiled if `source` needs that.
 
     Examples:
@@ -326,7 +326,7 @@ def _passing(
     source: str | None,
     unknown: str,
 ) -> list[str]:
-    """Return the bounds and options of a call that passes, as source code.
+    """Return bounds and options with which `ml.assert_cost` passes, as source code for the advice of the error.
 
     The actual costs replace violated bounds. Bounds that cannot be checked are left out.
     """

@@ -20,7 +20,7 @@ class MithrilWarning(UserWarning):
 
 
 def notice(text: str) -> None:
-    """Warn at the line of the user's code that caused it. Python shows the warning once per line.
+    """Show a warning at the line of the user's code that called this package. Python shows it once per line.
 
     Args:
         text: The warning, with the name of the option and the reason.

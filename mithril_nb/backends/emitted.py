@@ -58,7 +58,7 @@ class Availability:
 
 
 class EmittedBackend(Backend):
-    """A backend that runs source written for its library.
+    """A backend that runs models as source code, which this package writes for the backend's library.
 
     Args:
         dtype: Dtype of parameters and of arrays that the backend creates: `"float32"`, or another dtype in `dtypes`.
@@ -194,10 +194,10 @@ class EmittedBackend(Backend):
         return self._library.compile(function) if self.compile else function
 
     def finished(self, arrays: list[Any], dtypes: Sequence[str]) -> list[Any]:
-        """Return the results of an emitted function.
+        """Return the results of an emitted function, after a conversion or computation that the library needs.
 
         Args:
-            arrays: The results, flat.
+            arrays: The results, as a flat list.
             dtypes: Their dtypes in the program that JAX traced.
         """
         return arrays
@@ -208,7 +208,7 @@ class EmittedBackend(Backend):
         """Return the outputs of a function, and the gradients of its params. The library derives the gradients.
 
         Args:
-            function: A function from the params to the outputs, by name.
+            function: A function from a dict of params to a dict of outputs.
             params: The params by name.
             output_gradients: d(loss)/d(output) by output name. Missing outputs count as zero.
         """

@@ -46,7 +46,8 @@ _PAGE = """\
 def open_app(options: argparse.Namespace) -> int:
     """Serve the workbench of a model file or link on loopback, open it in the browser, and wait until the server ends.
 
-    Voilà runs in this process, so that its kernels always end with this process, even if it is killed.
+    The server is Voilà, which shows notebooks as web pages. It runs in this process, so that its kernels always end
+    with this process, even if it is killed.
     """
     if importlib.util.find_spec("voila") is None:
         raise UnavailableBackendError(

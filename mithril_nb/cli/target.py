@@ -64,7 +64,7 @@ def find_target(text: str, has_args: bool) -> Target:
 
     Raises:
         ModelFileError: A model file or module does not exist, a file contains no model, or the name after a Python file
-            is missing. Program files, such as `*.mlir`, are not read here.
+            is missing. Program files, such as `*.mlir`, are read later, so they raise no error here.
         UnknownOptionError: The module or file does not define the name.
     """
     load_plugins()
@@ -107,7 +107,7 @@ def load_model(path: str) -> Model:
 
 
 def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
-    """Return the inspection of the chosen program; nothing is run.
+    """Return the inspection of the program that the options of the command line select; nothing is run.
 
     Raises:
         MithrilError: Shapes or arguments are missing, or do not fit.

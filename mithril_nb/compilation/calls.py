@@ -180,9 +180,13 @@ class Calls:
         ]
 
     def settle(self, inputs: Arrays) -> None:
-        """Warn once if the shapes of checked inputs differ from the compiled shapes.
+        """Compare the shapes of the inputs of a run with the compiled shapes.
 
-        If `is_static` is true, fix the unknown dims instead: later calls of `inputs` reject other shapes.
+        By default, the first difference causes a warning about the recompilation. If `is_static` is true, the shapes of
+        these inputs become the compiled shapes instead, so that dims that were unknown are fixed for later calls.
+
+        Args:
+            inputs: Inputs that the method `inputs` accepted.
         """
         shapes = {
             port: jax.numpy.asarray(inputs[name]).shape

@@ -30,8 +30,9 @@ class Loaded:
     """A program that is ready to run.
 
     Attributes:
-        run: Takes the arrays of all arguments, and returns the arrays of the results.
-        function: The emitted function. It takes the arguments by name; an argument without arrays is left out.
+        run: Function from the arrays of all arguments to a list of the arrays of the results.
+        function: The emitted function. It takes the arguments by name, except arguments that contain no arrays. For C,
+            it is `run`.
         results: Tree structure of the results.
         has_custom_gradients: True if an op has a hand-written gradient, which the library would not use.
     """
@@ -59,7 +60,8 @@ class EmittedFunction:
         graph: The model that the function belongs to.
         backend: The backend that runs the source.
         key_argument: Position of the argument that is a random key, passed as two `uint32`; `None` without a key.
-        by_name: Converts a dict that the caller passes as an argument to a flat dict of arrays; `None` to convert none.
+        by_name: Function that converts each argument that is a dict to a flat dict of arrays; `None` if dicts need no
+            conversion.
     """
 
     def __init__(
@@ -204,9 +206,14 @@ def precision(backend: EmittedBackend) -> AbstractContextManager[None]:
 
 
 def _key(structure: Any, arrays: list[Any], items: list[Any] | None = None) -> Any:
-    """Return the key of a loaded program in the cache. If `arrays` are placeholders, `items` have their types.
+    """Return the key of a loaded program in the cache.
 
-    Each call builds this key, so dtypes are not converted to those of JAX, which takes time.
+    Each call of the program builds this key, so dtypes are not converted to those of JAX, which takes time.
+
+    Args:
+        structure: Tree structure of the arguments.
+        arrays: The arrays of the arguments, or placeholders with their shapes and dtypes.
+        items: For placeholders, arrays of the library, whose class is part of the key; `None` for arrays.
     """
     types = map(type, items or arrays)
     return structure, tuple([(one.shape, one.dtype, kind) for one, kind in zip(arrays, types, strict=True)])

@@ -152,7 +152,7 @@ class InspectedModel(EvaluatesAll, Shown):
         return _structs({parameter.name: parameter.spec for parameter in self.parameters})
 
     def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return params, inputs and array outputs, by name, as `jax.ShapeDtypeStruct`s.
+        """Return three dicts from name to `jax.ShapeDtypeStruct`: params, inputs, and the outputs that are arrays.
 
         Raises:
             ShapeError: The shape of an input is not concrete.

@@ -20,13 +20,13 @@ _NUMBERED = re.compile(r"(.*?)_?[0-9]+$")
 
 @dataclass(frozen=True)
 class BlockInfo:
-    """A block of one side of a comparison.
+    """A block of one of two models or programs that are compared.
 
     Attributes:
         path: Path of the block, such as `"mlp/linear_0"`.
         kind: Kind of the block, such as `"Linear"`; `""` if unknown, as for a scope of a function.
-        options: Options of the block, and the user's notes on its ports.
-        structure: A value that is equal for two blocks if they have the same content.
+        options: Values of the block's options by name, and the user's notes on its ports.
+        structure: A value for comparisons: it is equal for two blocks if they have the same content.
         is_named: True if the user named the block; false for a default name such as `linear_0`.
     """
 
@@ -43,15 +43,15 @@ Blocks = Mapping[str, BlockInfo]
 
 @dataclass(frozen=True)
 class BlockChange:
-    """A block that differs between two sides.
+    """A block that differs between the two sides of a comparison.
 
     Attributes:
         mark: `"added"`, `"removed"`, `"changed"`, `"renamed"`, or `"moved"` (the block is now inside another block).
         before: Path of the block on the left; `None` if it is added.
         after: Path of the block on the right; `None` if it is removed.
         kind: Kind of the block, such as `"Linear"`; `""` if unknown.
-        details: For each option that differs, its name, the text before and the text after: `("dimension", "3", "4")`.
-            If equations or instructions differ, the last triple has their numbers:
+        details: A triple for each option that differs: its name, the value on the left and the value on the right, such
+            as `("dimension", "3", "4")`. If equations or instructions of the block differ, a last triple counts them:
             `("equations", "", "1 added, 2 changed")`.
         inside: For an added or removed block, the number of blocks inside it, which are not listed separately.
     """
@@ -118,8 +118,11 @@ def _notes(graph: LogicalGraph, name: str) -> dict[str, str]:
 def blocks_of_stage(stage: Stage, kinds: Mapping[str, str], known: Blocks) -> dict[str, BlockInfo]:
     """Return the blocks of a program by path, from the instructions of a stage.
 
-    `kinds` has the kind of each block by path, if known. `known` has the blocks of the program's model; the result
-    contains them, and blocks that only the program has, such as the loss.
+    Args:
+        stage: The stage.
+        kinds: The kind of each block by path. A block without an entry gets the kind `""`.
+        known: The blocks of the program's model; empty if it has no model. The result contains them, and the blocks
+            that only the program has, such as the loss.
     """
     own: dict[str, list[Hashable]] = {}
     for one in stage.instructions:
@@ -150,7 +153,7 @@ def _around(path: str) -> list[str]:
 
 
 def match_blocks(before: Blocks, after: Blocks) -> dict[str, str]:
-    """Return a dict from the path of each block on the left to the path of its counterpart on the right.
+    """Return a dict from the path of each block in `before` to the path of its counterpart in `after`.
 
     Blocks without a counterpart are left out. Blocks match by path first, then by structure, so that renamed and moved
     blocks are found.
@@ -251,12 +254,16 @@ def _match_moved(
 def changes_of_blocks(
     before: Blocks, after: Blocks, matches: Mapping[str, str], details: Mapping[str, tuple[str, str, str]]
 ) -> tuple[BlockChange, ...]:
-    """Return the blocks that differ, in the order of the right side.
+    """Return the blocks that differ, in the order of `after`.
 
-    A removed block comes after the block that preceded it on the left.
+    A removed block comes after the block that preceded it in `before`.
 
-    `matches` is the result of `match_blocks`. `details` has the last triple of `BlockChange.details` by path on the
-    right.
+    Args:
+        before: The blocks of the left side.
+        after: The blocks of the right side.
+        matches: The result of `match_blocks`.
+        details: For each block whose equations or instructions differ, the triple that counts them, as in
+            `BlockChange.details`. The keys are paths in `after`.
     """
     found: list[tuple[int, bool, BlockChange]] = []
     sources = {to: at for at, to in matches.items()}
@@ -313,10 +320,12 @@ def _text(block: BlockInfo, name: str) -> str:
 def connections_of(graph: LogicalGraph, paths: Mapping[str, str]) -> dict[str, None]:
     """Return the connections of a model in order, as keys of a dict: `"linear_0.output -> relu_0.input"`.
 
-    Connections inside a block are left out if the other model does not have the block.
+    Connections inside a block are left out if the block is not in `paths`.
 
-    `paths` has the path to write for each block that both models have. This is the path on the right, so that the
-    connections of a renamed block are equal on both sides.
+    Args:
+        graph: One of the two models that are compared.
+        paths: For each block that both models have, the path to write in its connections. For both models, this is the
+            path in the right one, so that the connections of a renamed block are equal.
     """
     found: dict[str, None] = {}
 

@@ -57,7 +57,7 @@ class Comparison(Shown):
     Stages and costs are compared on first use and cached.
 
     Attributes:
-        before: The left side, with its name, version of JAX and stages.
+        before: The left side: its name, its version of JAX and the names of its stages.
         after: The right side.
     """
 
@@ -87,7 +87,7 @@ class Comparison(Shown):
 
     @cached_property
     def paths(self) -> Mapping[str, str]:
-        """The path of each block on the left, with the path of its counterpart on the right.
+        """A dict from the path of each block on the left to the path of its counterpart on the right.
 
         `""` is the model itself. Blocks without a counterpart are left out.
         """
@@ -176,9 +176,10 @@ class Comparison(Shown):
 
     @cached_property
     def first_stage(self) -> str | None:
-        """Name of the stage whose instructions are compared block by block: the best one that both sides have.
+        """Name of the stage whose instructions are compared block by block; `None` without a common stage.
 
-        `None` if the sides have no stage in common, as for models without shapes.
+        This is the jaxpr if both sides have it, else StableHLO, else HLO, else the first common stage. Models without
+        shapes have no stages.
         """
         known = [name for name in (*_FIRST, *self.stages) if name in self.stages]
         sides = self.before, self.after
@@ -198,9 +199,9 @@ class Comparison(Shown):
         return blocks_of_stage(side.stage(self.first_stage), kinds, known)
 
     def _instructions_by_block(self) -> dict[str, tuple[str, str, str]]:
-        """Return the triple with the numbers of differing instructions of each block, as in `BlockChange.details`.
+        """Return a triple that counts the differing instructions of each block, as in `BlockChange.details`.
 
-        The keys are paths on the right.
+        The keys are paths of blocks on the right.
         """
         if self.first_stage is None:
             return {}
@@ -232,8 +233,9 @@ class Comparison(Shown):
             *stages: Names of the stages to include; by default `quick_stages`.
 
         Returns:
-            `before`, `after`, `blocks`, `connections`, `stages` (by name, the result of `StageComparison.to_dict`), and
-            `cost` (the result of `CostComparison.to_dict`, or `None` if not available).
+            A dict with the keys `"before"`, `"after"`, `"blocks"`, `"connections"`, `"stages"` (a dict from the name of
+            each stage to the result of `StageComparison.to_dict`) and `"cost"` (the result of `CostComparison.to_dict`;
+            `None` if not available).
         """
         return {
             "before": self.before.to_dict(),
@@ -309,7 +311,7 @@ def compare(a: Any, b: Any, /, *args: Any, **options: Any) -> Comparison:
         a: The left side: a model, an inspection, a stage (such as one side of a step of `ml.step_through`), the path
             of a file that `inspection.save` or `ml.save` wrote, or any target of `ml.inspect`. A file may come from
             another version of JAX.
-        b: The right side, of any of the same kinds.
+        b: The right side: any value that `a` may be.
         *args: Arguments of both sides, as for `ml.inspect`. Without arguments and `shapes`, only the blocks and
             connections of models are compared. For different shapes or dtypes, pass two inspections.
         **options: Options of both sides, as for `ml.inspect`, such as `shapes={"input": [32, 784]}`.

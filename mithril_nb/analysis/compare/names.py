@@ -30,7 +30,7 @@ class Line(NamedTuple):
     """One line of a stage.
 
     Attributes:
-        text: The line with `HOLE` instead of the names of variables.
+        text: The line with the placeholder `HOLE` instead of each name of a variable.
         names: The names of the variables, in order.
         defines: For each of `names`, true if the line defines it, and false if the line uses it.
     """

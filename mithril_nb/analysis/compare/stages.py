@@ -35,11 +35,14 @@ class Row(NamedTuple):
 
 
 class Key(NamedTuple):
-    """Blocks and role of the instruction that starts on a line; the default if no instruction starts there.
+    """Key for matching a line: lines of the two sides can match if their keys are equal.
+
+    The key of a line on which no instruction starts has the default values.
 
     Attributes:
-        blocks: The blocks of the instruction. A block that both sides have is its path on the left.
-        role: The role of the instruction, such as `"forward"`.
+        blocks: The blocks of the instruction that starts on the line. A block that both sides have is represented by
+            its path on the left.
+        role: The instruction's part in the program, such as `"forward"`; `""` if unknown.
         is_matched: False if one of the blocks has no counterpart on the other side.
     """
 
@@ -56,8 +59,8 @@ class StageComparison(Shown):
         before: The stage on the left.
         after: The stage on the right.
         rows: The aligned lines.
-        moved: For each moved line, its number on the left and its number on the right. In `rows`, it is a removed line
-            and an added line.
+        moved: A dict from the number of each moved line on the left to its number on the right. In `rows`, it is a
+            removed line and an added line.
         rewired: Numbers of the lines on the right that differ from their counterparts on the left only in the operands.
     """
 
@@ -207,7 +210,7 @@ def compare_stages(before: Stage, after: Stage, paths: Mapping[str, str]) -> Sta
     Lines correspond by block, role, opcode and position. Names of variables may differ: two lines are the same if their
     variables are defined by corresponding lines.
 
-    `paths` has the path of each block on the left, with the path of its counterpart on the right.
+    `paths` maps the path of each block on the left to the path of its counterpart on the right.
     """
     if before.unavailable is not None or after.unavailable is not None:
         return StageComparison(before, after, ())
@@ -247,10 +250,14 @@ def _compared(
 
 
 def _keys(stage: Stage, count: int, paths: Mapping[str, str], side: str) -> list[Key]:
-    """Return blocks and role of each line.
+    """Return the key of each line of a stage.
 
-    `paths` has the path on the left of each block with a counterpart. The key of another block contains `side`, so that
-    it differs from all keys on the other side.
+    Args:
+        stage: The stage of one side.
+        count: Number of lines of the stage.
+        paths: For each block of this side with a counterpart, its path on the left.
+        side: `"left"` or `"right"`. It is part of the key if a block has no counterpart, so that the key differs from
+            all keys of the other side.
     """
     found = [Key()] * count
     known = {"": "", **paths}
@@ -313,7 +320,7 @@ def _fill(found: dict[int, int], left: Sequence[Hashable], right: Sequence[Hasha
 def _moved(
     left: Sequence[Line], right: Sequence[Line], ours: Sequence[Key], theirs: Sequence[Key], pairs: Mapping[int, int]
 ) -> dict[int, int]:
-    """Return pairs of unmatched lines with the same text, blocks and role, as a dict from left to right.
+    """Match lines that are not in `pairs` but have the same text, blocks and role; return a dict from left to right.
 
     Only lines on which an instruction starts can move.
     """

@@ -80,15 +80,16 @@ class BackendTimes:
 def time_backends(
     target: Any, *args: Any, backends: Sequence[str] | None = None, runs: int = 10, **options: Any
 ) -> BackendTimes:
-    """Run one program with XLA and as emitted source, and return the time of each block.
+    """Run one program with XLA and as source emitted for other backends, and return the time of each block.
 
-    Emitted source runs with a clock after each statement. The time of a statement that computes several blocks, such as
-    a fused loop in C, is divided equally between its equations.
+    In emitted source, a clock is read after each statement. If a statement computes several equations, such as a fused
+    loop in C, each equation gets an equal share of its time, which counts for the equation's block.
 
     Args:
         target: An `Inspection`, or any target of `ml.inspect`.
         *args: Arguments of the program, as in `ml.profile`; missing ones get placeholder values.
-        backends: Names among `"numpy"`, `"torch"` and `"c"`; by default all that are available.
+        backends: Backends to compare with XLA: names among `"numpy"`, `"torch"` and `"c"`; by default all that are
+            available.
         runs: Number of measured runs. Times of emitted source are medians over the runs; for XLA see `ml.profile`.
         **options: The other arguments of `ml.inspect`.
 
@@ -163,7 +164,7 @@ def _python(inspection: Inspection, name: str, values: Any, runs: int) -> list[_
 
 
 class _Ticking(ast.NodeTransformer):
-    """Adds a call of `_tick` after each statement of each function that computes equations.
+    """Adds a call after each statement of the functions that compute equations. The called `_tick` reads the clock.
 
     Args:
         timed: Numbers of the lines that compute equations.

@@ -42,12 +42,12 @@ class Event:
 
 @dataclass
 class RunEvents:
-    """One run of the program.
+    """The events of one run of a program: the executions of its instructions.
 
     Attributes:
-        start_ns: Time of the call in nanoseconds.
-        end_ns: Time when the results were ready, in nanoseconds.
-        events: Executions of instructions that started between these two times.
+        start_ns: Time of the call in nanoseconds, by the profiler's clock.
+        end_ns: Time when the results were ready, by the same clock.
+        events: The executions that started between these two times.
     """
 
     start_ns: float
@@ -57,11 +57,12 @@ class RunEvents:
 
 @dataclass(frozen=True)
 class Recording:
-    """The profiler's events of one program.
+    """The profiler's events of one program: the executions of its instructions.
 
     Attributes:
-        runs: The runs of the program in order, by number.
-        planes: Names of the planes with these events, such as `"/device:GPU:0"`.
+        runs: The runs of the program in order. The keys are the numbers given to `Runner.run`.
+        planes: Names of the profiler's planes with these events. A plane is one device or the host, such as
+            `"/device:GPU:0"`.
         unavailable: The reason why there are no events; `None` if there are some.
     """
 
@@ -81,7 +82,7 @@ class _Raw:
 
 
 def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording:
-    """Return the profiler's events of one program.
+    """Return the events of one program from the profiler's files.
 
     Args:
         folder: The folder that the profiler wrote.
@@ -161,7 +162,7 @@ class RunTimes:
         by_id: Time of each instruction. The time of a loop, branch or call excludes the instructions inside it.
         between_ns: Time between instructions.
         dispatch_ns: Time before the first and after the last instruction.
-        events: Number of recorded events.
+        events: Number of recorded executions of instructions.
     """
 
     wall_ns: float
@@ -202,7 +203,7 @@ def divided(run: RunEvents, callers: Mapping[str, frozenset[str]]) -> RunTimes:
 
     Args:
         run: The events of the run.
-        callers: The result of `callers_of`.
+        callers: For each instruction, the loops, branches and calls around it, as `callers_of` returns them.
 
     Examples:
         >>> from mithril_nb.analysis.measure.events import Event

@@ -42,18 +42,19 @@ _LOCK = threading.Lock()
 
 @dataclass(frozen=True)
 class Machine:
-    """The measured peaks of a machine.
+    """The measured peaks of a machine: its highest rates of computing and of memory access.
 
     Attributes:
         platform: `"cpu"`, `"gpu"` or `"tpu"`.
         device_kind: JAX's name for the device.
         cores: Number of processors that this process may use.
         jax_version: JAX version of the latest measurement.
-        settings: Values of the environment variables `XLA_FLAGS` and `NPROC`, which change XLA's speed.
+        settings: Text of the environment variables `XLA_FLAGS` and `NPROC`, which change XLA's speed; `""` if both are
+            unset.
         flops_per_s: FLOP/s of a large matmul, by dtype of its operands.
         bytes_per_s: Bytes/s read and written while updating a large array in place.
         measured_at: Time of the latest measurement, in UTC.
-        source: How the peaks were obtained, as text.
+        source: A text that describes how the peaks were obtained, such as `"measured"`.
         dates: Time of each peak's measurement. The keys are dtypes for FLOP/s, and `"memory"` for bytes/s. A missing
             key means `measured_at`.
         busy: The keys, as in `dates`, of peaks that were measured on a busy machine. The true peaks may be higher.
@@ -110,12 +111,13 @@ class Machine:
 
 
 def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool = False) -> Machine:
-    """Return the peaks of this machine, measured now or read from the cache.
+    """Return the peaks of this machine, its highest rates of computing and of memory access.
 
+    They are measured now or read from the cache.
     Peaks are cached in the user's cache folder, for each device, number of cores and XLA settings. A measurement takes
     less than two seconds on an idle CPU. The cache keeps the best rate of all measurements, with its date, because
-    other work on the machine can only lower a rate. If the machine was busy, `source` contains "on a busy machine", and
-    the next call on an idle machine measures the rate again.
+    other work on the machine can only lower a rate. If the machine was busy, the result's `source` contains "on a busy
+    machine", and the next call on an idle machine measures the rate again.
 
     Args:
         dtypes: The dtypes whose peaks are needed. If some peaks are cached, the result may contain more.
@@ -200,12 +202,12 @@ def _from(file: Path, found: Machine) -> Machine:
 
 @dataclass(frozen=True)
 class _Peak:
-    """One measured rate.
+    """One measured rate: the best of several rounds of measurement.
 
     Attributes:
         rate: FLOP/s or bytes/s.
         is_busy: True if the machine was busy, so that the true peak may be higher.
-        is_quiet: True if the best rounds of the measurement agreed.
+        is_quiet: True if the best rounds had about the same rate.
     """
 
     rate: float
@@ -324,9 +326,9 @@ def cache_folder() -> Path:
 
 
 def _quickest(run: Callable[[], Any], budget_s: float) -> float:
-    """Return the shortest time of a run in seconds, over as many runs as fit in the budget, at least one.
+    """Return the shortest time of a run in seconds, over as many runs as fit in `budget_s` seconds, at least one.
 
-    The shortest, because time that other processes take is not a limit of the machine.
+    Longer times include work of other processes.
     """
     best, begun = float("inf"), time.perf_counter()
     while True:

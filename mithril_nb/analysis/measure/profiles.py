@@ -80,21 +80,22 @@ class Profile(Cost):
     All times are seconds of one run. The total time is `wall_s`, measured without the profiler. The times of
     instructions are measured with the profiler: each is a mean over the half of the profiled runs whose wall time is
     closest to `wall_s`. Two further rows have the remaining time: `"(between instructions)"`, and `"(dispatch)"` for
-    the time before the first and after the last instruction. All rows sum to the total.
+    the time before the first and after the last instruction. All rows sum to the total. If the profiler does not report
+    the times of instructions, the only row with a time is `"(whole runs)"`.
 
     FLOPs and bytes are those of `cost("compiled")`, or analytic ones if there is no optimized HLO.
 
     Attributes:
-        runs: Number of measured runs without the profiler, and number of measured runs with it.
+        runs: Number of measured runs without the profiler; as many more are measured with it.
         warm_up: Number of runs before the measured runs.
         times_run: Number of all runs of the program.
         walls_s: Seconds of each measured run without the profiler.
-        profiled_s: Seconds of each measured run with the profiler. A run whose events are unknown is left out, unless
-            the events of all runs are unknown.
-        samples: Seconds of each row in each run of `profiled_s`, by the row's id. If the events of all runs are
-            unknown, the only row is `"(whole runs)"`, with the seconds in `walls_s`.
-        contractions: Dtype of the operands of each matmul and convolution, by id of the instruction. Each dtype has its
-            own peak.
+        profiled_s: Seconds of each run with the profiler for which it reports the times of instructions; of all runs
+            with the profiler if it reports them for none.
+        samples: For each row with a measured time, by the row's id, its seconds in each run of `profiled_s`. The
+            seconds of `"(whole runs)"` are those in `walls_s`.
+        contractions: Dtype of the operands of each matmul and convolution, by id of the instruction. The machine has a
+            separate peak for each dtype.
         machine: The machine's peaks; `None` if they could not be measured.
     """
 
@@ -273,7 +274,7 @@ class Profile(Cost):
 
 
 def middle_half(lengths: Sequence[float]) -> list[int]:
-    """Return the indices of runs without the shortest and the longest quarter, sorted by length.
+    """Return the indices of the runs, sorted by length, without the shortest and the longest quarter.
 
     Examples:
         >>> middle_half([5.0, 1.0, 3.0, 2.0])

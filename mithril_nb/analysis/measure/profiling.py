@@ -40,16 +40,16 @@ def profile(
     """Run a program under JAX's profiler, and return the time of each instruction, block and role.
 
     The program is compiled if necessary and run `warm_up` times. Then it is run `runs` times without the profiler and
-    `runs` times with it. These runs alternate in up to four turns; each turn begins with two runs that are not
-    measured. The program really runs, including prints and callbacks. Your arrays do not change, because each run gets
-    a copy of the donated arrays.
+    `runs` times with it, in up to four groups: in each group, first some runs without, then as many with the profiler.
+    Two more runs in each group are not measured. The program really runs, including prints and callbacks. Your arrays
+    do not change, because each run gets a copy of the donated arrays.
 
     Args:
         target: An `Inspection`, or any target of `ml.inspect`.
         *args: Arguments of the program. For an `Inspection`, you can pass all arrays, only the last ones (such as the
             data after the parameters), or none. Missing arguments and `jax.ShapeDtypeStruct`s get placeholder values;
-            the notes list them.
-        runs: Number of measured runs without the profiler, and number of measured runs with it.
+            the `notes` of the result list them.
+        runs: Number of measured runs without the profiler; as many more are measured with it.
         warm_up: Number of runs before the measured runs.
         peaks: The machine's peaks, as `ml.machine()` returns them; by default measured once and then cached.
         **options: The other arguments of `ml.inspect`.
@@ -145,10 +145,15 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 
 
 def inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
-    """Return the inspection of a target, and its arguments in the order of the program, without static arguments.
+    """Return the inspection of a target, and the arguments of its program in order, without static arguments.
+
+    Args:
+        target: An `Inspection`, or any target of `ml.inspect`.
+        args: Arguments of the program. They are returned unchanged for an `Inspection`.
+        options: The other arguments of `ml.inspect`.
 
     Raises:
-        UnknownOptionError: Options are passed with an inspection.
+        UnknownOptionError: `target` is an `Inspection`, and `options` is not empty.
     """
     if not isinstance(target, Inspection):
         with called_as("ml.profile"):
@@ -210,8 +215,8 @@ def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[
 def _recorded(inspection: Inspection, compiled: Any) -> Any:
     """Return the program to run with the profiler. For a GPU, it is compiled again without CUDA graphs.
 
-    In a CUDA graph, events name the graph and the kernel, and equal instructions share one kernel. Without CUDA graphs,
-    each event names its instruction.
+    In a CUDA graph, the profiler's events name the graph and the kernel, and equal instructions share one kernel.
+    Without CUDA graphs, each event names its instruction.
     """
     if inspection.given is not None or _device_of(compiled).platform != "gpu":
         return compiled
@@ -243,6 +248,11 @@ def _timed(
     cost: Cost, found: Runs, times: Sequence[RunTimes]
 ) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
     """Add the mean times to the rows of a cost, and rows for the time outside instructions.
+
+    Args:
+        cost: The cost without times.
+        found: The runs, for the total time.
+        times: The times of the instructions in each profiled run; empty if they are unknown.
 
     Returns:
         The rows, and the seconds of each row in each run, by the row's id.

@@ -99,7 +99,8 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
 def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any], inputs: Sequence[Input]) -> list[Any]:
     """Return the leaves of `args` that are inputs of the program.
 
-    Python numbers are often static arguments. They count as inputs only if the leaves fit the inputs with them.
+    Python numbers may be inputs or static arguments. They are returned if all leaves together fit the inputs, and left
+    out if only the arrays fit.
 
     Raises:
         UnexpectedInputError: The shapes, dtypes or number of the leaves do not fit.
@@ -157,8 +158,8 @@ def _placeholder(aval: Any, is_param: bool, place: int) -> Any:
 
 
 _TURNS = 4
-"""Number of turns. Each turn has runs without the profiler, then runs with it, so that a change of the machine's speed
-affects both."""
+"""Number of turns. A turn is some runs without the profiler, then as many with it, so that a change of the machine's
+speed affects both."""
 _WAITING = threading.Lock()
 """Held while the profiler is in use: JAX has one per process, so a second thread waits."""
 
@@ -169,10 +170,10 @@ class Runs:
 
     Attributes:
         walls_s: Seconds of each run without the profiler.
-        profiled_walls_s: Seconds of each profiled run.
-        profiled: The profiled runs whose events are known.
-        planes: Names of the profiler's planes that contain these events.
-        left_out: The reasons why the events of some turns are unknown, one reason for each of these turns.
+        profiled_walls_s: Seconds of each run with the profiler.
+        profiled: The runs for which the profiler returned events, the executions of instructions.
+        planes: Names of the profiler's planes with these events. A plane is one device or the host.
+        left_out: A reason for each recording of the profiler without events. A recording covers several runs.
         times_run: Number of runs of the program, warm-up included.
     """
 
@@ -193,6 +194,9 @@ class Runner:
     """A compiled program with its arguments, and a count of its runs.
 
     Args:
+        name: Name of the program, for errors.
+        compiled: The program.
+        values: The arguments.
         recorded: The program to run with the profiler; by default `compiled`.
     """
 
@@ -206,7 +210,7 @@ class Runner:
         """Run the program once, and return the seconds until its results are ready.
 
         Args:
-            number: Number to write in the profiler's annotation of the run; `None` to run without annotation.
+            number: Number that identifies the run in the profiler's recording; `None` to run without the profiler.
 
         Raises:
             ProfilingError: The program raised an error.
@@ -232,9 +236,16 @@ class Runner:
 
 
 def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Collection[str]) -> Runs:
-    """Run a program `warm_up` times, then `runs` times without and `runs` times with the profiler, in turns.
+    """Run a program `warm_up` times, then `runs` times without and `runs` times with the profiler.
 
-    Only events of the instructions `ids` of the HLO module `module` count.
+    These runs are divided into up to four turns: some runs without the profiler, then as many with it.
+
+    Args:
+        runner: The program.
+        runs: Number of measured runs without the profiler; as many more are measured with it.
+        warm_up: Number of runs before the measured runs.
+        module: Name of the program's HLO module. The profiler's events for other modules are dropped.
+        ids: Names of the instructions of the module.
 
     Raises:
         ProfilingError: The program raised an error, or JAX's profiler is already in use.
@@ -261,7 +272,7 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
 
 
 def _in_turns(runs: int) -> list[int]:
-    """Return the number of runs in each turn, which are about equal.
+    """Divide a number of runs into at most four turns of about equal length, and return the length of each turn.
 
     Examples:
         >>> _in_turns(10), _in_turns(2)
@@ -274,7 +285,8 @@ def _in_turns(runs: int) -> list[int]:
 def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
     """Run a program `count` times under the profiler, add the seconds of each run to `walls`, and return the events.
 
-    Afterwards the profiler is off and its folder is deleted, also after an error.
+    `module` is the name of the program's HLO module, and `ids` are the names of its instructions. Afterwards the
+    profiler is off and its folder is deleted, also after an error.
     """
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # no events for Python

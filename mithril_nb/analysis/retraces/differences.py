@@ -32,7 +32,7 @@ _CONTEXT = {
 
 
 class Difference(NamedTuple):
-    """A difference between two calls.
+    """A difference between two calls of a jitted function.
 
     Attributes:
         clause: The difference as part of a sentence: `"argument 1 changed from f32[2] to f32[3]"`.
@@ -44,13 +44,13 @@ class Difference(NamedTuple):
 
 
 def differences(old: Signature, new: Signature, *, is_compiled: bool = False) -> list[Difference]:
-    """Return the differences between a call and an earlier one.
+    """Return the differences between two calls of a jitted function.
 
     Args:
         old: The earlier call.
         new: The later call.
-        is_compiled: True to compare as the cache of compiled programs does, where sharding, transformations and options
-            of `jax.jit` count too. False to compare as the cache of traces does.
+        is_compiled: True to compare as JAX's cache of compiled programs does, where sharding, transformations and
+            options of `jax.jit` count too. False to compare as JAX's cache of traces does.
     """
     before = {one.name: one for one in old.arguments}
     found: list[Difference] = []

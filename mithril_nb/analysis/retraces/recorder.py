@@ -60,7 +60,8 @@ class FunctionReport(Shown):
     Attributes:
         name: The name of the function; `"f in grad_f"` for the function that `jax.grad(f)` returns.
         place: File and line of the definition, such as `"train.py:12"`; `""` if unknown.
-        library: The installed library that defines the function; `None` if the user defined, jitted or watched it.
+        library: Name of the installed library that defines the function; `None` if the user defined, jitted or watched
+            it.
         calls: Number of calls; `None` if unknown, because JAX reports no event for a cache hit.
         hits: Number of cache hits: calls without a trace, lowering or compilation; `None` if unknown.
         traces: Number of traces of the Python function.
@@ -71,8 +72,8 @@ class FunctionReport(Shown):
         untimed_traces: Number of traces without a known time.
         lower_s: Seconds of all lowerings.
         compile_s: Seconds of all compilations.
-        retraces: The first 100 retraces, and compilations without a new trace, in order.
-        left_out: Number of further retraces, which are not in `retraces`.
+        retraces: The first 100 calls that traced or compiled the function again, in order.
+        left_out: Number of further such calls, which are not in `retraces`.
         unjitted: Number of calls under `jax.disable_jit()`, in which the Python function itself runs.
     """
 
@@ -175,7 +176,7 @@ class _Entry:
 
 
 class Recorder:
-    """Counter for one function, on all threads.
+    """Counter of the calls, traces, lowerings and compilations of one function, on all threads.
 
     Args:
         name: The name of the function.

@@ -43,13 +43,13 @@ class Leaf(NamedTuple):
 
 
 class Static(NamedTuple):
-    """A static value.
+    """The value of a static argument, described for comparison with later calls.
 
     Attributes:
         kind: Name of the value's type.
-        text: The `repr` of the value, without memory addresses; `""` if it raises an error.
-        hash: The hash of the value; `None` if it raises an error.
-        function: Description of a function; `""` for other values.
+        text: The `repr` of the value, without memory addresses; `""` if `repr` raises an error.
+        hash: The hash of the value; `None` if `hash` raises an error.
+        function: For a function, its name and the place of its definition; `""` for other values.
         reference: A weak reference to the value; `None` if the value does not support one.
     """
 
@@ -124,9 +124,10 @@ class Signature(NamedTuple):
 
 
 def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
-    """Return the signature of a call.
+    """Return the signature of a call: the parts that JAX compares with the entries of its caches.
 
-    Arguments that are equal in the `earlier` signature are stored once, which saves memory for large parameter trees.
+    `earlier` is the signature of an earlier call. Arguments that are equal in both are stored once, which saves memory
+    for large parameter trees.
     """
     shared = {} if earlier is None else {one.name: one for one in earlier.arguments}
     arguments = [_argument(call, position, value) for position, value in enumerate(call.args)]
@@ -196,10 +197,12 @@ def _read(
 
 
 def _nodes(leaves: Sequence[tuple[Any, Any]], tree: Any) -> Iterator[tuple[str, str, weakref.ref[type] | None]]:
-    """Yield the entries of `Argument.nodes`.
+    """Yield path, name of the class, and class of each container of arrays in an argument, outer containers first.
+
+    A `None` in the argument is a container without a class.
 
     Args:
-        leaves: Pairs of path and leaf.
+        leaves: Path and value of each leaf of the argument.
         tree: The tree structure of the argument, in which a `None` is a leaf.
     """
     left = [(tree, 0, 0)]

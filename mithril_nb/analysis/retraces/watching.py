@@ -34,7 +34,8 @@ class Following(Shown):
         """Register a callback that runs after each trace, lowering and compilation, on the same thread.
 
         Args:
-            changed: The callback. Only the last four are called, because a cell that runs again adds one.
+            changed: The callback. Only the last four callbacks are called: each run of a cell that shows the report
+                registers another.
         """
         self._followers.append(changed)
 
@@ -96,7 +97,7 @@ class Watched(Following, JitWrapper):
     `print` and a notebook show its report.
 
     Attributes:
-        recorder: The counter.
+        recorder: The counter of calls, traces, lowerings and compilations.
     """
 
     def __init__(self, function: Callable[..., Any]):
@@ -162,7 +163,7 @@ class Watched(Following, JitWrapper):
         return self.report().retraces
 
     def is_of(self, call: JitCall) -> bool:
-        """Return whether JAX traces this function, rather than another one that it calls.
+        """Return whether JAX's report of a trace is about this function, rather than about a function that it calls.
 
         The name is not enough: a library such as Equinox jits its own function, and gives it the user's name.
         """
@@ -262,8 +263,8 @@ class Watch(Following):
     def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
         """Return the counter of a function; `None` if there are too many functions.
 
-        Without a call, JAX does not report which function wraps this one. Then the wrapper of the last call of this
-        function on this thread is used.
+        A function has a separate counter for each function that wraps it, such as the result of `jax.grad`. If `call`
+        is `None`, the wrapper is unknown. Then the wrapper in the last event of this function on this thread is used.
         """
         latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
         wrapper = latest.get((name, source), "") if call is None else call.wrapper

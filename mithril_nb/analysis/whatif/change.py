@@ -32,8 +32,8 @@ class Future(Generic[Value]):
     An error is stored and raised by `result`; nothing is printed.
 
     Args:
-        make: Computes the value.
-        queue: The background thread.
+        make: Function that computes the value.
+        queue: Queue that runs the function in a background thread.
 
     Examples:
         >>> Future(lambda: 6 * 7, quiet_queue()).result()
@@ -105,7 +105,8 @@ class Peak:
     Attributes:
         bytes: The bytes; `None` if unknown.
         reason: Why the bytes are unknown; `""` if they are known.
-        source: `"compiled"` for XLA's plan, `"analytic"` for an estimate from the equations; `""` if unknown.
+        source: `"compiled"` if the bytes are from XLA's memory plan, `"analytic"` if they are an estimate from the
+            equations; `""` if they are unknown.
     """
 
     bytes: int | None
@@ -115,17 +116,17 @@ class Peak:
 
 @dataclass(frozen=True)
 class Change(Shown):
-    """The costs of a program before and after some of its settings changed.
+    """The costs of a program before and after a change of some settings, such as its batch size or dtype.
 
     Attributes:
         program: Name of the program.
-        settings: The values before and after of each setting that changed.
-        before: The cost before.
-        after: The cost after.
-        way: Origin of the cost after. `"formula"`, `"learned and verified"` and `"traced"` are exact; `WhatIf.ways`
-            describes them. `"estimate"` takes the equations of the old dtype, and counts their arrays in the new dtype.
-            `"compiled"` is the cost of the compiled program.
-        notes: Notes on the costs.
+        settings: For each setting that changed, by name, the value before and the value after.
+        before: The cost before the change.
+        after: The cost after the change.
+        way: How `after` was found. `"formula"`, `"learned and verified"` and `"traced"` are exact; `WhatIf.ways`
+            describes them. `"estimate"` counts the arrays of the old equations in the new dtype. `"compiled"` counts
+            the compiled program.
+        notes: Limits of the costs, as text.
     """
 
     program: str
@@ -165,9 +166,10 @@ class Change(Shown):
     def peaks(self) -> tuple[Peak, Peak]:
         """The peak memory before and after.
 
-        The first access traces both programs, and compiles them until XLA's memory plan is known. If a program has more
-        than 1,500 equations or no memory plan, both peaks are estimates from the equations, with the `source`
-        `"analytic"`. In this case `change.compiled.result().peaks` has the peaks of XLA's plan.
+        The first access traces and compiles both programs. If one of them has more than 1,500 equations, they are not
+        compiled: both peaks are estimates from the equations, and their `source` is `"analytic"`. Then
+        `change.compiled.result().peaks` has the peaks of XLA's memory plan. Peaks are estimates too if XLA provides no
+        memory plan.
         """
         return self.memory.result()
 
@@ -184,7 +186,7 @@ class Change(Shown):
 
     @property
     def compiled(self) -> Future[Change]:
-        """The change of the costs of the compiled programs, on one device.
+        """The change with the costs of the compiled programs, on one device.
 
         Any access starts the compiler in the background. `change.compiled.is_done` is true when the result is ready,
         and `change.compiled.result(timeout=60)` waits for it.

@@ -75,18 +75,18 @@ class PriorityLock:
 
 
 class CostOracle:
-    """The costs of a program by its settings.
+    """Computes or predicts the costs of a program for different settings, such as its batch size or dtype.
 
     Args:
         subject: The program.
-        queue: The background thread.
+        queue: Queue that runs jobs in a background thread.
         learns: True to find formulas and rules for the costs in the background, as `WhatIf.ways` describes. By default,
             this is done if the program takes long to trace.
 
     Attributes:
         subject: The program.
-        ways: Origin of the costs for each setting that was prepared: `FORMULA`, `LEARNED`, or `TRACED` with the reason
-            why the program is traced.
+        ways: How costs for other values of a setting are found, by name of the setting: `FORMULA`, `LEARNED`, or
+            `TRACED` with the reason. Settings without an entry are traced.
     """
 
     def __init__(self, subject: Subject, queue: JobQueue, learns: bool | None = None):
@@ -104,7 +104,7 @@ class CostOracle:
         self._learns = learns
 
     def start(self) -> None:
-        """Trace the program at its base settings. If that takes long, start `prepare` for all settings.
+        """Trace the program at its base settings. If that takes long, start to find formulas in the background.
 
         Raises:
             Exception: As in `traced`.
@@ -123,7 +123,7 @@ class CostOracle:
     def traced(self, settings: Settings, background: bool = False) -> tuple[Inspection, Cost]:
         """Return the program at some settings, and its analytic cost; the last traces are cached.
 
-        With `background`, foreground work goes first.
+        If `background` is true, waiting calls without `background` run first.
 
         Raises:
             Exception: The error that the function that makes the program raised.
@@ -148,7 +148,7 @@ class CostOracle:
     # Cached and predicted costs
 
     def at(self, settings: Settings) -> Answer:
-        """Return the cost at some settings: a known or predicted one, else an estimate, else from a new trace.
+        """Return the cost at some settings: a cached or predicted cost, else an estimate, else the cost of a new trace.
 
         Raises:
             Exception: As in `traced`.
@@ -171,7 +171,11 @@ class CostOracle:
         return Answer(found, way) if found is not None and self._exists(settings, way) else None
 
     def _exists(self, settings: Settings, way: str) -> bool:
-        """Return true if the arguments of the program have the predicted shapes at some settings. Traces nothing.
+        """Return whether the arguments of the program have the predicted shapes at some settings; trace nothing.
+
+        Args:
+            settings: The settings.
+            way: How the cost was predicted. Only for `LEARNED`, shapes are predicted too.
 
         Raises:
             Exception: The error that the function that makes the program raised.
@@ -295,9 +299,14 @@ class CostOracle:
         return self._formula[0] if self._formula is not None else ()
 
     def _try_symbol(self, name: str, cost: Cost) -> None:
-        """Try to trace with a symbolic size for a setting, together with the settings that are symbolic already.
+        """Find the cost as a formula of a setting, by a trace with a symbolic size for it.
 
-        If the formula agrees with traces, it is stored; else the reason is stored in `ways`.
+        The formula also contains the settings for which this succeeded before. If the formula agrees with traces, it is
+        stored; else the reason is stored in `ways`.
+
+        Args:
+            name: Name of the setting.
+            cost: The cost at the base settings.
         """
         symbols = (*self._symbols, name)
         base = dict(self.subject.base)

@@ -80,7 +80,8 @@ class Inferred:
     """The costs of a program for any sizes between the traced ones.
 
     Args:
-        points: The settings of each trace. All are changes of the first.
+        points: The settings of each trace, as a dict. The first are the base, from which the others differ in one or
+            several settings.
         costs: The analytic cost of each trace.
 
     Attributes:
@@ -105,9 +106,10 @@ class Inferred:
                 raise NotInferredError(f"the predicted cost differs from a trace at {where}")
 
     def covers(self, point: Point) -> bool:
-        """Return whether costs at a point can be predicted.
+        """Return whether costs can be predicted at a point, which has a value for each setting.
 
-        Each setting must be between the smallest and the largest traced value, and all sizes must be integers there.
+        Each value must be between the smallest and the largest traced value of its setting, and all predicted sizes
+        must be integers.
         """
         for name in self.names:
             values = [one[name] for one in self._points]
@@ -247,10 +249,15 @@ def _kind(one: Equation) -> Any:
 
 
 def _constant(same: tuple[Any, ...], where: str) -> Any:
-    """Return the constant at all points, or `"?"` if it differs. Costs depend on a constant only if it is 0 or 1.
+    """Return a constant of an equation for all settings, or `"?"` if costs do not depend on its value.
+
+    Args:
+        same: The value of the constant in each trace.
+        where: Description of the equation, for the error.
 
     Raises:
-        NotInferredError: The constants are neither equal nor all above 1, between 0 and 1, or negative.
+        NotInferredError: The values differ, and costs may depend on them: they are not floats that are all above 1, all
+            between 0 and 1, or all negative.
     """
     if all(one == same[0] for one in same[1:]):
         return same[0]

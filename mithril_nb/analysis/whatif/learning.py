@@ -20,11 +20,11 @@ from mithril_nb.cost import Cost, CostRow, Source
 
 
 class Repeated:
-    """The costs of a program at any depth, from its costs at two depths.
+    """The costs of a program at any depth, the number of repeated blocks, from its costs at two depths.
 
     Args:
-        shallow: A depth of 3 or more, and the cost at this depth.
-        deeper: A larger depth, and the cost at this depth.
+        shallow: A pair: a depth of 3 or more, and the cost at this depth.
+        deeper: A pair: a larger depth, and the cost at this depth.
     """
 
     def __init__(self, shallow: tuple[int, Cost], deeper: tuple[int, Cost]):
@@ -94,9 +94,10 @@ class Repeated:
 
     @cached_property
     def _found(self) -> tuple[int, tuple[str, ...]]:
-        """The number of the first repeated block, 0 or 1, and the templates of all repeated blocks.
+        """The number in the path of the first repeated block, 0 or 1, and the templates of all repeated blocks.
 
-        A template is a path with `{}` instead of the number, such as `"block_{}/mlp"`.
+        A template is a path with `{}` instead of the number, such as `"block_{}/mlp"`. Without repeated blocks, the
+        tuple of templates is empty.
         """
         here, there = _paths(self._cost), _paths(self._deeper)
         new = [path for path in there if path not in set(here)]
@@ -148,14 +149,17 @@ def _templates_of(path: str, number: int) -> Iterable[str]:
 
 
 def _line(start: int, other: int, at_start: int | None, at_other: int | None, at: int) -> int | None:
-    """Return a count at `at`, which grows linearly; `None` if it is not an integer of at least 0.
+    """Return the count at depth `at` of items whose number is linear in the depth, from the counts at two depths.
 
     Args:
-        start: A place where the count is known.
-        other: Another place where the count is known.
-        at_start: The count at `start`.
-        at_other: The count at `other`.
-        at: The place of the result.
+        start: A depth.
+        other: Another depth.
+        at_start: The count at depth `start`; `None` if unknown.
+        at_other: The count at depth `other`; `None` if unknown.
+        at: The depth of the result.
+
+    Returns:
+        The count; `None` if a given count is unknown, or the result is not an integer of at least 0.
     """
     if at_start is None or at_other is None:
         return None
@@ -182,11 +186,11 @@ class Learned:
 
     Attributes:
         base: The settings of the first trace.
-        depth: The setting that repeats blocks; `None` if there is none.
-        inferred: The costs as a function of the other settings. The keys are the two values of `depth` at which these
-            costs were learned, or 0 if there is no `depth`.
-        reasons: For each setting that could not be learned, the reason.
-        most_deep: Largest value of `depth` at which costs are predicted.
+        depth: Name of the setting that is the number of repeated blocks; `None` if there is none.
+        inferred: The costs as a function of the other settings. Without `depth`, the only key is 0. With `depth`, the
+            keys are the two values of this setting at which the costs were learned.
+        reasons: The reason for each setting that could not be learned, by name.
+        most_deep: Largest value of the setting `depth` at which costs are predicted.
     """
 
     base: Settings
@@ -227,9 +231,12 @@ class Learned:
 
 
 def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
-    """Learn the cost of a program as a function of several sizes together, and verify it.
+    """Learn the cost of a program as a function of several sizes together, and verify it by further traces.
 
-    All settings in `names` are sizes. `base` has the settings to start from.
+    Args:
+        trace: Function that returns the cost of the program at some settings.
+        base: The settings of the first trace.
+        names: Names of the settings to learn, which are all sizes.
     """
     learned, starts = Learned(base), [base]
     kept: dict[str, list[int]] = {}
@@ -265,12 +272,18 @@ def first_mismatch(predict: Trace, trace: Trace, base: Settings, name: str) -> i
 
 
 def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
-    """Add to `values` a large and a small value at which the program follows the same rules.
+    """Add to `values` a larger and a smaller value of a setting at which the program follows the same rules.
 
     Costs are predicted only between these values. Beyond them the equations may differ, for example if a size is 1.
 
+    Args:
+        trace: Function that returns the cost of the program at some settings.
+        start: The settings of the first trace.
+        name: Name of the setting.
+        values: The other values of the setting that were traced.
+
     Returns:
-        The last error; `""` if there was none.
+        The text of the last error; `""` if there was none.
     """
     problem = ""
     for candidates in (_far(start[name]), _low(start[name])):

@@ -54,7 +54,7 @@ def attributes_of(graph: LogicalGraph) -> dict[str, Any]:
 
 
 def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
-    """Return a graph with another value of a block's attribute.
+    """Return a graph with another value of a block's attribute, such as `"linear_0.dimension"`.
 
     Raises:
         MithrilError: The block or the attribute does not exist, or the value is not valid.
@@ -72,7 +72,7 @@ def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
 def likely_change(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:
     """Return a valid change that the user probably meant by an unknown setting; `None` if none is found.
 
-    `works` returns whether the model can be built with a change.
+    `works` is a function that returns whether the model can be built with a change.
     """
     return next((one for one in islice(_likely(graph, name, value), _MOST_TRIED) if works(one)), None)
 
@@ -120,7 +120,7 @@ def format_changes(changes: Changes, text: Callable[[Any], str]) -> str:
 
     Args:
         changes: The changes.
-        text: Formats a value.
+        text: Function that formats a value.
 
     Examples:
         >>> format_changes({"a.heads": 2}, repr), format_changes({f"block_{n}.heads": 2 for n in range(12)}, repr)
@@ -143,6 +143,14 @@ def rebuild_call(
     options: Mapping[str, Any],
 ) -> str:
     """Return code that builds the model in a lambda, and varies an argument of the model's constructor.
+
+    Args:
+        target: The model.
+        name: Name of the argument.
+        values: The new values of the argument: several if it is swept, else one.
+        is_swept: True for a call of `ml.sweep`, false for `ml.what_if`.
+        shapes: Shapes of the inputs by name.
+        options: Other arguments of `ml.inspect`.
 
     Returns:
         The code; `""` if the model has no such argument, or cannot be built with it.
@@ -266,10 +274,15 @@ class MithrilModel:
         return tuple(settings["batch"] if axis == 0 and "batch" in settings else dim for axis, dim in enumerate(dims))
 
     def _add_attribute(self, name: str, value: Any, swept: Settings) -> None:
-        """Add an attribute of a block to `base`.
+        """Add an attribute of a block, such as `"linear_0.dimension"`, to the settings in `base`.
 
         A name is ignored if it has no path and no block has an attribute with this name, because it may be another
         setting, misspelled.
+
+        Args:
+            name: Name of the attribute, with the path of the block.
+            value: The new value, for the error.
+            swept: For a call of `ml.sweep`, the values of each swept setting, for the error.
 
         Raises:
             UnknownOptionError: There is no such block, or it has no such attribute. The advice is a similar change.

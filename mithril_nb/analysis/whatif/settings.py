@@ -117,8 +117,8 @@ def checked(
         changes: The new values.
         program: Name of the program, for errors.
         takes_any: True if the program accepts settings that are not in `base`.
-        is_made: True if a user's function makes the program. The advice is then to add a parameter to this function.
-        swept: The values of swept settings, for errors.
+        is_made: True if a user's function makes the program. The error then suggests a new parameter of this function.
+        swept: For a call of `ml.sweep`, the values of each swept setting, for errors.
 
     Raises:
         UnknownOptionError: A setting does not exist, or a size has an invalid value.
@@ -140,7 +140,13 @@ def checked(
 
 
 def make_call(name: str, values: Sequence[Any], is_swept: bool = False, returns: str = "function, (x,)") -> str:
-    """Return code that varies a setting that the program does not have: a function that makes the program with it.
+    """Return code for an error about an unknown setting: a function with this setting that makes the program.
+
+    Args:
+        name: Name of the setting.
+        values: Values of the setting.
+        is_swept: True for a call of `ml.sweep`, false for `ml.what_if`.
+        returns: Code for what the function returns.
 
     Examples:
         >>> make_call("depth", (3,))

@@ -25,13 +25,13 @@ _CASTS = "only its inputs have the new dtype, and the casts inside it are unchan
 
 
 class Subject(Protocol):
-    """A program that exists for different settings.
+    """A program that can be built with different settings, such as its batch size or dtype.
 
     Attributes:
         name: Display name of the program.
         base: The initial settings.
-        makes: True if the settings are passed to a user's function.
-        casts: The reason why another `dtype` can add casts to the program, as text for a note.
+        makes: True if the settings are passed to a user's function that makes the program.
+        casts: Text for a note: the reason why another `dtype` can add casts to the program.
     """
 
     name: str
@@ -42,7 +42,9 @@ class Subject(Protocol):
     def with_changes(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings with the changes applied.
 
-        If a setting is in `swept`, the advice of an error gives it a list of values.
+        Args:
+            changes: The new values.
+            swept: For a call of `ml.sweep`, the values of each swept setting, for errors.
 
         Raises:
             UnknownOptionError: A setting does not exist, or a value is not valid.
@@ -65,7 +67,7 @@ class MadeProgram:
         make: The function. It takes settings by name, and returns a function and its arguments, a model and the shapes
             of its inputs, or an `Inspection`.
         given: Settings that replace the defaults of `make`.
-        starts: Initial values of swept settings that have no default.
+        starts: For a call of `ml.sweep`, initial values of swept settings that have no default.
 
     Raises:
         UnknownOptionError: `given` contains a setting that `make` does not have, or a setting has no value.
@@ -186,9 +188,11 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
 
 
 def check_numerics(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
-    """Raise if a dtype or a precision is not valid.
+    """Raise if the setting `dtype` or `precision` is not valid.
 
-    If a setting is in `swept`, the advice of an error gives it a list of values.
+    Args:
+        settings: The settings. Settings with other names are ignored.
+        swept: For a call of `ml.sweep`, the values of each swept setting, for errors.
 
     Raises:
         UnknownOptionError: `dtype` is not a floating-point dtype, or `precision` is unknown.
@@ -230,7 +234,9 @@ def _is_float(dtype: Any) -> bool:
 def with_numerics(make: Callable[[], Inspection], settings: Settings) -> Inspection:
     """Make a program with another precision, and with its floating-point arguments in another dtype.
 
-    A setting that is missing or `None` changes nothing.
+    Args:
+        make: Function that makes the program.
+        settings: The settings `precision` and `dtype`. A setting that is missing or `None` changes nothing.
     """
     dtype, precision = settings.get("dtype"), settings.get("precision")
     with nullcontext() if precision is None else jax.default_matmul_precision(precision):
@@ -280,9 +286,9 @@ def resized(args: Any, batch: Batch, size: Any) -> Any:
 def batch_of(inspection: Inspection) -> Batch:
     """Return the number of samples of a program, and its arrays with one row per sample.
 
-    A candidate is a size that is the first dim of all arrays of an argument. Of several candidates, the batch is the
-    one that can change while all other sizes stay: the program is traced with one more sample. The first dim of a
-    weight cannot change in this way, because the other arrays would no longer fit.
+    A size is a candidate if it is the first dim of all arrays of an argument. Of several candidates, the batch is the
+    one that can change while all other sizes stay: for each candidate, the program is traced with one more sample. The
+    first dim of a weight cannot change in this way, because the other arrays would no longer fit.
 
     Raises:
         ShapeError: There is no candidate, or not exactly one of several candidates can change.

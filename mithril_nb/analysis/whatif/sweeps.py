@@ -40,10 +40,11 @@ class Point:
         bytes_accessed: Bytes read and written; `None` if unknown.
         transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...; `None` if unknown.
         params: Number of parameters; `None` if unknown.
-        peak_bytes: Peak memory in bytes, of one device unless it is an estimate; `None` if unknown.
+        peak_bytes: Peak memory in bytes; `None` if unknown. It is an estimate in an `"analytic"` sweep, else the peak
+            of one device.
         time_s: Seconds of one run; `None` if unknown.
-        way: Origin of the costs: as in `Change.way`, or `"measured"`; `""` if all costs are unknown.
-        reasons: The reason for each unknown cost.
+        way: How the costs were found: a value of `Change.way`, or `"measured"`; `""` if all costs are unknown.
+        reasons: The reason for each unknown cost, by its name, such as `"flops"`.
         at_least: Names of costs that are lower bounds, because part of them is unknown.
     """
 
@@ -126,14 +127,14 @@ def sweep(
 ) -> Sweep:
     """Compute the cost of a program over all values of one or two settings.
 
-    If the program cannot be made, traced, compiled or run at a point, the costs of this point are `None`, and the point
-    has the reason.
+    If the program cannot be made, traced, compiled or run with some values, the costs of this point are `None`, and its
+    `reasons` have the error.
 
     Args:
-        target: A program, as for `ml.what_if`.
+        target: A function that makes the program, or the program, as for `ml.what_if`.
         *args: Arguments of the program, as for `ml.what_if`.
         source: `"analytic"` counts equations, `"compiled"` counts the compiled program, `"measured"` runs it.
-        peak: True to compute the peak memory, which takes longer.
+        peak: True to compute the peak memory too, which takes longer.
         shapes: Shapes of a model's inputs, instead of arguments.
         changes: Settings whose names are not Python names: `{"linear_0.dimension": [256, 512]}`.
         **settings: Settings by name. The values of a list, a range or an array are swept: `batch=[8, 16, 32]`. Other

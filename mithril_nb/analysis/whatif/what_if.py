@@ -64,13 +64,14 @@ class WhatIf:
 
     @property
     def ways(self) -> Mapping[str, str]:
-        """The way in which the costs for other values of each setting are found.
+        """The way in which costs for other values of a setting are found, by name of the setting.
 
-        - `"formula"`: by a trace with a symbolic size for the setting, which was verified at other numbers;
-        - `"learned and verified"`: by rules from traces at a few values, which were verified at others;
-        - `"traced"`: by a new trace for each value; the reason may follow.
+        - `"formula"`: by a formula, from a trace with a symbolic size for the setting; it was compared with traces of
+          one or two other values;
+        - `"learned and verified"`: by rules from traces of a few values, which were compared with further traces;
+        - `"traced"`: by a new trace for each value. The text may continue with the reason: `"traced: ..."`.
 
-        All of them give the same costs, unless the program changes at a size between the verified ones. Pass
+        All of them give the same costs, unless the program changes at a size between the traced ones. Pass
         `learns=False` to `ml.what_if` to trace always.
         """
         return self._oracle.known_ways()
@@ -210,8 +211,9 @@ def subject_of(
         target: A program, or a function that makes one.
         args: Arguments of the program.
         shapes: Shapes of a model's inputs, instead of arguments.
-        settings: Settings by name, or other arguments of `ml.inspect`.
-        starts: Initial values of swept settings, for functions without a default for them.
+        settings: For a function that makes a program, values that replace its defaults; for a program, other arguments
+            of `ml.inspect`.
+        starts: For a call of `ml.sweep`, initial values of swept settings, for functions without a default for them.
 
     Raises:
         UnknownOptionError: As in `what_if`.

@@ -49,7 +49,7 @@ class JaxBackend(ArrayMaker):
             name (`"bfloat16"`) sets the dtype instead.
         seed: Seed of the random stream.
         debug: True to raise an error for NaN, and to compare the output shapes of each block with the inferred shapes.
-            Programs then run more slowly. Programs of other backends are not checked.
+            Only programs of this backend are checked. They run more slowly.
         device_mesh: Number of devices along each mesh axis, such as `(2, 4)`, or one number. `compile` splits batches
             over the first axis and parameters over the last. The mesh may use fewer devices than the machine has.
         xla_flags: List of flags as in the variable XLA_FLAGS, for the programs of this backend only.

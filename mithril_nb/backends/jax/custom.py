@@ -80,9 +80,14 @@ def plain(name: str, function: Callable[..., Any]) -> Kernel:
 
 
 def primitive(backend: RunsCustomOps, name: str) -> Callable[..., Any]:
-    """Return a registered primitive as a function of arrays. JAX differentiates it by the registered gradient.
+    """Return a primitive of `ml.register_primitive` as a function of arrays.
 
-    Each backend caches the function, because JAX compiles again for a new function object.
+    JAX differentiates it by the registered gradient; without one, JAX differentiates the function itself. Each backend
+    caches the function, because JAX compiles again for a new function object.
+
+    Args:
+        backend: The backend.
+        name: Name of the primitive in `PRIMITIVES`.
     """
     registered = PRIMITIVES[name], GRADIENTS.get(name)
     cached = backend._primitives.get(name)
@@ -121,7 +126,7 @@ def computing(cls: type[Operator]) -> Kernel:
 
 
 def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
-    """Return the result `given` of a user's function as a dict by port.
+    """Return the result `given` of a user's function as a dict from port to array.
 
     `given` is such a dict, or an array if the op has only the port `"output"`.
     """
@@ -173,7 +178,8 @@ def shapes(
         cls: Class of the op.
         options: The options of the op.
         inputs: Specs of the inputs of the op.
-        default: Function that returns the backend for ops that are not registered on a backend.
+        default: Function that returns a backend. It is called if the op is registered on none, as an op of
+            `ml.register_primitive`.
 
     Raises:
         MismatchError: The function does not accept arrays of these shapes.

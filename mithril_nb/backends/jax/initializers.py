@@ -69,7 +69,7 @@ class Wanted(NamedTuple):
         initializer: The initializer.
         random: The random stream of the parameter.
         shape: The shape of the parameter.
-        name: The name of the parameter, for the error.
+        name: The name of the parameter. It is shown in the error raised for a shape that does not fit the initializer.
         stacked: Number of leading axes along which separate arrays are stacked. Each of these arrays is initialized
             separately.
     """
@@ -90,7 +90,7 @@ def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
     """Yield the initial values of parameters. Threads draw them, because NumPy releases the GIL.
 
     Raises:
-        ShapeError: A formula needs two axes.
+        ShapeError: An initializer needs an input axis and an output axis, and the parameter lacks one.
         ValueError: An initializer does not exist.
     """
     fills = [_fill(one) for one in wanted]
@@ -193,9 +193,11 @@ def _scaled_by_part(array: np.ndarray, wanted: Wanted) -> np.ndarray:
 
 
 def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
-    """Return the Q of a QR decomposition of normal numbers, one column per output unit.
+    """Return an orthogonal parameter: the Q of a QR decomposition of normal numbers, with the scale and shift applied.
 
-    The signs are corrected by the diagonal of R, so that Q is uniformly distributed.
+    All axes except the output axis are flattened to one axis of the decomposed matrix. The signs are corrected by the
+    diagonal of R, so that Q is uniformly distributed. If the parameter consists of several parts along its output axis,
+    each part is orthogonal.
     """
     axis = initializer.out_axis
     if len(initializer.parts) > 1:
@@ -214,8 +216,8 @@ def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
 def _fans(wanted: Wanted) -> tuple[float, float]:
     """Return the fan-in and the fan-out of a parameter.
 
-    In a convolution, both are multiplied by the size of the window. If the parameter consists of several parts along
-    its output axis, the fan-out is that of one part.
+    They are the sizes of its input axis and its output axis. In a convolution, both are multiplied by the size of the
+    window. If several parameters are joined along the output axis, the fan-out is that of one of them.
     """
     shape = wanted.one
     fan_in, fan_out = shape[wanted.initializer.in_axis], shape[wanted.initializer.out_axis]

@@ -16,11 +16,11 @@ Function = Callable[..., Any]
 
 
 def cross_entropy(logits: Any, targets: Any) -> jax.Array:
-    """Return the mean cross-entropy of logits and labels, or class probabilities, over the batch.
+    """Return the mean cross-entropy of logits and targets over the batch.
 
     Args:
         logits: Array of shape (..., classes).
-        targets: Integers of shape (...), or probabilities of the logits' shape.
+        targets: Labels, as integers of shape (...), or class probabilities of shape (..., classes).
     """
     logits, targets = _checked("cross_entropy", logits, targets)
     log_p = jax.nn.log_softmax(logits)

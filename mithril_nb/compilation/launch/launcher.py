@@ -48,15 +48,16 @@ def launch(
             splits the work.
         arguments: Arguments of the script.
         processes: Number of processes, on all machines together.
-        coordinator: By default, all processes run on this machine. To use several machines, run the launcher once for
-            each process, and pass `"host:port"` of process 0.
+        coordinator: Address `"host:port"` of process 0, to use several machines. Then run the launcher once for each
+            process. By default, all processes run on this machine.
         process_id: Index of the process to start, from 0; only with `coordinator`.
-        devices: Number of devices of each process: virtual CPU devices of JAX, or accelerators.
+        devices: Number of devices of each process. On a CPU, these are virtual devices of JAX.
         start_timeout_s: Seconds that the processes may take to connect.
         peer_timeout_s: Seconds after which a process on another machine that does not answer counts as dead.
 
     Raises:
-        LaunchError: A process failed or did not connect; `status` is the highest exit status.
+        LaunchError: A process failed or did not connect (`status` is the highest exit status), the script does not
+            exist, or the system is Windows.
         UnknownOptionError: An option has an invalid value.
         KeyboardInterrupt: The user pressed Ctrl-C. The processes receive the signal too.
 

@@ -27,7 +27,7 @@ def elementwise(op: str, function: Function, *ports: str) -> None:
 
 
 def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
-    """Return the value of an attribute as a scalar with the dtype of `like`.
+    """Return the value of the attribute `port` of a block, as a scalar with the dtype of `like`.
 
     Raises:
         ShapeError: A connection provides the value, and the value is not a scalar.
@@ -130,9 +130,10 @@ def _least(threshold: Any, dtype: Any) -> jax.Array:
 
 
 def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.Array:
-    """Compute the robust formula of `Power`, without an overflow in the case that is not selected.
+    """Compute the robust formula of `Power`, which has one case below the threshold and one above.
 
-    Such an overflow would make the gradients NaN.
+    Both cases are computed for each element. An overflow in the case that is not selected would make the gradients NaN,
+    so this case gets other numbers.
     """
     tiny = jnp.finfo(base.dtype).tiny
     grows = exponent > 0

@@ -64,9 +64,11 @@ def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
 
 
 def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | None]:
-    """Return the scores with hidden keys set to the dtype's minimum, and a mask of the queries that see a key.
+    """Set the scores of keys that a query must not see to the dtype's minimum.
 
-    The mask is `None` if every query certainly sees a key.
+    Returns:
+        The scores, and a mask of the queries that see at least one key. The mask is `None` if all do: no key is hidden,
+        or only later keys are (`is_causal`).
     """
     is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
     shown: list[Array] = []

@@ -78,7 +78,7 @@ DRAWS.update(dict.fromkeys(("randn", "primitive_randn", "rand_int", "primitive_r
 def _key(call: Call) -> jax.Array:
     """Return the option `key` of a block as a typed key. It may be a seed, a typed key, or an array of uint32.
 
-    If the option is `None`, return the key of the call.
+    If the option is `None`, return the key that the program passes to the block, `call.key`.
     """
     given = call.options["key"]
     if given is None:

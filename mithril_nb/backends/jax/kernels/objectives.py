@@ -163,7 +163,8 @@ def _robust_log(x: Array, threshold: Any) -> Array:
 def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
     """Return the logarithm, or if the option `robust` is true, the robust logarithm.
 
-    Return 0 if `x` and the weight of the result are both 0, because log 0 would make the gradient NaN.
+    The caller multiplies the result by `weight`. Where `x` and `weight` are both 0, the result is 0, because log 0
+    would make the gradient NaN.
     """
     robust = call.options["robust"]
     if robust is not True:

@@ -21,9 +21,10 @@ def widened(x: Array) -> Array:
 
 
 def widened_whole(x: Array) -> Array:
-    """Cast integers with fewer than 32 bits to int32.
+    """Cast integers with fewer than 32 bits to int32. Other arrays are returned unchanged.
 
-    JAX would cast a count of classes or rows to the dtype of the array. In 8 bits, a count such as 256 wraps around.
+    When JAX compares indices with a count, such as the number of classes, it casts the count to the dtype of the
+    indices. In 8 bits, a count such as 256 wraps around.
     """
     return x.astype(jnp.int32) if jnp.issubdtype(x.dtype, jnp.integer) and x.dtype.itemsize < 4 else x
 
@@ -75,8 +76,9 @@ DRAWS: dict[str, Callable[[Mapping[str, Any], bool], bool]] = {}
 def kernel(op: str, widens: bool = True) -> Callable[[Kernel], Kernel]:
     """Register a pure function of arrays as the kernel of an op.
 
-    Ops with `takes_values` receive plain Python values, such as sizes, unchanged. For other ops, plain values are
-    converted to arrays. But arithmetic of plain values is computed in Python, so that the result can be a size.
+    The inputs of an op may be plain Python values, such as sizes. If the class of the op sets `takes_values`, the
+    function receives them unchanged. Otherwise they are converted to arrays. But arithmetic of only plain numbers is
+    computed in Python, without the function, so that the result can be a size.
 
     Args:
         op: Name of the op.
