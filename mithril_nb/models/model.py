@@ -33,7 +33,7 @@ _EMPTY = composite(LogicalGraph())
 
 
 class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
-    """A model or a block. `|=` and `+=` add blocks to it.
+    """A model: one block, or several. `|=` adds a block; `+=` also connects it to the output of the block before it.
 
     Args:
         name: Name of the block when this model is added to another; by default its kind and a number, as in `relu_0`.
@@ -110,7 +110,7 @@ class Model(Shown, Portable, AnnotationMethods, metaclass=BlockMeta):
 
         Raises:
             UnknownOptionError: `path` is not a path, or `limits` is not a `LoadLimits`.
-            ModelFileError: The file cannot be read, is not a model, is broken, exceeds a limit, or has a later version.
+            ModelFileError: The file cannot be read, is no valid model, exceeds a limit, or is from a later version.
         """
         return Model.of(*load_graph(path, limits))
 
@@ -374,7 +374,7 @@ def _new_handle(kind: type[Model]) -> Any:
 class Placed:
     """A block, and the connections to make when a model adds it: `Linear(64)(input="x", output="hidden")`.
 
-    `handle` is the object that the user called. It differs from `model`, the block, if the call changed attributes.
+    `model` is the block. `handle` is the object that the user called, without attributes that the call changed.
     """
 
     model: Model

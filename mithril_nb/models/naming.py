@@ -102,7 +102,7 @@ def by_port(
     example: str = "...",
     written: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
-    """Match the keys of the user's dict to ports: return the key of each port in the dict, by port.
+    """Return a dict from ports to the keys by which the user's dict refers to them.
 
     Args:
         given: The user's dict.
@@ -165,7 +165,7 @@ def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
     Args:
         params: The parameters.
-        prefix: Start of every name, with a final dot.
+        prefix: Text to add before every name, such as `"encoder."`.
 
     Raises:
         UnknownOptionError: `params` is not a dict.

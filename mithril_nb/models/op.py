@@ -34,7 +34,8 @@ class Operator(OpRules, Model):
 
     Raises:
         UnknownOpError: The class defines neither `compute` nor `op`.
-        UnknownOptionError: The constructor of a subclass passes only some of its arguments, or an invalid value.
+        UnknownOptionError: The constructor of a subclass passes only some of its arguments to `super().__init__`, or a
+            value is invalid.
 
     Examples:
         >>> class Scaled(Operator):
@@ -288,8 +289,8 @@ def check_name(name: Any, decorator: str) -> None:
     """Raise if a name is not valid for an op.
 
     Raises:
-        UnknownOptionError: The name is not a string that is a Python identifier. A decorator without parentheses
-            receives the function as the name.
+        UnknownOptionError: The name is not a string that is a Python identifier. It is a function if the user writes
+            the decorator without parentheses.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise UnknownOptionError(

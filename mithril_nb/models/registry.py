@@ -48,7 +48,7 @@ ELSEWHERE = {
 
 
 def kind_named(kind: str) -> type[Any]:
-    """Return the class of a kind of block.
+    """Return the class of the blocks of a kind, such as `"Linear"`.
 
     Raises:
         UnknownBlockError: No kind has this name.

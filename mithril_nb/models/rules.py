@@ -59,7 +59,7 @@ class Inference:
     Attributes:
         inputs: Spec of each input of the graph.
         outputs: Spec of each output; `None` for an output that a mismatch leaves unknown.
-        blocks: Specs at the ports of each block, by path.
+        blocks: By path of a block, the specs at its ports.
         parameters: All parameters, in the order of the blocks.
         problems: The mismatches; empty if there are none.
         states: All arrays that one training step passes to the next.
@@ -90,12 +90,12 @@ class Inference:
 
 @dataclass(frozen=True)
 class InferredBody:
-    """Result of the shape rule of a control block.
+    """Result of the shape rule of a block that runs an inner graph, such as `Scan`.
 
     Attributes:
         outputs: Spec of each output.
-        inner: Result of shape inference of the inner graph, for one step.
-        stacked: Number of copies of each inner parameter, stacked along a new first axis; `None` if all steps share
+        inner: Result of shape inference for one run of the inner graph.
+        stacked: Number of copies of each inner parameter, stacked along a new first axis; `None` if all runs share
             the parameters.
     """
 

@@ -31,10 +31,10 @@ class LoadLimits:
 
     Attributes:
         file_bytes: Maximum size of the file, in bytes.
-        nodes: Maximum number of blocks at all levels, including the inner blocks of a block such as `MLP`.
-        edges: Maximum number of connections, labels and notes at all levels.
+        nodes: Maximum number of blocks, including the inner blocks of a block such as `MLP`.
+        edges: Maximum number of connections, labels (their names) and notes (the declared shape or dtype of a port).
         ports: Maximum number of inputs and outputs of all composite blocks together. A long name counts as several. An
-            open input of an inner block is also an input of each block around it, so even a small file can have many.
+            unconnected input of an inner block counts again for each block around it.
         depth: Maximum number of levels of models in models; at most 50.
         name_length: Maximum number of characters in the name of a block, a kind, a port or a dimension.
         text_length: Maximum number of characters in a string of an attribute.
@@ -69,7 +69,7 @@ class LoadLimits:
             name: Name of the limit.
             found: The count.
             what: Plural noun of the counted items, such as `"blocks"`.
-            block: Path of the block where it was found.
+            block: Path of the block that contains the items; `""` for the whole model.
             is_all: True if `found` counts all items; false if there may be more.
 
         Raises:
@@ -112,7 +112,13 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
-    """Return the item `key` of `data`, which must be a `list`, `dict`, `str` or `bool` as `kind` requires.
+    """Return the value of `key` in `data`.
+
+    Args:
+        data: A dict.
+        key: The key.
+        kind: Required type of the value: `list`, `dict`, `str` or `bool`.
+        path: Path of the block that the data describes, for the error message; `""` for the whole model.
 
     Raises:
         ModelFileError: `data` is not a dict, the key is missing, or the value has another type.
@@ -292,7 +298,7 @@ class _Reader:
         return Node(name, block)
 
     def block(self, kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any], path: str) -> Block:
-        """Return a block, built by its constructor. Counts the blocks that the constructor creates.
+        """Return a block, built by its constructor. Its inner blocks count for the limit `nodes`.
 
         Raises:
             ModelFileError: The constructor rejects an argument, or the block exceeds a limit.

@@ -101,10 +101,10 @@ class Linear(Operator):
 class Embedding(Operator):
     """Maps each integer to a row of a learned matrix.
 
-    Without `num_embeddings` or `dim`, the matrix is an input, `weight`.
+    If `num_embeddings` or `dim` is `None`, the matrix is a data input `weight` instead of a parameter.
 
     Args:
-        num_embeddings: Number of rows: inputs are from 0 to `num_embeddings - 1`.
+        num_embeddings: Number of rows. The input contains integers from 0 to `num_embeddings - 1`.
         dim: Length of a row.
 
     Examples:

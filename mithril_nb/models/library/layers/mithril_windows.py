@@ -24,7 +24,9 @@ __all__ = [
 
 
 class Convolution1D(Convolution):
-    """Cross-correlation of series with windows, like `Conv1d`. Attributes are also inputs, as in Mithril.
+    """Cross-correlation of series with windows, like `Conv1d`.
+
+    As in Mithril, outputs of other blocks can be connected to `stride`, `padding` and `dilation`.
 
     If `kernel_size` or `out_channels` is `None`, the weight and the bias are data inputs instead of parameters.
 
@@ -32,7 +34,8 @@ class Convolution1D(Convolution):
         kernel_size: Length of a window.
         out_channels: Number of channels of the output.
         stride: Distance between neighbouring windows.
-        padding: Number of zeros before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        padding: Number of zeros at both ends of the series, a pair (before, after), or `"same"` or `"valid"`, see
+            `Conv1d`.
         dilation: Distance between neighbouring items of a window.
         use_bias: If true, add a bias to each channel.
 
@@ -61,7 +64,9 @@ class Convolution1D(Convolution):
 
 
 class Convolution2D(Convolution):
-    """Cross-correlation of images with windows, like `Conv2d`. Attributes are also inputs, as in Mithril.
+    """Cross-correlation of images with windows, like `Conv2d`.
+
+    As in Mithril, outputs of other blocks can be connected to `stride`, `padding`, `dilation` and `groups`.
 
     If `kernel_size` or `out_channels` is `None`, the weight and the bias are data inputs instead of parameters.
 
@@ -69,8 +74,8 @@ class Convolution2D(Convolution):
         kernel_size: Height and width of a window; one number for both.
         out_channels: Number of channels of the output.
         stride: Distance between neighbouring windows; one number for both.
-        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
-            `"same"` or `"valid"`.
+        padding: Number of zeros to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `Conv2d`.
         dilation: Distance between neighbouring items of a window; one number for both.
         groups: Number of groups of channels. The windows of a group use only its channels.
         use_bias: If true, add a bias to each channel.
@@ -106,7 +111,8 @@ class PrimitiveConvolution1D(Convolution):
     Args:
         use_bias: If true, there is an input `bias`.
         stride: Distance between neighbouring windows.
-        padding: Number of zeros before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        padding: Number of zeros at both ends of the series, a pair (before, after), or `"same"` or `"valid"`, see
+            `Conv1d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -136,8 +142,8 @@ class PrimitiveConvolution2D(Convolution):
     Args:
         use_bias: If true, there is an input `bias`.
         stride: Distance between neighbouring windows; one number for both.
-        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
-            `"same"` or `"valid"`.
+        padding: Number of zeros to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `Conv2d`.
         dilation: Distance between neighbouring items of a window; one number for both.
         groups: Number of groups of channels. The windows of a group use only its channels.
 
@@ -165,12 +171,15 @@ class PrimitiveConvolution2D(Convolution):
 
 
 class MaxPool1D(Pool):
-    """Maximum of each window, like `MaxPool1d`. Attributes are also inputs, as in Mithril.
+    """Maximum of each window, like `MaxPool1d`.
+
+    As in Mithril, outputs of other blocks can be connected to the attributes.
 
     Args:
         kernel_size: Length of a window.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        padding: Number of items to add at both ends of the series, a pair (before, after), or `"same"` or `"valid"`,
+            see `MaxPool1d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -196,7 +205,7 @@ class MaxPool1D(Pool):
 
 
 class _ConnectedPool2D(Pool):
-    """Base of the pools of images as in Mithril. All attributes are also inputs."""
+    """Base of the pools of images as in Mithril. Outputs of other blocks can be connected to all attributes."""
 
     category = "As in Mithril"
     axes = 2
@@ -214,13 +223,15 @@ class _ConnectedPool2D(Pool):
 
 
 class MaxPool2D(_ConnectedPool2D):
-    """Maximum of each window, like `MaxPool2d`. Attributes are also inputs, as in Mithril.
+    """Maximum of each window, like `MaxPool2d`.
+
+    As in Mithril, outputs of other blocks can be connected to the attributes.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
-            `"same"` or `"valid"`.
+        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `MaxPool2d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -233,13 +244,15 @@ class MaxPool2D(_ConnectedPool2D):
 
 
 class AvgPool2D(_ConnectedPool2D):
-    """Mean of each window, like `AvgPool2d`. Attributes are also inputs, as in Mithril.
+    """Mean of each window, like `AvgPool2d`.
+
+    As in Mithril, outputs of other blocks can be connected to the attributes.
 
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
-            `"same"` or `"valid"`.
+        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `AvgPool2d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -257,7 +270,8 @@ class PrimitiveMaxPool1D(MaxPool1D):
     Args:
         kernel_size: Length of a window.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items before and after the series: one number, a pair (before, after), `"same"` or `"valid"`.
+        padding: Number of items to add at both ends of the series, a pair (before, after), or `"same"` or `"valid"`,
+            see `MaxPool1d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -274,8 +288,8 @@ class PrimitiveMaxPool2D(MaxPool2D):
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
-            `"same"` or `"valid"`.
+        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `MaxPool2d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -292,8 +306,8 @@ class PrimitiveAvgPool2D(AvgPool2D):
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: Number of items to add: one number for all axes, one number or pair (before, after) for each axis,
-            `"same"` or `"valid"`.
+        padding: Number of items to add at both ends of each axis, a tuple with one number or pair (before, after) for
+            each axis, or `"same"` or `"valid"`, see `AvgPool2d`.
         dilation: Distance between neighbouring items of a window.
 
     Examples:

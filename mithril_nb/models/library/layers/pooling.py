@@ -103,8 +103,8 @@ class MaxPool1d(_MaxPool):
     Args:
         kernel_size: Length of a window.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
-            number, or a pair (before, after).
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)`, a number of items
+            to add at both ends, or a pair (before, after).
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -122,8 +122,8 @@ class AvgPool1d(_AvgPool):
     Args:
         kernel_size: Length of a window.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
-            number, or a pair (before, after).
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)`, a number of items
+            to add at both ends, or a pair (before, after).
         count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
@@ -143,8 +143,8 @@ class MaxPool2d(_MaxPool):
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
-            number, one for each axis, or a pair (before, after) for each axis.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -162,8 +162,8 @@ class AvgPool2d(_AvgPool):
     Args:
         kernel_size: Height and width of a window; one number for both.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
-            number, one for each axis, or a pair (before, after) for each axis.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
         count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
@@ -183,8 +183,8 @@ class MaxPool3d(_MaxPool):
     Args:
         kernel_size: Depth, height and width of a window; one number for all.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
-            number, one for each axis, or a pair (before, after) for each axis.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
         dilation: Distance between neighbouring items of a window.
 
     Examples:
@@ -202,8 +202,8 @@ class AvgPool3d(_AvgPool):
     Args:
         kernel_size: Depth, height and width of a window; one number for all.
         stride: Distance between neighbouring windows; by default the size of a window.
-        padding: `"valid"` adds nothing, `"same"` adds as many items as `ceil(size / stride)` windows need. Also a
-            number, one for each axis, or a pair (before, after) for each axis.
+        padding: `"valid"` for no padding, `"same"` for an output of size `ceil(size / stride)` on each axis, a number
+            of items to add at both ends of each axis, or a tuple with a number or pair (before, after) for each axis.
         count_include_pad: If true, padding counts as zeros in the mean, as in PyTorch and Flax.
 
     Examples:
@@ -242,7 +242,9 @@ class _Adaptive(Operator):
 
 
 class AdaptiveAvgPool2d(_Adaptive):
-    """Mean of each window of an image. The windows have nearly equal sizes, and `output_size` of them cover the image.
+    """Mean of each window of an image. The output has the size `output_size` for images of any size.
+
+    The windows cover the image and have nearly equal sizes. Each window gives one item of the output.
 
     Args:
         output_size: Height and width of the output; one number for both.
@@ -257,9 +259,10 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 
 class AdaptiveMaxPool2d(_Adaptive):
-    """Maximum of each window of an image.
+    """Maximum of each window of an image. The output has the size `output_size` for images of any size.
 
-    The windows have nearly equal sizes, and `output_size` of them cover the image. Equal maxima share the gradient.
+    The windows cover the image and have nearly equal sizes. Each window gives one item of the output. Equal maxima
+    share the gradient.
 
     Args:
         output_size: Height and width of the output; one number for both.

@@ -110,9 +110,10 @@ class _Cell(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
-        """Infer the last size of the states from `hidden_size`, and that of the input from the output.
+        """Return the shapes of inputs, as far as they are known, by port.
 
-        Input and output have the same number of features if `output_size` is `None`.
+        The last size of the states is `hidden_size`. If `output_size` is `None`, the last size of `input` is that of
+        the output.
         """
         found: dict[str, tuple[Dim, ...]] = {}
         if options["hidden_size"] is not None:
@@ -186,7 +187,7 @@ class LSTMCell(_Cell):
 class LSTMCellBody(Operator):
     """One step of a long short-term memory, without the output map of `LSTMCell`.
 
-    The output concatenates the cell state and the hidden state after the step along the first axis.
+    The output contains the new cell state and the new hidden state, concatenated along the first axis.
 
     Args:
         hidden_size: Size of the hidden state and of the cell state; by default taken from `prev_hidden`.

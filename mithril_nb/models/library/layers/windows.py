@@ -80,7 +80,8 @@ def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = 
     """Return the windows of a block; `None` if an attribute is known only at run time.
 
     Args:
-        options: The attributes `kernel_size`, `stride`, `padding` and `dilation`, which may be missing.
+        options: The attributes `kernel_size`, `stride`, `padding` and `dilation`. A missing stride is the size of a
+            window, a missing padding is `"valid"`, and a missing dilation is 1.
         axes: Number of axes that the windows slide over.
         size: For each axis, the number of items in a window. Default: `kernel_size`.
 
@@ -225,9 +226,10 @@ def shape_with_channels(spec: TensorSpec, axes: int, needs_batch: bool = True) -
 
 
 def as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
-    """Infer the input's batch and channels, which are those of the output. The last `axes` sizes stay.
+    """Return the shape of `input`, by port, with the batch size and channels of the output.
 
-    The result is empty if the shape of the input or of the output is unknown.
+    The last `axes` sizes are those that the input already has. The result is empty if the shape of the input or of the
+    output is unknown.
     """
     shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
     lead = len(shape) - axes

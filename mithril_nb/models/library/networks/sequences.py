@@ -64,8 +64,9 @@ class OneToMany(Composite):
     """Runs a cell step by step from one input. The input of each later step is the output of the step before.
 
     The inputs are `input`, `initial_hidden`, for an LSTM also `initial_cell`, and one target for each step after the
-    first: `target1`, `target2`, ... A step runs only on as many sequences as its target has rows. The outputs are
-    `output0`, `output1`, ..., and the last state. Mithril uses this network as the decoder in training.
+    first: `target1`, `target2`, ... A step runs only on the first n sequences, where n is the number of rows of its
+    target. Without `teacher_forcing`, the values of targets are not used. The outputs are `output0`, `output1`, ...,
+    `hidden`, and for an LSTM `cell`: the state after the last step.
 
     Args:
         cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
@@ -127,8 +128,9 @@ class OneToManyInference(Composite):
 class ManyToOne(Composite):
     """Runs a cell over the inputs `input0`, `input1`, ..., one for each step.
 
-    The output `hidden_concat` contains the hidden state of each sequence after its last step, in the order of the rows
-    of `input0`.
+    Each row of an input belongs to one sequence, and longer sequences come first. So inputs of later steps can have
+    fewer rows. The output `hidden_concat` contains the hidden state of each sequence after its last step, in the order
+    of the rows of `input0`.
 
     Args:
         cell_type: The cell, such as `RNNCell()`; all steps share its parameters.
@@ -162,8 +164,9 @@ class ManyToOne(Composite):
 class EncoderDecoder(Composite):
     """Sequence to sequence (Sutskever et al., 2014): a `ManyToOne` encoder, and a `OneToMany` decoder.
 
-    Row i of the decoder starts from the encoder's final state in row `indices[i]`. So both can be sorted by length. The
-    inputs of the decoder, except for the targets, have the prefix `decoder_`: `decoder_input`, `decoder_w_ih`, ...
+    Row i of the decoder starts from the encoder's final state in row `indices[i]`. So the encoder's rows can be sorted
+    by the lengths of inputs, and the decoder's rows by the lengths of targets. The inputs of the decoder, except for
+    the targets, have the prefix `decoder_`: `decoder_input`, `decoder_w_ih`, ...
 
     Args:
         cell_type: The cell of encoder and decoder, such as `RNNCell()`. They do not share parameters.
@@ -262,7 +265,7 @@ class Bidirectional(Composite):
 
 
 def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
-    """Return a copy of a cell, in which attributes that exist have the wanted values.
+    """Return a copy of a cell with the attributes in `wanted`, except for attributes that the cell does not have.
 
     Raises:
         UnknownOptionError: `cell` is not a block with the ports of a cell. The message names the network `model`.
@@ -312,7 +315,7 @@ def _add_step(
         step: Number of the step, from 0.
         source: The connection that the cell reads as its input.
         is_last: If true, the states after this step become outputs of the network.
-        ends: The states that do not become outputs.
+        ends: The states that do not become outputs even then.
     """
     params = {port.name: port.name for port in cell.inputs if port.role == "param"}
     outputs = {port.name for port in cell.outputs}

@@ -22,11 +22,10 @@ class BinaryCrossEntropy(Paired):
         input_type: `"logits"`, whose sigmoid is the probability of a positive, or `"probs"` for probabilities.
         pos_weight: Weight of positives: one number, or one per item of the last axis. `"auto"` is the number of
             negatives in the batch divided by the number of positives, which is usual if positives are rare.
-        threshold: Lower bound t of a probability for the plain logarithm; by default the dtype's smallest normal
-            number. Used only with `robust`.
+        threshold: The threshold t of `robust`; by default the dtype's smallest normal number.
         robust: If true, values and gradients are finite for a probability of zero or an infinite logit. For a
-            probability x below t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of the
-            probability is at least `log t`.
+            probability x below a threshold t, `log x` is replaced by `2 log t - log(2t - x)`. For logits, the logarithm
+            of the probability is at least `log t`.
 
     Examples:
         >>> BinaryCrossEntropy()
@@ -143,10 +142,9 @@ class CrossEntropy(SoftCrossEntropy):
             `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after
             this block divides by the number of samples, not by the sum of their weights.
         robust: If true, values and gradients are finite for a probability of zero or a logit of -∞. For a probability x
-            below the threshold t, the logarithm is `2 log t - log(2t - x)`. For logits, the logarithm of the
+            below a threshold t, `log x` is replaced by `2 log t - log(2t - x)`. For logits, the logarithm of the
             probability is at least `log t`.
-        threshold: Lower bound t of a probability for the plain logarithm; by default the dtype's smallest normal
-            number. Used only with `robust`.
+        threshold: The threshold t of `robust`; by default the dtype's smallest normal number.
         categorical: If true, a target is a class index. If false, it has a probability for each class.
         axis: The axis of the classes: 1 for `(batch, classes, ...)`, such as images; -1 for `(batch, time, classes)`.
         label_smoothing: Fraction of the target that is spread over all classes (Szegedy et al., 2016).

@@ -37,7 +37,7 @@ Axis = Annotated[int, Range(-8, 7)]
 
 
 def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
-    """Return the shape of an elementwise result of the inputs `one` and `other`.
+    """Return the shape of an elementwise result of two inputs, the ports named `one` and `other`.
 
     One of the inputs may broadcast to the shape of the other. Shapes such as `(n,)` and `(n, 1)` are rejected, because
     their result `(n, n)` would pair each item with all others.
@@ -181,11 +181,11 @@ class QuadHingeLoss(Paired):
 class KLDivergence(Paired):
     """The terms of the Kullback-Leibler divergence D(target ‖ input) of probabilities, one per item.
 
-    The sum of the terms over a distribution is the divergence. The terms are finite also for probabilities of zero:
-    below a threshold t, the logarithm of x is `2 log t - log(2t - x)`, as in `Log(robust=True)`.
+    The sum of the terms over a distribution is the divergence. The terms are finite also for probabilities of zero: for
+    a probability x below a threshold t, `log x` is replaced by `2 log t - log(2t - x)`, as in `Log(robust=True)`.
 
     Args:
-        threshold: Lower bound t of x for the plain logarithm; by default the dtype's smallest normal number.
+        threshold: The threshold t; by default the dtype's smallest normal number.
 
     Examples:
         >>> KLDivergence()
@@ -308,10 +308,10 @@ class L2(Composite):
 
 
 class QuadraticFormRegularizer(Composite):
-    """Quadratic form of a vector and a matrix, which regularises a kernel machine (Schölkopf and Smola, 2002, §4.2).
+    """Quadratic form ½ xᵀ K x, which regularises a kernel machine (Schölkopf and Smola, 2002, §4.2).
 
-    The input x is `(n,)`, or a column `(n, 1)` like the weight of `Linear(1)`. For several columns, the result is the
-    sum over the columns. The kernel K is `(n, n)`.
+    The shape of the input x is `(n,)` or `(n, columns)`. The weight of `Linear(1)` is one column. The result is the sum
+    over the columns. The shape of the kernel K is `(n, n)`.
 
     Examples:
         >>> sorted(port.name for port in QuadraticFormRegularizer().inputs)

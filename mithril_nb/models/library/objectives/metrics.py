@@ -68,8 +68,8 @@ class _Classified(Composite):
 class Accuracy(_Classified):
     """Fraction of correct predictions.
 
-    The output `metric_out` is the predicted class index minus the true class index of each sample: 0 for a correct
-    prediction.
+    The outputs `pred_formatted` and `label_formatted` are the predicted and the true class index of each sample, and
+    `metric_out` is their difference.
 
     Args:
         threshold: With `is_binary`, a score above the threshold is positive. The default of 0.5 is for probabilities;
@@ -173,8 +173,11 @@ class _Counted(_Classified):
 class Precision(_Counted):
     """Fraction of positive predictions that are correct.
 
-    The result is 0 without positive predictions. The counts are outputs too. With `"macro"` and `"weighted"`, they have
-    one item per class. The output `n_classes` is the number of classes that occur.
+    The result is 0 without positive predictions. The output `n_classes` is the number of classes that occur in
+    predictions or labels.
+
+    The outputs `n_true_positive`, `n_false_positive` and `n_false_negative` are numbers of samples. With `"macro"` and
+    `"weighted"`, they have one item per class.
 
     Args:
         average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
@@ -201,8 +204,11 @@ class Precision(_Counted):
 class Recall(_Counted):
     """Fraction of positive samples that are found.
 
-    The result is 0 without positive samples. The counts are outputs too. With `"macro"` and `"weighted"`, they have
-    one item per class. The output `n_classes` is the number of classes that occur.
+    The result is 0 without positive samples. The output `n_classes` is the number of classes that occur in
+    predictions or labels.
+
+    The outputs `n_true_positive`, `n_false_positive` and `n_false_negative` are numbers of samples. With `"macro"` and
+    `"weighted"`, they have one item per class.
 
     Args:
         average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
@@ -229,8 +235,11 @@ class Recall(_Counted):
 class F1(_Counted):
     """Harmonic mean of precision and recall (van Rijsbergen, 1979).
 
-    The result is 0 without positive samples and predictions. The counts are outputs too. With `"macro"` and
-    `"weighted"`, they have one item per class. The output `n_classes` is the number of classes that occur.
+    The result is 0 without positive samples and predictions. The output `n_classes` is the number of classes that occur
+    in predictions or labels.
+
+    The outputs `n_true_positive`, `n_false_positive` and `n_false_negative` are numbers of samples. With `"macro"` and
+    `"weighted"`, they have one item per class.
 
     Args:
         average: `"micro"` counts all samples together. `"macro"` is the mean of the values of the classes that occur in
@@ -257,7 +266,8 @@ class F1(_Counted):
 class AUC(Composite):
     """Area under the ROC curve: the probability that a sample of a class scores higher than one of another class.
 
-    A tie counts half. The result has one value for each class. Add a `Mean` block for the macro average; Hand and Till
+    A tie counts half. The result has one value for each class. The output `label_argmax` contains the class index of
+    each sample. Add a `Mean` block for the macro average; Hand and Till
     (2001) discuss other averages. The value is NaN if no samples or all samples belong to the class.
 
     Args:

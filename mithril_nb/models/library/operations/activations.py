@@ -167,7 +167,7 @@ class Mish(_Elementwise):
 
 
 class Elu(_Elementwise):
-    """Exponential linear unit (Clevert et al., 2015). The gradient at 0 is alpha.
+    """Exponential linear unit: x if x > 0, else alpha · (exp(x) - 1), with gradient alpha at 0 (Clevert et al., 2015).
 
     Args:
         alpha: The value approaches -alpha towards -∞.
@@ -187,7 +187,7 @@ class Elu(_Elementwise):
 class Selu(_Elementwise):
     """Scaled Elu: keeps the mean near 0 and the variance near 1 in a deep network (Klambauer et al., 2017).
 
-    The gradient at 0 is 1.7581, the slope of the exponential part.
+    The result is 1.0507 times `Elu(alpha=1.6733)` of x. The gradient at 0 is 1.7581, the slope of the exponential part.
 
     Examples:
         >>> Selu()
@@ -199,7 +199,7 @@ class Selu(_Elementwise):
 
 
 class Celu(_Elementwise):
-    """Continuously differentiable Elu, without a kink at 0 (Barron, 2017).
+    """Continuously differentiable Elu: x if x > 0, else alpha · (exp(x / alpha) - 1) (Barron, 2017).
 
     Args:
         alpha: The value approaches -alpha towards -∞.
@@ -217,7 +217,7 @@ class Celu(_Elementwise):
 
 
 class HardSigmoid(_Elementwise):
-    """Piecewise linear approximation of the sigmoid. The gradient at -3 and 3 is 0, as in PyTorch.
+    """Hard sigmoid: x / 6 + ½, clipped to the range from 0 to 1. The gradient at -3 and 3 is 0, as in PyTorch.
 
     Examples:
         >>> HardSigmoid()
@@ -265,7 +265,7 @@ class LogSigmoid(_Elementwise):
 
 
 class Softsign(_Elementwise):
-    """Softsign: maps items to the range from -1 to 1. It saturates more slowly than tanh. At -∞ and ∞ it is NaN.
+    """Softsign: x / (1 + |x|), between -1 and 1. It saturates more slowly than tanh. At -∞ and ∞ it is NaN.
 
     Examples:
         >>> Softsign()

@@ -156,8 +156,8 @@ class Power(Broadcasting):
 
     Args:
         robust: If true, use the formulas above.
-        threshold: Lower bound t of `|b|` for the plain power. Default: the dtype's smallest normal number t₀ for
-            `e > 0`, and `t₀ ** (1 / (2 - 2e))` for other exponents, so that the gradient does not overflow.
+        threshold: The threshold t of the formulas. Default: the dtype's smallest normal number t₀ for `e > 0`, and
+            `t₀ ** (1 / (2 - 2e))` for other exponents, so that the gradient does not overflow.
 
     Examples:
         >>> Power(robust=True)
@@ -184,8 +184,8 @@ class Sqrt(Elementwise):
 
     Args:
         robust: If true, use the formulas above.
-        threshold: Lower bound t of `|x|` for the plain root. The default is the dtype's smallest normal number, which
-            replaces any smaller threshold.
+        threshold: The threshold t of the formulas. The default is the dtype's smallest normal number, which replaces
+            any smaller threshold.
 
     Examples:
         >>> Sqrt(robust=True, threshold=1e-6)
@@ -211,8 +211,8 @@ class Log(Elementwise):
 
     Args:
         robust: If true, use the formula above.
-        threshold: Lower bound t of x for the plain logarithm. The default is the dtype's smallest normal number, which
-            replaces any smaller threshold.
+        threshold: The threshold t of the formula. The default is the dtype's smallest normal number, which replaces any
+            smaller threshold.
 
     Examples:
         >>> Log(robust=True)
@@ -233,8 +233,8 @@ class StableReciprocal(Elementwise):
     For `|x|` below a threshold t, the result is 1/t with the sign of x, and the gradient is 0.
 
     Args:
-        threshold: The threshold t; by default the dtype's epsilon. It is at least `2 / √max`, where max is the dtype's
-            largest number, so that the gradient does not overflow.
+        threshold: The threshold t; by default the dtype's epsilon. A value below 2 / √max is replaced by 2 / √max,
+            where max is the dtype's largest number, so that the gradient does not overflow.
 
     Examples:
         >>> StableReciprocal()

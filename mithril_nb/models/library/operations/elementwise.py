@@ -44,7 +44,7 @@ NUMBERS: tuple[Kind, ...] = ("floating", "whole", "complex")
 
 
 def kind_of(dtype: str) -> Kind:
-    """Return the kind of a dtype: `"floating"`, `"whole"`, `"complex"` or `"truth"` for booleans.
+    """Return the kind of a dtype: `"floating"`, `"whole"` for integers, `"complex"` or `"truth"` for booleans.
 
     Examples:
         >>> kind_of("uint8"), kind_of("bfloat16")
@@ -88,7 +88,7 @@ class Broadcasting(Operator):
     """Base of the elementwise ops on several arrays, with NumPy broadcasting.
 
     Attributes:
-        takes: The kinds of dtypes that the inputs may have.
+        takes: The kinds of dtypes that the inputs may have, see `kind_of`.
         gives: The dtype of the output: `"same"` for the promoted dtype of the inputs, `"floating"` for the promoted
             floating-point dtype, or `"truth"` for booleans.
     """

@@ -18,9 +18,9 @@ class Rows(NamedTuple):
 
 
 def index_items(index: Value) -> tuple[Any, ...]:
-    """Return the attribute `index` of an `Indexer` as a tuple of Python's index items, and `Rows` for arrays.
+    """Convert the attribute `index` of an `Indexer` to a tuple with one item per integer, slice or array in it.
 
-    A name such as `"n"` in the index is a number that is not known yet.
+    An array of integers becomes a `Rows`. A name such as `"n"` in the index is a number that is not known yet.
 
     Raises:
         MismatchError: `index` is not a valid index.
@@ -121,7 +121,7 @@ def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
 
 
 def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
-    """Return the result of `value[item]` for the first item of an index, then for the next one, and so on.
+    """Index a static value, such as a shape, by the first item; then index the result by the next item, and so on.
 
     Raises:
         MismatchError: A number is out of range, an item is not a number or slice, or the value is not a tuple.

@@ -293,7 +293,7 @@ class Roll(KeepsShape, Rearranging):
 
 
 class CartesianDifference(Rearranging):
-    """Differences of each row of `left` and each row of `right`.
+    """Differences of each row of `left` and each row of `right`: `(n, d)` and `(m, d)` become `(n, m, d)`.
 
     Examples:
         >>> [port.name for port in CartesianDifference().inputs]

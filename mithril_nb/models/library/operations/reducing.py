@@ -85,6 +85,8 @@ def reduced(shape: tuple[Dim, ...], at: tuple[int, ...] | None, axis: Value, kee
 def sizes_before_reduction(options: Options, output: tuple[Dim, ...]) -> Shapes:
     """Infer the input's shape from the output's: the sizes after the last reduced axis are equal.
 
+    The result is empty if the output determines no size of the input.
+
     Examples:
         >>> sizes_before_reduction({"axis": (-2,), "keepdim": False}, ("batch", 5))
         {'input': ('...', 5)}
@@ -104,7 +106,7 @@ class Reduction(Operator):
     """Base of the ops that reduce some axes to one item.
 
     Attributes:
-        takes: The kinds of values that the input may have.
+        takes: The kinds of dtypes that the input may have, see `kind_of`.
         gives: The dtype of the output: `"same"` for the dtype of the input, `"floating"` for its floating-point dtype,
             `"summed"` for the dtype of a sum, `"place"` for an index, which is an int32.
         needs_items: True if the op is not defined for an axis of size 0.

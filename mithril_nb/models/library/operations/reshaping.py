@@ -51,7 +51,8 @@ class Reshape(Rearranging):
 
     Args:
         shape: The sizes. One may be -1: it is inferred from the number of items. A size may also be a name, such as in
-            `("batch", -1)`: it is the input's size on the same axis. A single name without a -1 is inferred like -1.
+            `("batch", -1)`: it is the input's size on the same axis. If there is one name and no -1, the name is
+            inferred like -1.
 
     Examples:
         >>> Reshape((2, -1))
@@ -337,7 +338,7 @@ class PermuteTensor(Rearranging):
 
 
 class Identity(KeepsShape, Rearranging):
-    """Identity of an array or a static value. Use it to give a connection a name.
+    """Returns its input unchanged: an array, or a static value such as a shape. Use it to give a connection a name.
 
     Examples:
         >>> Identity()

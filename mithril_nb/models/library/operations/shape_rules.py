@@ -26,7 +26,7 @@ def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
     """Return the value of an attribute, one size or a tuple of sizes, as a tuple. A size is an integer or a name.
 
     Raises:
-        MismatchError: `value` contains something else. The error has `port`, the name of the attribute.
+        MismatchError: `value` contains something else. The message names the attribute, `port`.
     """
     sizes = value if isinstance(value, tuple) else (value,)
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):

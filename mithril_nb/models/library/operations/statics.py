@@ -38,7 +38,9 @@ class _Static(Rearranging):
 
 
 class Shape(_Static):
-    """Shape of an array as a static value: a tuple. A size that is not known yet is a name.
+    """Shape of an array as a static value: a tuple that is known before the program runs.
+
+    A size that is not known yet is a name.
 
     Examples:
         >>> from mithril_nb.models import Model
@@ -58,7 +60,7 @@ class Shape(_Static):
 
 
 class Length(_Static):
-    """Size of the first axis of an array, or number of items of a tuple, as a static value.
+    """Size of the first axis of an array, or number of items of a tuple, known before the program runs.
 
     Examples:
         >>> Length()
@@ -78,7 +80,7 @@ class Length(_Static):
 
 
 class Size(_Static):
-    """Number of items of an array, or sizes of some axes, as a static value.
+    """Number of items of an array, or sizes of some axes, known before the program runs.
 
     Args:
         dim: One axis, or several for a tuple of sizes; `None` for the number of items.
@@ -325,7 +327,7 @@ class Slice(_Static):
 
 
 class Value(_Static):
-    """Constant static value: a size, an axis, a shape.
+    """A constant that is known before the program runs, such as a size, an axis or a shape.
 
     Args:
         value: A number, a string, or tuples of them.
@@ -365,7 +367,7 @@ def dtype_name(dtype: Any) -> str | None:
 
 
 def dtype_option(port: str, dtype: Plain) -> str:
-    """Return the name of the dtype that is the value of the attribute `port`.
+    """Return the name of a dtype: `dtype` is the value of the attribute `port` of a block.
 
     Raises:
         MismatchError: The value is not a string, or is known only at run time.
