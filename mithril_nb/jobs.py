@@ -36,7 +36,10 @@ class _Submitted:
 
 
 class JobQueue:
-    """Runs one job at a time, in the order of submission. Its thread ends when no job is left.
+    """Runs one job at a time in a thread, in the order of submission. The thread ends when no job is left.
+
+    A job is a function. It receives a function without arguments that returns True, or False after the job is
+    cancelled.
 
     Args:
         name: Name of the thread.
@@ -66,8 +69,7 @@ class JobQueue:
 
         Args:
             job: The job.
-            key: Kind of the job. The new job replaces a waiting job of the same kind, and cancels a running one: the
-                function that the running job has received then returns False.
+            key: Kind of the job. The new job replaces a waiting job of the same kind, and cancels a running one.
         """
         with self._wake:
             self.is_ended = False

@@ -213,7 +213,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Remove a connection. Its target is open again: a data input becomes an input of the graph.
+    """Remove a connection. If its target is a data input of a block, this becomes an input of the graph.
 
     Raises:
         ConnectionError: No such connection exists.

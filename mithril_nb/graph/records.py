@@ -182,7 +182,7 @@ class LogicalGraph(Shown):
     """A frozen graph of blocks. Every data input of every node has exactly one edge into it.
 
     Attributes:
-        nodes: The blocks in topological order: the order of addition, except that a block comes after those it reads.
+        nodes: The blocks in the order of addition, except that each block comes after the blocks that it reads.
         edges: The connections, including those from the graph's inputs and to its outputs.
         inputs: The inputs of the graph, in order.
         outputs: The outputs of the graph, in order.

@@ -135,11 +135,13 @@ def spec_data(spec: TensorSpec) -> dict[str, Any]:
 
 
 def exporter(suffix: str) -> Callable[[Function], Function]:
-    """Register the function that writes files with a suffix.
+    """Return a decorator that registers a file format of `Inspection.save`.
+
+    The decorated function receives an inspection, and returns the text of the file.
 
     Args:
-        suffix: The suffix with its dot, in lower case: `".csv"`. A second function for the same suffix replaces the
-            first.
+        suffix: The suffix of the files, with its dot and in lower case: `".csv"`. A second function for the same suffix
+            replaces the first.
 
     Raises:
         UnknownOptionError: The suffix is invalid.

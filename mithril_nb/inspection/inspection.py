@@ -35,8 +35,8 @@ class Inspection(ProgramStages):
         every_stage: Names of all stages, including stages that are only computed on request, such as `"numpy"`.
         arguments: The arguments; arrays are replaced by their shapes.
         device: The `jax.Device` to compile for; `None` for JAX's default.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid; `None` if all values
-            are valid.
+        check_sizes: A function that receives a dict from the names of sizes, such as `"batch"`, to their values, and
+            raises an error if the values are invalid; `None` if all values are valid.
         given: The lowered, compiled or exported program that the inspection was created from; `None` for a function.
     """
 
@@ -60,6 +60,8 @@ class Inspection(ProgramStages):
 
     def cost(self, source: str | None = None) -> Cost:
         """Return the cost of one run of the program, by block, by role, and for each equation or instruction.
+
+        A role is a part of a training step: forward, backward or update.
 
         Args:
             source: `"analytic"` counts equations with the rules of this package, multiplies loop bodies by the number
@@ -119,9 +121,10 @@ class Inspection(ProgramStages):
                 `"params"`, `"time_s"`, `"payload_bytes"`, `"wire_bytes"`), `"memory"` (compiles the program), `"role"`,
                 `"dtype"` or `"sharding"`. Or measured times: the result of `ml.profile`. Or your own values: a dict
                 from the path of each block to a number or text.
-            graph: The graph to draw: name of a stage, by default the first one, or the model of the program.
-            expanded: Paths of the blocks to draw open; `()` opens none. Default: as many as fit.
-            own: True if the number of a block excludes the blocks inside it.
+            graph: The graph to draw: the name of a stage, or the model that the program was built from. Default: the
+                first stage, or `"hlo"` for measured times.
+            expanded: Paths of the blocks whose contents to draw; `()` for none. Default: as many as fit.
+            own: If true, the number of a block excludes the blocks inside it.
             title: Title of your own values, with their unit.
 
         Returns:
@@ -154,7 +157,8 @@ class Inspection(ProgramStages):
         - `head`: the path of its block, its operation, or the kind of a block around it contains this text.
         - `kind:dot`: its operation, or the kind of a block around it, contains this text.
         - `block:head`: it is in this block, or in a block inside. `*` matches any text.
-        - `role:backward`, `dtype:f64`: it has this role, or a result with this dtype.
+        - `role:backward`: it belongs to this part of a training step: forward, backward or update.
+        - `dtype:f64`: it has a result with this dtype.
         - `line:train.py`: its line of Python contains this text.
         - `flops>1e6`: it has more FLOPs. Also `bytes` (read and written) and `memory` (size of the results), with `<`,
           `<=`, `=`, `>=` or `>`, and with numbers such as `2M` and `4KiB`.
@@ -192,7 +196,8 @@ class Inspection(ProgramStages):
 
         The file `inspection/schema.json` of this package describes the data. It has `stages` with their texts and
         instructions, `equations`, `inputs`, `outputs`, `passes` with the text before and after each pass, `buffers` if
-        `"hlo"` is among the stages, and `elapsed`. Instructions of two stages are linked if they share an equation.
+        `"hlo"` is among the stages, and `elapsed`, the seconds to trace, lower and compile. Instructions of two stages
+        are linked if they share an equation.
 
         Args:
             *stages: Names of the stages; by default all.
@@ -291,10 +296,11 @@ def inspect(
             `()` if it has none. Default: the argument `params`; without it, the number of parameters is unknown.
         device: The `jax.Device` to compile for; by default JAX's default.
         compiler_options: Further options of XLA, as in `jax.jit`.
-        source: Text of the stage `"python"`, and the path of the block that each line builds, by line number. Default:
-            the source of the traced functions.
+        source: A pair: the text of the stage `"python"`, and a dict from line numbers of the text to the path of the
+            block that the line builds. Default: the source of the traced functions.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
-        check_sizes: Raises an error if the values of the named sizes, given by name, are invalid.
+        check_sizes: A function that receives a dict from the names of sizes, such as `"batch"`, to their values, and
+            raises an error if the values are invalid. By default, all values are valid.
         requested_at: The user's call for which this package built `fn`, such as a call of `fit`. Equations without a
             line of the user's code, such as those of an optimizer, get the line of this call.
 

@@ -32,12 +32,14 @@ Value = TypeVar("Value")
 class SavedInspection:
     """A program at every saved stage.
 
+    It was saved by `Inspection.to_json`, or exported from a page: the HTML file of `Inspection.to_html`.
+
     Attributes:
         name: Name of the program.
         jax: Version of JAX that computed the stages; `"unknown"` if an old version of this package wrote the page.
         stages: The stages by name.
-        equations: The equations; empty if the program has no jaxpr, or a page exported it.
-        inputs: The input arrays; empty if a page exported the program.
+        equations: The equations; empty if the program has no jaxpr, or was exported from a page.
+        inputs: The input arrays; empty if the program was exported from a page.
     """
 
     name: str
@@ -53,9 +55,10 @@ def is_saved_inspection(data: Any) -> bool:
 
 
 def saved_inspection(data: Mapping[str, Any]) -> SavedInspection:
-    """Read an inspection from the data of `Inspection.to_dict`, or from the JSON that a page exported.
+    """Read an inspection from the data of `Inspection.to_dict`, or from JSON exported from a page.
 
-    A page has the texts of the stages and the blocks of their lines, but no shapes and equations.
+    A page is the HTML file of `Inspection.to_html`. It exports the texts of the stages and the blocks of their lines,
+    but no shapes and equations.
 
     Raises:
         ModelFileError: The data has a newer version than this package supports, or it is invalid.

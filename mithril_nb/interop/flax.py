@@ -44,9 +44,9 @@ def from_flax(
     Args:
         module: An nnx module, or a linen module with its `variables`, or variables alone with `into`.
         variables: Result of the linen module's `init`: `{"params": ..., "batch_stats": ...}`.
-        into: A compiled model to fill. Layers are matched to blocks by kind, in the order in which Flax created them,
-            or by the numbers in their names. `jax.tree.map` and `jit` sort variables by name. If two layers then have
-            equal shapes and names without numbers, pass `names`.
+        into: A compiled model to fill. Layers are matched to blocks of the same kind, in the order in which Flax
+            created them. Layers whose names differ only in a number are in the order of the numbers. `jax.tree.map`
+            and `jit` sort variables by name, so the order of other layers with equal shapes is then lost: pass `names`.
         names: With `into`, a dict from the path of a layer in the variables to the path of its block. The other layers
             are matched in order.
 

@@ -28,9 +28,10 @@ def from_haiku(
     Args:
         params: Result of `init`, a dict of dicts: module name -> parameter name -> array.
         state: State that `init` of a function with state returns; required for a BatchNorm.
-        into: The compiled model to fill. Modules are matched to blocks by kind, in the order in which Haiku created
-            them, or by the numbers in their names. `jax.tree.map` and `jit` sort parameters by name. If two modules
-            then have equal shapes and names without numbers, pass `names`.
+        into: The compiled model to fill. Modules are matched to blocks of the same kind, in the order in which Haiku
+            created them. Modules whose names differ only in a number are in the order of the numbers. `jax.tree.map`
+            and `jit` sort parameters by name, so the order of other modules with equal shapes is then lost: pass
+            `names`.
         names: A dict from the name of a module to the path of its block. The other modules are matched in order.
 
     Raises:

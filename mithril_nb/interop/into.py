@@ -189,7 +189,9 @@ def _kind(op: FlatOp | None) -> str | None:
 
 
 def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
-    """Return a layer whose arrays have the order of the model: channels first if its block reads flattened images.
+    """Return a layer with its arrays in the order of the model.
+
+    Only the layers that read flattened images change: their features are sorted by channel first.
 
     Raises:
         ShapeError: The order of the elements of the image is unknown.

@@ -91,7 +91,12 @@ class ArrayNames(NamedTuple):
 def identify_layer(library: str, path: str, arrays: Mapping[str, Any], names: ArrayNames, what: Any) -> Layer:
     """Return the layer with these arrays. Its kind follows from their names: only a batch norm has `mean` and `var`.
 
-    Weights of convolutions have channels last. Errors show `what`, the object with the arrays.
+    Args:
+        library: Name of the library, for messages.
+        path: Path of the layer in the library's model.
+        arrays: The arrays by the library's names. Weights of convolutions have channels last.
+        names: The library's names of weights, biases and so on.
+        what: The object with the arrays, for messages.
 
     Raises:
         UnknownOptionError: No kind of layer has arrays of these names.
@@ -131,8 +136,9 @@ class Chain:
 
     Args:
         library: Name of the library, for messages.
-        spatial: Number of spatial axes of the first convolution; 0 if the last axis holds the features.
-        channels_last: True if the library has channels on the last axis. Our blocks have them on axis 1.
+        spatial: Number of spatial axes of the images, 2 for `(batch, channels, height, width)`; 0 if the arrays are not
+            images, so that the last axis holds the features.
+        channels_last: True if the library has channels on the last axis. Blocks have them on axis 1.
     """
 
     def __init__(self, library: str, spatial: int, channels_last: bool):
@@ -195,10 +201,12 @@ _ALONG = (jax.nn.softmax, jax.nn.log_softmax)
 
 @functools.cache
 def _functions() -> list[tuple[Any, str, dict[str, tuple[str, Any]]]]:
-    """Return tuples of a function, the kind of the equivalent block, and the arguments.
+    """Return the functions that blocks can replace, as tuples of three items.
 
-    The arguments are a dict from the name in the function to the name in the block and the default. The kind of the
-    identity is `""`: it needs no block.
+    Returns:
+        - The function.
+        - The kind of the equivalent block; `""` for the identity, which needs no block.
+        - The arguments of the function: a dict from their names to the block's names and the function's defaults.
     """
     kinds = {
         "relu": "Relu", "relu6": "Relu6", "sigmoid": "Sigmoid", "tanh": "Tanh", "softplus": "Softplus",

@@ -29,7 +29,7 @@ _PLAIN = ("dropout", "identity", "buffer", "stop_gradient", *(op for op in ON_FE
 
 @dataclass(frozen=True)
 class Image:
-    """An image: channels are on axis 1 in the model, and on the last axis in the library.
+    """The order of an image: channels are on axis 1 in the model, and on the last axis in the library.
 
     Attributes:
         rank: Number of axes.
@@ -48,7 +48,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Rows:
-    """Flattened images `(batch, features)`: channels come first in the model, and last in the library.
+    """The order of flattened images `(batch, features)`: channels come first in the model, and last in the library.
 
     Attributes:
         sizes: Sizes of the channel axis and the spatial axes before flattening.
@@ -59,7 +59,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Split:
-    """Features of a layer after a Reshape. The order equals the library's, unless an op reads axis 1 as channels.
+    """The order of a layer's features after a Reshape: the library's order, unless an op reads axis 1 as channels.
 
     Attributes:
         by: Path of the Reshape.
@@ -137,7 +137,11 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
 def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_given: bool) -> Order:
     """Return the order of an output from the orders of the op's inputs.
 
-    `is_given` is True if the output depends on the parameters of a layer.
+    Args:
+        op: The op.
+        read: The order and spec of each array that the op reads.
+        shape: The shape of the output.
+        is_given: True if the output depends on the parameters of a layer.
     """
     name = op.block.op
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)

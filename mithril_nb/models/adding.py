@@ -24,8 +24,8 @@ class Adding:
     Args:
         model: The model.
         draft: The graph of the model under construction.
-        members: The models and expressions that the user has added, by `id`. The value is the object, and the name of
-            its block (a model) or of its output (an expression).
+        members: A dict from the `id` of each model and expression that the user has added to a pair: the object, and
+            the name of its block (for a model) or of its output (for an expression).
     """
 
     def __init__(self, model: object, draft: Draft, members: dict[int, tuple[object, str]]):
@@ -33,7 +33,9 @@ class Adding:
         self.before = None
 
     def connections(self, given: Mapping[str, Any]) -> dict[str, str]:
-        """Return the name of the connection at each port. Adds the blocks of expressions and constants to the draft.
+        """Return a dict from each port to the name of its connection.
+
+        Adds the blocks of expressions and constants to the draft. Omits ports whose `IOKey` has no name and no value.
 
         Args:
             given: The value that the user connected to each port, such as `{"input": a + b}`.
@@ -156,7 +158,11 @@ class Adding:
         return block
 
     def annotate(self, name: str, given: Mapping[str, Any]) -> None:
-        """Annotate the connections of the block `name` with the shapes, dtypes and so on that its `IOKey`s declare.
+        """Annotate the connections of a block with the properties that `IOKey`s declare, such as shapes and dtypes.
+
+        Args:
+            name: Name of the block.
+            given: The value that the user connected to each port. Values other than `IOKey`s are ignored.
 
         Raises:
             ConnectionError: A declaration contradicts an earlier one.
@@ -199,6 +205,12 @@ def with_dtype(block: Block, port: str, dtype: str) -> Block:
 
 def _merge_declared(note: Note, key: IOKey, place: str, declared: dict[str, Any]) -> Note:
     """Return a note with the declarations of an `IOKey` added. In a shape, a number replaces the name of a size.
+
+    Args:
+        note: The annotations before.
+        key: The `IOKey`, for the message.
+        place: Name of the connection, for the message.
+        declared: The declarations, by name of the field of the note.
 
     Raises:
         ConnectionError: A declaration contradicts the note.

@@ -240,7 +240,7 @@ def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: boo
     """Annotate a connection, such as an input of the model, as trainable or not.
 
     Raises:
-        ConnectionError: No connection has this name.
+        ConnectionError: No connection has this name. The message lists the names of parameters in `arrays`.
     """
     try:
         end = find(graph, name)

@@ -13,12 +13,12 @@ class Composite(Model):
     """Base of the blocks that are built from other blocks. A subclass adds these blocks in its constructor.
 
     A constructor whose arguments are all numbers, strings or other plain data passes all of them to
-    `super().__init__`. The inspector and saved files then rebuild the block from these arguments. A constructor that
+    `super().__init__`. The workbench and saved files then rebuild the block from these arguments. A constructor that
     takes blocks passes only `name`, and saved files store the inner blocks.
 
     Attributes:
-        category: The section of the palette that shows the block; `""` if its constructor takes blocks.
-        formula: The computation, for display.
+        category: The section of the workbench's palette that shows the block; `""` if its constructor takes blocks.
+        formula: The computation as text, for display.
 
     Raises:
         UnknownOptionError: The constructor passes only some of its arguments, or an invalid value.

@@ -202,8 +202,8 @@ class Expression(Tensorlike):
 
     Args:
         kind: The kind of block.
-        inputs: By port: another expression, a connection, a number or an array.
-        options: The arguments of the block's constructor.
+        inputs: A dict from the names of input ports to their values: other expressions, connections, numbers or arrays.
+        options: The arguments of the block's constructor, by name.
     """
 
     def __init__(self, kind: str, inputs: Mapping[str, Any], options: Mapping[str, Any] | None = None):

@@ -28,8 +28,8 @@ class Range:
         least: The minimum.
         most: The maximum.
         length: The required length of a tuple; `None` for any length.
-        sample: A valid value, for the examples in error messages. Needed only if some values in the range are invalid
-            with the defaults of the other arguments.
+        sample: A valid value, which error messages show in their advice; `None` to choose one from the range. Needed if
+            some values in the range are invalid with the defaults of the other arguments.
     """
 
     least: float
@@ -58,9 +58,9 @@ class RangeByAxes:
 
 @dataclass(frozen=True)
 class Start:
-    """The value of an argument when the user adds the block from the palette. Used in `Annotated` types.
+    """The value of an argument when the user adds the block from the workbench's palette. Used in `Annotated` types.
 
-    Needed if the default is `None`.
+    Needed if the default of the argument is `None`.
     """
 
     value: Value
@@ -155,7 +155,9 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
 
 
 def passed_on(constructor: type, given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
-    """Return the attributes of a block, given the arguments that its constructor passes to `super().__init__`.
+    """Return the attributes of a block as pairs of name and value, like `checked`.
+
+    `given` contains the arguments that its constructor passes to `super().__init__`. It must pass all its arguments.
 
     Raises:
         UnknownOptionError: `given` lacks an argument of the constructor, or a value is invalid.

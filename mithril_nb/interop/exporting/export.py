@@ -47,8 +47,8 @@ def export(
         *args: Arguments of the call, as in `ml.inspect`. Arrays among them become the stored inputs.
         to: `"numpy"`, `"torch"`, `"mlx"`, `"c"`, `"ggml"`, `"jax"` (a script that trains), `"stablehlo"`, `"onnx"`,
             `"iree"`, or a format that `mithril_nb.interop.exporting.export_format` registered.
-        params: Parameters by name, dotted or nested. The default for a model is the initial parameters for seed 0. For
-            a module of Flax, Equinox or Haiku, it is the parameters of the module. For a function, it is `args`.
+        params: Parameters by name, dotted or nested. By default, a model has its initial parameters for seed 0, a
+            module of Flax, Equinox or Haiku has its own parameters, and a function has the parameters in `args`.
         inputs: Arrays by the name of a model's input, or of a function's argument; by default `args`. If only the shape
             of an input is known, a random placeholder is stored, the same at each export.
         overwrite: If true, replace a folder that an earlier `ml.export` wrote. Other folders are never replaced.

@@ -74,7 +74,7 @@ def python_contents(
 def arguments(program: StoredProgram, key: str = "{}") -> list[str]:
     """Return the source of each argument of the program, an expression with the dicts `weights` and `inputs`.
 
-    `key` is the expression of `Loading` for random keys.
+    `key` is the source of a random key, with `{}` instead of the array of its uint32 numbers.
     """
     names = dict.fromkeys(one.leaf.argument for one in program.inputs)
     leaves = {name: [one for one in program.inputs if one.leaf.argument == name] for name in names}

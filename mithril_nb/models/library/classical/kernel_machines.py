@@ -154,7 +154,7 @@ class RBFKernel(Composite):
     """Squared exponential kernel: the similarity of points (Rasmussen and Williams, 2006, eq. 2.31).
 
     The output contains the similarity of each point of `input1` to each point of `input2`. It is at most `sigma²`, and
-    decreases with the distance on the length scale `l_scale`.
+    decreases with the distance of the points. `l_scale` is the length scale of the decrease.
 
     Examples:
         >>> sorted(port.name for port in RBFKernel().inputs)
@@ -240,8 +240,9 @@ class KernelizedSVM(Composite):
 class GPRLoss(Composite):
     """Negative log marginal likelihood of the labels (Rasmussen and Williams, 2006, eq. 2.30, algorithm 2.1).
 
-    The inputs are those of the algorithm: `K_term` is the kernel of the points plus the noise, `L` its Cholesky factor,
-    and `alpha` the result of `GPRAlpha`. If `L` is NaN, the loss uses the eigenvalues of `K_term`, see `Eigvalsh`.
+    The input `K_term` is the kernel of the points plus the noise, `L` its Cholesky factor, `mu` the prior mean of the
+    labels, and `alpha` the result of `GPRAlpha`. If `L` is NaN, the loss uses the eigenvalues of `K_term`, see
+    `Eigvalsh`.
 
     Args:
         robust: If true, the logarithm is finite at zero too; see `Log`.

@@ -93,8 +93,8 @@ class MDSCore(Composite):
 class TSNECore(Composite):
     """Loss of t-SNE (van der Maaten and Hinton, 2008).
 
-    The loss is the Kullback-Leibler divergence of two distributions over pairs of points: the target `p_joint`, and one
-    that follows from `pred_distances` by Student's t-distribution.
+    The loss is the Kullback-Leibler divergence of two distributions over pairs of points: the target `p_joint`, and the
+    distribution that follows from `pred_distances` by Student's t-distribution.
 
     Args:
         exact_distances: If true, `distances` and `pred_distances` are distances. If false, they are squared distances.

@@ -127,8 +127,9 @@ class GPRAlpha(_Factored):
 class GPRVOuter(_Factored):
     """Reduction of the covariance of new points by the labelled points: `Kᵀ K_term⁻¹ K`.
 
-    The op computes `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5). If L is NaN, it uses
-    `K_term` instead, as in `GPRAlpha`.
+    `K` is the kernel of labelled points and new points, `(n, m)`. `K_term` is the kernel of the labelled points plus
+    the noise, `(n, n)`, and `L` is its Cholesky factor. The op computes `vᵀ v` with `L v = K` (Rasmussen and Williams,
+    2006, algorithm 2.1, line 5). If L is NaN, it uses `K_term` instead, as in `GPRAlpha`.
 
     Examples:
         >>> [port.name for port in GPRVOuter().inputs]
@@ -245,7 +246,7 @@ class TsnePJoint(Operator):
 
 
 class Coordinates(Operator):
-    """A learned point for each row of the input, whose values are ignored.
+    """A learned point for each row of the input. The values of the input are ignored.
 
     Args:
         dimension: Number of coordinates of a point; by default taken from the array connected to `coords`.

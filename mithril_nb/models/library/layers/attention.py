@@ -52,7 +52,8 @@ class ScaledDotProduct(Operator):
         dropout_p: Probability, in training, that an attention weight is set to zero.
         use_attn_mask: If true, there is an input `attn_mask`: booleans that are true for visible keys, or numbers that
             are added to the scores. Its axes are `(..., query time, key time)`.
-        use_lengths: If true, there is an input `lengths`: the number of visible keys of each batch item.
+        use_lengths: If true, there is an input `lengths`: for each batch item, only that many keys are visible, counted
+            from the first.
 
     Examples:
         >>> [port.name for port in ScaledDotProduct(use_attn_mask=True).inputs if port.role == "data"]
@@ -300,7 +301,8 @@ class MultiHeadAttention(Composite):
         use_rotary: If true, rotate queries and keys by `RotaryEmbedding`.
         is_cross: If true, keys and values come from another input, `memory`.
         use_attn_mask: If true, there is an input `attn_mask`, see `ScaledDotProduct`.
-        use_lengths: If true, there is an input `lengths`: the number of valid steps of each batch item.
+        use_lengths: If true, there is an input `lengths`: for each batch item, attention sees only that many steps,
+            counted from the first. With `is_cross`, these are steps of `memory`.
 
     Raises:
         UnknownOptionError: `heads` does not divide `width`, or `kv_heads` does not divide `heads`.

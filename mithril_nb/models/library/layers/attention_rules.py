@@ -72,7 +72,8 @@ def broadcast_heads(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) ->
         other: The leading sizes of the keys or values.
 
     Raises:
-        MismatchError: The sizes do not broadcast, and the numbers of heads do not divide.
+        MismatchError: Sizes other than the numbers of heads do not broadcast, or the number of heads of the keys or
+            values does not divide that of the queries.
 
     Examples:
         >>> broadcast_heads("key", ("batch", 8), ("batch", 2))

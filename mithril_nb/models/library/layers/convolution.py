@@ -306,7 +306,7 @@ class _Transposed(Convolution):
 class ConvTranspose1d(_Transposed):
     """Transposed convolution, which upsamples series. Series are `(batch, channels, length)`.
 
-    The weight is stored as `(in, out / groups, length)`, like that of `Conv1d`.
+    The weight is stored as `(in, out / groups, length)`, unlike that of `Conv1d`.
 
     Args:
         out_channels: Number of channels of the output.
@@ -318,7 +318,7 @@ class ConvTranspose1d(_Transposed):
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.
-        output_padding: Number of items to add at the end of each axis of the output.
+        output_padding: Number of items to add at the end of each spatial axis of the output.
 
     Examples:
         >>> ConvTranspose1d(8, 4, stride=2).options["stride"]
@@ -332,7 +332,7 @@ class ConvTranspose1d(_Transposed):
 class ConvTranspose2d(_Transposed):
     """Transposed convolution, which upsamples images. Images are `(batch, channels, height, width)`.
 
-    The weight is stored as `(in, out / groups, height, width)`, like that of `Conv2d`.
+    The weight is stored as `(in, out / groups, height, width)`, unlike that of `Conv2d`.
 
     Args:
         out_channels: Number of channels of the output.
@@ -344,7 +344,7 @@ class ConvTranspose2d(_Transposed):
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.
-        output_padding: Number of items to add at the end of each axis of the output.
+        output_padding: Number of items to add at the end of each spatial axis of the output.
 
     Examples:
         >>> ConvTranspose2d(8, 4, stride=2).options["stride"]
@@ -358,7 +358,7 @@ class ConvTranspose2d(_Transposed):
 class ConvTranspose3d(_Transposed):
     """Transposed convolution, which upsamples volumes. Volumes are `(batch, channels, depth, height, width)`.
 
-    The weight is stored as `(in, out / groups, depth, height, width)`, like that of `Conv3d`.
+    The weight is stored as `(in, out / groups, depth, height, width)`, unlike that of `Conv3d`.
 
     Args:
         out_channels: Number of channels of the output.
@@ -370,7 +370,7 @@ class ConvTranspose3d(_Transposed):
         use_bias: If true, add a bias to each channel.
         dilation: Distance between neighbouring items of a window.
         groups: Number of groups of channels. The windows of a group use only its channels.
-        output_padding: Number of items to add at the end of each axis of the output.
+        output_padding: Number of items to add at the end of each spatial axis of the output.
 
     Examples:
         >>> ConvTranspose3d(8, 4, stride=2).options["stride"]
