@@ -30,9 +30,9 @@ class Kinds:
     same. Their block, role and line may differ.
 
     Attributes:
-        examples: One equation of each kind, and how often it runs; `None` if unknown.
-        members: Each equation with a cost row, and the index of its kind in `examples`.
-        conditions: Ids of the `cond` equations with branches, outer ones first.
+        examples: For each kind, a pair: one equation, and how often it runs, or `None` if unknown.
+        members: For each equation that has a cost row, a pair: the equation, and the index of its kind in `examples`.
+        conditions: Ids of the `cond` equations, outer ones first.
     """
 
     examples: tuple[tuple[Equation, Expression | None], ...]

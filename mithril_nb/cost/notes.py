@@ -29,7 +29,7 @@ class Unknown:
         opcode: The primitive of the equations, or the opcode of the instructions.
         reason: `"size unknown"`, `"trip count unknown"`, or a text that begins with `"no rule"`.
         count: Number of these equations or instructions.
-        each: If the trip count is unknown, their FLOPs together with each loop counted as one iteration; else `None`.
+        each: If the trip count is unknown, the sum of their FLOPs if each loop had one iteration; else `None`.
         share: `count` divided by the number of all equations or instructions of the program.
         blocks: Paths of the blocks that they come from; `""` means not attributed.
     """
@@ -128,7 +128,7 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
 
 
 def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
-    """Return notes on rows with unknown payload and wire bytes, with the reason.
+    """Return notes on equations or instructions for which it is unknown how much they send to other devices, and why.
 
     Args:
         rows: The cost of each equation or instruction.

@@ -42,11 +42,11 @@ class SymbolicProgram:
 
     Attributes:
         name: Name of the program.
-        equations: The equations. The equations inside a call follow the call.
+        equations: The equations. The equations inside a call, such as `jit`, follow the call.
         inputs: The inputs of the program.
         sizes: A dict from each symbolic size to a number; empty to keep the sizes symbolic.
         known_kinds: The result of `kinds_of` for the equations if it is known already, else `None`.
-        check: Raises an error if the program cannot have the given sizes; `None` if all sizes are valid.
+        check: A function that raises an error if the program cannot have the given sizes; `None` if all are valid.
     """
 
     name: str
@@ -103,7 +103,7 @@ class SymbolicProgram:
         return self.known_kinds or kinds_of(self.equations)
 
     def costs(self) -> tuple[CostRow, ...]:
-        """Return the rows of `equation_rows`, then the rows of `moved_rows`.
+        """Return the cost rows of all equations, then those of `moved_rows`.
 
         The cost of each kind of equation is computed only once.
         """

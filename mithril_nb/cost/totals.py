@@ -239,9 +239,9 @@ class CostTotals:
 
     @cached_property
     def _inside(self) -> Mapping[str, Mapping[str, None]]:
-        """The paths of the blocks in each group, and of the group.
+        """A dict from the path of each block to the paths in `_every` of this block and of all blocks inside it.
 
-        Computed once for all groups: with thousands of blocks, a search for each group would take minutes.
+        Computed once: with thousands of blocks, a search for each block would take minutes.
         """
         found: dict[str, dict[str, None]] = {}
         for block in self._every:

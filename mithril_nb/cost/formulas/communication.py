@@ -40,7 +40,7 @@ SENDS_MORE = "in a branch that has fewer FLOPs but may send more than the counte
 
 
 def sent(kind: str, operands: Sequence[Expression | None], group: int | None) -> Sent:
-    """Return the payload and the wire bytes of one device for one collective.
+    """Return the bytes that one device passes to a collective (payload), and the bytes that it sends (wire).
 
     Args:
         kind: Opcode of the collective in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
@@ -75,6 +75,8 @@ def sent(kind: str, operands: Sequence[Expression | None], group: int | None) ->
 def sends_no_more(one: Sent, other: Sent) -> bool:
     """Return whether `one` certainly sends at most as many payload and wire bytes as `other`.
 
+    An unknown number of bytes is not certain to be at most another, but 0 is at most an unknown number.
+
     Examples:
         >>> sends_no_more((8, 14), (8, 14)), sends_no_more((8, 14), (16, 8)), sends_no_more((8, 14), (None, None))
         (True, False, False)
@@ -91,7 +93,7 @@ def sends_no_more(one: Sent, other: Sent) -> bool:
 
 
 def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | None]) -> Sent:
-    """Return the payload and the wire bytes of one device for one run of an equation.
+    """Return the payload and the wire bytes (see `sent`) of one device for one run of an equation.
 
     They are unknown for an equation on sharded arrays, because XLA's partitioner may add collectives to it. Other
     equations that are not collectives send 0 bytes.

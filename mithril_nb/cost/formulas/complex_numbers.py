@@ -71,8 +71,9 @@ rule(
 
 
 def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
-    """Register functions of complex numbers z = a + bi. XLA expands them late, so it counts one transcendental.
+    """Register functions of complex numbers z = a + bi, which are computed by the identity in `note`.
 
+    `flops` and `transcendentals` are those of each element. XLA counts one transcendental for each element instead.
     Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
     """
     texts = f"{flops}·n", f"{transcendentals}·n"
@@ -96,7 +97,7 @@ def power(equation: Equation) -> Letters | Formula:
     """`z^(c + di) = |z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`, where θ is the angle of z.
 
     - Operations: 3 for `|z|² = a² + b²`, 1 for the exponent `c/2`, 2 for `-d·θ`, 4 for `q`, 3 for the products. If the
-      exponent has another dtype, 1 for its conversion.
+      exponent `c + di` has another dtype than z, 1 for its conversion.
     - Transcendentals: `pow`, `exp`, `atan2`, `log`, `cos` and `sin`.
 
     Source: Abramowitz & Stegun, §4.2.

@@ -75,9 +75,10 @@ def systolic_product(equation: Equation) -> Letters:
     flops="4·n·K", note="queries times keys, and scores times values",
 )  # fmt: skip
 def attention(equation: Equation) -> Letters:
-    """Two multiply-adds for each pair of a query element and a key: `4·n·K` (Dao, FlashAttention-2, §4.1).
+    """Two multiply-adds for each of the `n` query elements and each of the `K` keys: `4·n·K`.
 
-    This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores count too.
+    This is cuDNN's kernel for `jax.nn.dot_product_attention`. Masked scores count too. Source: Dao, FlashAttention-2,
+    §4.1.
     """
     # The number of keys is on axis 1 in cuDNN's layout BTNH (0), on axis 2 in BNTH (1).
     query, key = equation.inputs[:2]
@@ -95,8 +96,9 @@ rule(
 def convolution(equation: Equation) -> Letters | Formula:
     """One multiply-add for each pair of a result element and a kernel element: `2·B·F·(C/G)·valid`.
 
-    Pairs that read padding do not count, nor do pairs that read a zero between the elements of a dilated input.
-    `valid` is the product of `valid_pairs` over the spatial axes.
+    `B` is the batch size, `F` the number of output features, `C` of input features, `G` of groups. `valid` is the
+    product of `valid_pairs` over the spatial axes: pairs that read padding do not count, nor do pairs that read a zero
+    between the elements of a dilated input.
     """
     param: Any = equation.param
     left, kernel, out = equation.inputs[0], equation.inputs[1], equation.outputs[0]
@@ -173,9 +175,10 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
 def fourier(equation: Equation) -> Formula:
     """Radix-2 butterflies: `5·n·log2(N)`, or half of this if the operand or the result is real.
 
-    `N` is the product of the lengths of the transformed axes, `n` the number of complex elements. Sources: Van Loan,
-    Computational Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT. XLA counts
-    `8·in·rounds`, where `rounds` is the product of `floor(log2(length))` over the axes.
+    `N` is the product of the lengths of the transformed axes, `n` the number of elements of the operand, or of the
+    result if it is real. Sources: Van Loan, Computational Frameworks for the FFT, §1.4; Frigo & Johnson, the convention
+    of FFTW's benchFFT. XLA counts `8·in·rounds`: `in` is the number of elements of the operand, `rounds` the product of
+    `floor(log2(length))` over the axes.
     """
     lengths: Any = equation.param["fft_lengths"]
     sizes = [as_size(one) for one in lengths]

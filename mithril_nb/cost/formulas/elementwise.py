@@ -73,10 +73,10 @@ def power(equation: Equation) -> Letters | Formula:
 
 @rule("integer_pow", flops="k·n", note="k = floor(log2 |y|) + ones(|y|) - 1 + [y < 0]")
 def integer_power(equation: Equation) -> Formula:
-    """Exponentiation by squaring: `k·n`.
+    """Exponentiation by squaring: `k` operations for each of the `n` elements, `k·n`.
 
-    `k` has one product for each bit of `|y|` after the first, one more for each of these bits that is 1, and one
-    division if `y < 0`.
+    For the exponent `y`, these are one product for each bit of `|y|` after the first, one more for each of these bits
+    that is 1, and one division if `y < 0`.
     """
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
@@ -121,8 +121,8 @@ def _approximated(
 ) -> None:
     """Register functions that are computed by an approximation.
 
-    They take `single` FLOPs for each element in float32, `double` in float64. If XLA's count in float32 differs,
-    `theirs` has its FLOPs for each element and for the whole array.
+    They take `single` FLOPs for each element in float32, `double` in float64. If XLA counts other FLOPs in float32,
+    `theirs` is a pair: its FLOPs for each element, and the FLOPs that it adds once for the whole array.
     """
 
     @rule(*primitives, flops=f"{single}·n", transcendentals=f"{transcendentals}·n", note=note)
@@ -174,9 +174,9 @@ _iterated(219, 76, 17, "continued fraction, I iterations", "regularized_incomple
     note="Marsaglia and Tsang", typical="the number of rejected samples, assumed to be 0",
 )  # fmt: skip
 def random_gamma(equation: Equation) -> Letters:
-    """One round for each element, because more than 95 % of the samples are accepted: `1414·n`.
+    """Rejection sampling with one sample for each element, because more than 95 % of them are accepted: `1414·n`.
 
-    Keys and bits take 11 blocks of Threefry with 92 operations each. A normal and a uniform variate and the acceptance
-    test take the rest. XLA counts one iteration of the loop of Threefry rounds: `402·n`.
+    Keys and bits take 11 blocks of Threefry with 92 operations each. The other operations compute a normal and a
+    uniform variate, and test the sample. XLA counts one iteration of the loop of Threefry rounds: `402·n`.
     """
     return {"n": count(equation.outputs[0])}

@@ -27,9 +27,9 @@ _TWO_KEYS = "each key is two Threefry keys"
     note="20 rounds of Threefry; more: axes after the first",
 )  # fmt: skip
 def random_bits(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry, `5·23 + 6` operations for each element, and two for each axis after the first.
+    """Twenty rounds of Threefry: `5·23 + 6` operations for each element, and two more for each axis after the first.
 
-    Axes of size 1 do not count. For keys of `rbg` and `unsafe_rbg`, XLA's generator counts: Philox, `25·n`.
+    Axes of size 1 do not count. Keys of `rbg` and `unsafe_rbg` use XLA's generator instead, Philox: `25·n`.
     """
     if equation.inputs[0].dtype != _THREEFRY:
         return _of_philox(equation, equation.param["bit_width"])
@@ -48,7 +48,7 @@ def random_bits(equation: Equation) -> Letters | Formula:
 
 @rule("random_split", flops="120·n + 42", once="28·n + 9", note="20 rounds of Threefry")
 def random_split(equation: Equation) -> Letters | Formula:
-    """Twenty rounds of Threefry for each new key: `120·n + 42`.
+    """Twenty rounds of Threefry for each of the `n` new keys: `120·n + 42`.
 
     An `rbg` key is two Threefry keys and takes twice as many. For each new `unsafe_rbg` key, XLA's generator makes 40
     words of 25 operations and uses four of them.
@@ -89,7 +89,7 @@ without_arithmetic("prng_random_bits", "prng_seed", "prng_split", "prng_join", n
 
 @rule("rng_bit_generator", flops="25·n", xla="0", note=_PHILOX)
 def generated_bits(equation: Equation) -> Formula:
-    """Philox takes 98 operations for a block of four words: `25·n`, or `50·n` for 64 bits.
+    """Philox takes 98 operations for four words of 32 bits: `25·n` for `n` numbers, or `50·n` if they have 64 bits.
 
     If Threefry is requested, two words take 124 operations: `62·n`, or `124·n` for 64 bits. XLA counts `n`
     transcendentals instead.

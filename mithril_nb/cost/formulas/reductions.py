@@ -32,9 +32,10 @@ def generic_reduction(equation: Equation) -> Formula | str:
 
 @rule("argmax", "argmin", flops="9·(in - out)", note="7·(in - out) for integers")
 def arg_extremum(equation: Equation) -> Formula:
-    """Comparisons and selections of values and indices: `7·(in - out)`; with a check for NaN `9·(in - out)`.
+    """Comparisons and selections of values and indices: 7 for each pair that is combined, 9 for floats.
 
-    The factors are counted in the lowered module. Floats are checked for NaN.
+    `in` elements are reduced to `out`, so there are `in - out` pairs. Floats are also checked for NaN. The factors are
+    counted in the lowered module.
     """
     is_float = "float" in equation.inputs[0].dtype
     return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
@@ -67,9 +68,10 @@ rule("select_and_gather_add", flops="3·n·(window - 1)")(window_reduction)
     flops="n - rows", note="one operation for each element but the first of a row", xla="n·(N - 1)",
 )  # fmt: skip
 def running(equation: Equation) -> Letters:
-    """One operation for each element but the first of a row, as in a sequential loop: `n - rows`.
+    """One operation for each element but the first of each row along the axis, as in a sequential loop: `n - rows`.
 
-    JAX lowers a cumulative operation to a reduction over windows as long as the axis, which XLA counts as `n·(N - 1)`.
+    JAX lowers a cumulative operation to a reduction over windows as long as the axis. XLA counts this as `n·(N - 1)`,
+    where `N` is the length of the axis.
     On CPU, XLA rewrites these to windows of 16 elements, with about `17·n` operations in all.
     """
     axis: Any = equation.param["axis"]
@@ -141,10 +143,10 @@ without_arithmetic("dynamic_update_slice", note="moves data", moved=_update_byte
 
 @rule("gather", flops="0", note="4·indices - rows + n if an index out of bounds gives a fill value", moved=_slice_bytes)
 def gather(equation: Equation) -> Formula:
-    """`0`, or `4·indices - rows + n` in the mode that fills elements with indices out of bounds.
+    """`0`, or `4·indices - rows + n` in the mode that replaces elements with an index out of bounds by a fill value.
 
-    In this mode, each index takes two comparisons, an `and` and a reduction over its row of indices. Each element of
-    the result takes a selection.
+    In this mode, each index takes two comparisons, an `and`, and a reduction over its row of indices, which saves one
+    operation for each row. Each of the `n` elements of the result takes a selection.
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
         return Formula("0", note="moves data")

@@ -74,10 +74,12 @@ class Rule:
 
     Attributes:
         general: The formula without values for its letters.
-        find: Returns the formula of an equation; if its cost is unknown, the reason as text, or `None` without one.
-        moved: Returns the bytes that an equation reads and writes; by default those of all operands and results.
+        find: A function that returns the formula of an equation. If the cost is unknown, it returns the reason as text,
+            or `None` if there is no reason.
+        moved: A function that returns the bytes that an equation reads and writes; `None` for the bytes of all operands
+            and results.
         reason: For a primitive without a formula, why its cost is unknown; else `""`.
-        sent: Returns the payload and wire bytes of one device for an equation; by default `sent_by`.
+        sent: A function that returns the payload and wire bytes of one device for an equation; `None` for `sent_by`.
     """
 
     general: Formula
@@ -113,9 +115,9 @@ def rule(
 ) -> Callable[[Finding], Finding]:
     """Register a function as the rule of some primitives.
 
-    The function takes an equation. It returns the values of the letters in the formula, or another `Formula` for this
-    equation. If the cost is unknown, it returns the reason as text, or `None` without one. `Formula` and `Rule`
-    document the arguments.
+    The function takes an equation. It returns a dict with the values of the letters in the formula, or another
+    `Formula` for this equation. If the cost is unknown, it returns the reason as text, or `None` if there is no reason.
+    `Formula` and `Rule` document the arguments.
 
     Raises:
         ValueError: One of the primitives has a rule already.

@@ -76,9 +76,10 @@ rule(
     flops="n", note="(N - 1)/N·n in a ring of N devices",
 )  # fmt: skip
 def all_reduce(equation: Equation) -> Letters | Formula:
-    """One operation for each element on each device: `n`, as XLA counts. A ring of `N` devices needs `(N - 1)/N·n`.
+    """One operation for each element of the result on each device: `n`, as XLA counts.
 
-    An integer in the param `axes` is a `vmap` axis. Over it, the equation is a reduction on the device: `in - out`.
+    A ring of `N` devices needs only `(N - 1)/N·n`. An integer in the param `axes` is a `vmap` axis: over it, the
+    equation reduces `in` elements to `out` elements on the device, with `in - out` operations.
     Source: Chan et al., Collective communication: theory, practice, and experience, CCPE 19 (2007), §4.
     """
     letters = {"n": sum((count(spec) for spec in equation.outputs), start=0)}

@@ -52,7 +52,8 @@ class Polynomial:
     """A sum of products of sizes, with exact coefficients. Sizes are integers of at least 1.
 
     Attributes:
-        terms: A dict from each product to its coefficient, which is not 0.
+        terms: A dict from each product to its coefficient, which is not 0. A product is a tuple of pairs of a factor
+            and its power: `(("B", 1), ("I", 2))`.
 
     Examples:
         >>> batch, width = symbol("B"), symbol("I")
@@ -79,7 +80,7 @@ class Polynomial:
         return self.terms.get((), 0) if not self.terms or self.terms.keys() == {()} else None
 
     def evaluate(self, **sizes: int) -> int:
-        """Return the value for these sizes, which must be an integer.
+        """Return the value of the polynomial for these sizes. It must be an integer.
 
         Raises:
             KeyError: A name in the polynomial is not in `sizes`.
@@ -268,7 +269,9 @@ def ceil_log2(value: int) -> int:
 
 
 def exact_log2(value: int) -> Number:
-    """Return the base-2 logarithm: an integer for powers of 2, else a fraction that is equal to the float `log2`.
+    """Return the base-2 logarithm; 0 for values below 2.
+
+    It is an integer for powers of 2, else a fraction that is equal to the float `log2`.
 
     Examples:
         >>> exact_log2(1024), exact_log2(0), float(exact_log2(1000)) == log2(1000)

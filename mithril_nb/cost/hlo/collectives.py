@@ -24,9 +24,10 @@ _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")  # 'a'=2, or 'b
 
 
 def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
-    """Return the payload and the wire bytes of one device for one run of an instruction; `None` if unknown.
+    """Return the bytes that one device passes to a collective (payload) and sends (wire) in one run of an instruction.
 
-    Of an asynchronous collective, the start instruction sends all bytes and the done instruction 0.
+    Both are 0 for other instructions, and `None` if unknown. Of an asynchronous collective, the start instruction sends
+    all bytes and the done instruction 0.
     """
     kind = one.opcode.removesuffix("-start")
     if kind not in _KINDS:
@@ -48,8 +49,8 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
 def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
     """Return the collectives that XLA combined into an instruction, each with its payload; empty if there are none.
 
-    XLA copies the metadata of each original collective to the `get-tuple-element` that reads its result. Block and role
-    come from there.
+    XLA copies the metadata of each original collective to the `get-tuple-element` that reads its result. The block and
+    the part of a training step of each collective come from this metadata.
     """
     kind = one.opcode.removesuffix("-start")
     operands = body.operands(one)
@@ -70,11 +71,13 @@ def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
 
 
 def group_size(text: str) -> int | None:
-    """Return the number of devices in the largest group; `None` if the text lists no groups or has an unknown form.
+    """Return the number of devices in the largest group of a collective.
+
+    The result is `None` if the text lists no groups or has an unknown form.
 
     Args:
-        text: The groups in HLO text. There are three forms: lists of devices, a matrix of devices with one group in
-            each row, and the axes of a mesh. The examples show them in this order.
+        text: The groups of the collective in HLO text. There are three forms: lists of devices, a matrix of devices
+            with one group in each row, and the axes of a mesh. The examples show them in this order.
 
     Examples:
         >>> group_size("{{0,1},{2,3}}"), group_size("{}")
@@ -97,7 +100,7 @@ def group_size(text: str) -> int | None:
 
 
 def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
-    """Return the number of devices in a group; `None` if unknown.
+    """Return the number of devices in a group of a collective; `None` if unknown.
 
     The comments name the modes of XLA's `CollectiveOpGroupMode`, and what the groups list in each mode.
     """

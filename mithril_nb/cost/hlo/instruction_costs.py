@@ -40,8 +40,9 @@ def hlo_costs(
         stage: The stage `"hlo_before"` or `"hlo"`.
         trips: A dict from the id of each loop equation in the jaxpr to its trip count; `None` if unknown. It is used
             for instructions without XLA's attribute for the trip count.
-        is_divided: Takes an instruction and its payload in bytes. Returns whether XLA's partitioner, which runs later,
-            decides how much the instruction sends. `None` if no array is sharded.
+        is_divided: A function that takes an instruction and the bytes that it passes to a collective. It returns
+            whether XLA's partitioner, which runs later, decides how much the instruction sends. `None` if no array is
+            sharded.
     """
     module = HloModule.of(stage)
     return ((), ()) if module is None else _Costs(module, trips, is_divided).found()

@@ -67,9 +67,10 @@ _RULES: dict[str, tuple[str, HloRule]] = {}
 
 
 def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
-    """Return the work of one run of an instruction and its formula. Without a rule, return `None` and `"no rule"`.
+    """Return the FLOPs and transcendentals (`Work`) of one run of an instruction, and the formula for the FLOPs.
 
-    The instruction must not run other computations, as a `fusion`, `call`, `while` or `conditional` does.
+    If the opcode has no rule, return `None` and `"no rule"`. The instruction must not run other computations, as a
+    `fusion`, `call`, `while` or `conditional` does.
     """
     opcode = one.opcode
     if opcode in _ELEMENTWISE:

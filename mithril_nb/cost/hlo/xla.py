@@ -69,7 +69,7 @@ def xla_memory(figures: Callable[[], Any]) -> Memory | None:
     """Return the memory of a compiled program; `None` if it is not available on this platform.
 
     Args:
-        figures: Returns the result of XLA's memory analysis.
+        figures: A function that returns the result of XLA's memory analysis.
     """
     found = _figures(figures)
     if found is None:
