@@ -32,10 +32,12 @@ _lock = threading.Lock()  # rcParams are shared by all threads
 
 
 def curves_figure(columns: Columns) -> Figure:
-    """Return the curves as a matplotlib figure, which you can change or save. It is not registered with pyplot.
+    """Return training curves as a matplotlib figure, which you can change or save. It is not registered with pyplot.
+
+    Loss and accuracy have a plot each. A plot without finite values is left out.
 
     Args:
-        columns: The columns of the history. A panel without finite values is left out.
+        columns: The history of a run: a list or array for each column, such as `step` and `loss`.
 
     Raises:
         ModuleNotFoundError: matplotlib is not installed.
@@ -53,10 +55,10 @@ def curves_figure(columns: Columns) -> Figure:
 
 
 def curves_svg(columns: Columns, title: str = "training curves") -> str:
-    """Return the curves as self-contained SVG for light and dark themes. Equal arguments give equal text.
+    """Return training curves as self-contained SVG for light and dark themes. Equal arguments give equal text.
 
     Args:
-        columns: The columns of the history.
+        columns: The history of a run, as in `curves_figure`.
         title: Accessible name, read by screen readers.
 
     Raises:

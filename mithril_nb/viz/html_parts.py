@@ -41,7 +41,7 @@ def output_html(body: str, *sections: str, kind: str = "mnb", key: str = "") -> 
         body: The content, as HTML.
         *sections: Names of the sections of `styles.css` that the content needs.
         kind: CSS classes of the element around the content.
-        key: The result of `key_of` for the listings in the content; `""` if there are none.
+        key: The result of `key_of` for the stages whose lines the content shows; `""` if it shows none.
     """
     link = f' data-mnb="{key}"' if key else ""
     return f'<div class="{kind}"{link}>{_style(*sections)}{body}</div>'
@@ -101,7 +101,8 @@ def html_table(
         style: CSS classes of the table. A table scrolls sideways if its first class starts with `cost`.
         caption: Title of the table, as a text or as `Markup`.
         foot: Rows of the foot, as HTML.
-        words: Index of a column with words, whose title is at the left; -1 if there is none.
+        words: Index of a column that contains words instead of numbers, and whose title is aligned to the left; -1 for
+            none.
 
     Examples:
         >>> html_table((), [("a < b", "24")], style="made")

@@ -37,9 +37,9 @@ class PassList:
     """The passes that changed a program.
 
     Attributes:
-        version: Version of the design.
+        version: Version of the design whose program was compiled; 0 before the passes were read.
         rows: One row per pass.
-        number: Number of the pass that was requested last. Its diff is sent after a new list.
+        number: Number of the pass whose diff was requested last.
     """
 
     version: int = 0
@@ -56,10 +56,11 @@ class _Search:
     """A search in the diffs of all passes.
 
     Attributes:
-        text: The text.
-        found: Pairs of the number of a pass and the matching lines of its diff, counted from 1.
-        total: Number of matching lines, including those beyond `MOST_MATCHES`.
-        searched: Number of searched passes.
+        text: The text to find.
+        found: Pairs of a pass and its matches: the number of the pass, and the numbers of the matching lines of its
+            diff. The first line has the number 1.
+        total: Number of matching lines, also if `found` contains only `MOST_MATCHES` of them.
+        searched: Number of passes searched so far.
     """
 
     text: str
@@ -96,13 +97,17 @@ class _Reading:
 class PassRequests(RequestHandler):
     """Reads the passes of a program on request, and answers requests about them.
 
+    The client receives four kinds of replies:
+
+    - `"passes"`: the list of passes;
+    - `"diff"`: the lines that one pass removed (`-`) and added (`+`), under the name of each computation;
+    - `"pass_matches"`: the lines of diffs that contain a text;
+    - `"instruction_history"`: the passes that changed an instruction, in `events`; and in `fused`, the indices of the
+      fusions of the optimized HLO that contain it. `became` describes outcomes that no pass caused.
+
     Args:
-        program: Returns the version of the inspected program, and a function that returns the program.
-        client: Receives `"passes"`, the list of passes; `"diff"`, the removed (`-`) and added (`+`) lines under the
-            name of each computation; `"pass_matches"`, the lines of diffs that contain a text; and
-            `"instruction_history"`. The history has `events`, each with name and number of a pass, `fused`, the
-            indices of the fusions of the optimized HLO that contain the instruction, and `became`, its outcome if no
-            pass caused it.
+        program: A function that returns the version of the inspected program, and a function that returns the program.
+        client: Receives the replies.
 
     Attributes:
         latest: The latest list of passes.
@@ -147,7 +152,7 @@ class PassRequests(RequestHandler):
 
     @command('text="fusion"')
     def search_passes(self, text: str) -> None:
-        """Send the lines of all diffs that contain a text, ignoring case; at most `MOST_MATCHES`.
+        """Send the numbers of the lines of all diffs that contain a text, ignoring case; at most `MOST_MATCHES`.
 
         Only the first `MOST_DIFF_LINES` lines of a diff are shown and searched.
 
@@ -161,8 +166,12 @@ class PassRequests(RequestHandler):
     def request_instruction_history(self, stage: str, index: int) -> None:
         """Send the passes in which an instruction appeared or vanished.
 
+        Args:
+            stage: Name of the stage, one of `STAGES_WITH_HISTORY`.
+            index: Index of the instruction in the stage. Nothing is sent if the stage has no such instruction.
+
         Raises:
-            UnknownOptionError: No passes have been read, or the stage has no instruction history.
+            UnknownOptionError: No passes have been read, or the name of the stage is not valid.
         """
         check_choice("stage", stage, STAGES_WITH_HISTORY, "hlo")
         self._request("instruction_history", lambda reading: self._history(reading, stage, int(index)))
@@ -291,11 +300,11 @@ def _event(what: str, found: Pass | None) -> tuple[str, str, int] | None:
 
 
 class TransformRequests(RequestHandler):
-    """The transform steps, and a comparison of the numbers before and after each step.
+    """Checks the steps of `ml.step_through`, one for each transform such as `grad`, by running them on numbers.
 
     Args:
-        steps: The steps; `None` without transforms.
-        client: Receives changes of `view`, and unexpected errors.
+        steps: The steps; `None` if the program is explored without transforms.
+        client: Its function `changed` is called when `view` changes; `failed` receives unexpected errors.
 
     Attributes:
         steps: The steps, or `None`.
@@ -307,9 +316,10 @@ class TransformRequests(RequestHandler):
         self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
 
     def view(self) -> dict[str, Any] | None:
-        """Return the state of the comparison; `None` without transforms.
+        """Return the state of the comparison as a dict; `None` without transforms.
 
-        `compared` has for each step whether the numbers agree (`None` if unknown), and a description.
+        `compared` contains a pair for each step: whether the results before and after it agree (`None` if unknown), and
+        a description.
         """
         return None if self.steps is None else dict(self._view)
 

@@ -46,16 +46,17 @@ class Session(DesignEditor):
         design: Initial design.
         backend: Backend that runs programs.
         training: Options of `fit`: `data`, `loss`, `optimizer`, `epochs`, ...
-        autosave: Returns the `Autosave` of a design, used once the user edits it in the widget. Default: no autosave.
+        autosave: A function that returns the `Autosave` for the design, which saves the user's edits in a file; `None`
+            for no file. By default, nothing is saved.
 
     Attributes:
         errors: Errors of commands and of the worker, latest last, with tracebacks.
-        training: The runs of the session.
-        passes: The requests for XLA's passes.
-        costs: The requests for costs of further sources and for pictures of costs.
-        what_if: The requests for what-if questions.
-        overlays: The requests for values on the graph.
-        exports: The requests for files.
+        training: The runs of `fit`.
+        passes: Answers requests about XLA's passes.
+        costs: Computes compiled and measured costs, and draws pictures of costs.
+        what_if: Computes costs with other settings.
+        overlays: Computes the values on the graph.
+        exports: Creates files, such as a report.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Session(DesignEditor):
 
     @command('stage="jaxpr"')
     def request_stage(self, stage: str) -> None:
-        """Compute a stage from now on for every design, because a front end shows it.
+        """Compute a stage now and again after each edit, because a front end shows it.
 
         Raises:
             UnknownOptionError: The stage is unknown.
@@ -202,7 +203,7 @@ class Session(DesignEditor):
 
     @command('stage="jaxpr"')
     def leave_stage(self, stage: str) -> None:
-        """Stop computing a stage for new designs, because no front end shows it.
+        """Stop computing a stage after edits, because no front end shows it.
 
         Raises:
             UnknownOptionError: The stage is unknown.

@@ -62,7 +62,7 @@ class ViewState:
 
         Args:
             was: The last view of the design to which the user returns.
-            known: Paths of the blocks that exist before the undo or redo. Their part of the view does not change.
+            known: Paths of the blocks that the design has before the undo or redo. For them, the view does not change.
         """
         keys = known | {repeat_key(path) for path in known}
         back = {path: place for path, place in was.moved.items() if path not in known}
@@ -71,10 +71,10 @@ class ViewState:
         )
 
     def with_place(self, path: str, x: Any, y: Any) -> ViewState:
-        """Return the view with a block at a position. Without coordinates, the layout chooses the position.
+        """Return the view with a block at a position. If a coordinate is `None`, return the view unchanged.
 
         Raises:
-            UnknownOptionError: The coordinates are not numbers.
+            UnknownOptionError: A coordinate is not a finite number.
         """
         return self if x is None or y is None else replace(self, moved={**self.moved, path: place_of(x, y)})
 
@@ -164,7 +164,7 @@ def snapshot_of(
     undo_label: str,
     redo_label: str,
 ) -> dict[str, Any]:
-    """Return the data of a front end, in the format of the message protocol.
+    """Return all data that a front end shows, as JSON-able data.
 
     `described` is the result of `description_of` for the same analysis.
     """
@@ -337,7 +337,10 @@ _FACTS: dict[str, Fact] = {}
 
 
 def inspector_fact(name: str) -> Callable[[Function], Function]:
-    """Register a fact that the inspector of the workbench shows for each block that has it.
+    """Register a function that returns a fact about a block, which the inspector of the workbench shows.
+
+    The function receives the path of the block, the block, and its specs. It returns a text; for `None`, the inspector
+    does not show the fact.
 
     Args:
         name: Label of the fact. A second function with the same label replaces the first.

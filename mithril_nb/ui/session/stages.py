@@ -29,11 +29,12 @@ class StageState:
     """State of a stage.
 
     Attributes:
-        state: `"empty"`, `"loading"`, `"ready"`, `"stale"`, `"failed"` or `"unavailable"`.
-        version: Version of the design of the current text; 0 without a text.
-        elapsed_s: Seconds to compute it; `None` without a text.
-        lines: Lines of the text; 0 without a text.
-        message: Reason if the stage failed, or is stale or unavailable.
+        state: `"empty"` (not computed yet), `"loading"`, `"ready"`, `"stale"` (the text belongs to an earlier version
+            of the design), `"failed"` (an unexpected error), or `"unavailable"` (it cannot be computed).
+        version: Version of the design that the text belongs to; 0 without a text.
+        elapsed_s: Seconds to compute the text; `None` if unknown.
+        lines: Number of lines of the text; 0 without a text.
+        message: Why the stage is not ready; `""` if no reason is known.
     """
 
     state: str = "empty"
@@ -48,13 +49,13 @@ class StageMaker:
 
     Args:
         lock: The session's lock, held while this object changes.
-        changed: Called on a change, with the lock held.
-        failed: Called with an error, with the lock held.
+        changed: Function called after a stage or cost was computed, with the lock held.
+        failed: Function called with an unexpected error, with the lock held.
 
     Attributes:
-        states: State of each stage.
-        cost: Costs of the design of version `cost_version`.
-        cost_version: The version; 0 without costs.
+        states: State of each stage, by name.
+        cost: The latest computed costs; `None` without costs.
+        cost_version: Version of the design that has these costs; 0 without costs.
     """
 
     def __init__(self, lock: threading.RLock, changed: Callable[[], None], failed: Callable[[BaseException], None]):
@@ -76,7 +77,7 @@ class StageMaker:
         return with_wanted_stages(analysis.inspection, self._wanted)
 
     def want(self, name: str) -> bool:
-        """Compute a stage from now on for every design. Return False if it was already requested.
+        """Compute a stage now and again after each edit. Return False if it was already requested.
 
         Raises:
             UnknownOptionError: The stage is unknown.
@@ -90,7 +91,7 @@ class StageMaker:
         return True
 
     def leave(self, name: str) -> bool:
-        """Stop computing a stage for new designs. Return False if it was not requested.
+        """Stop computing a stage after edits. Return False if it was not requested.
 
         Raises:
             UnknownOptionError: The stage is unknown.
@@ -187,7 +188,7 @@ def with_wanted_stages(inspection: Inspection, stages: Collection[str]) -> Inspe
     Args:
         inspection: The program.
         stages: Names of the stages. XLA writes machine code only if one of them needs it: without machine code, the
-            compilation takes about 40 % less time. The memory dump is always requested.
+            compilation takes about 40 % less time.
     """
     inspection.want(machine_code=has_machine_code(stages))
     return inspection
@@ -197,8 +198,8 @@ def figures_of(programs: Mapping[str, Inspection | None], cost: Cost | None) -> 
     """Return the data of the status line: times of the steps, and the share of FLOPs attributed to blocks.
 
     Args:
-        programs: The program of each step of `STAGES_TIMED`, if its stage was computed.
-        cost: The costs.
+        programs: For each key of `STAGES_TIMED`, the program whose time is shown; `None` if its stage is not computed.
+        cost: The costs; `None` if they are unknown.
     """
     return {
         **{f"{name}_s": found.elapsed.get(name) if found else None for name, found in programs.items()},

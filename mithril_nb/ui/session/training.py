@@ -38,11 +38,11 @@ _NO_RUN: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a run's curves, for a front end.
+    """Rows of a run's training history, from which a front end draws curves.
 
     Attributes:
-        start: Index of the first row; 0 replaces all.
-        columns: Names of the columns.
+        start: Index of the first row in the history. If it is 0, the front end replaces all rows that it has.
+        columns: Names of the columns, such as `"loss"`.
         values: float64 array of shape (columns, rows); NaN for a missing value.
     """
 
@@ -56,9 +56,9 @@ class Training:
 
     Args:
         options: Arguments of `fit`.
-        tell: Receives `("curves", Rows)` and `("run", dict)`.
-        lock: Lock held while sending.
-        analysis_now: Returns the analysis of the current design. The run may train an earlier design.
+        tell: A function that receives `("curves", Rows)` and `("run", dict)`, for the front end.
+        lock: Lock held while `tell` is called.
+        analysis_now: A function that returns the analysis of the current design. The run may train an earlier design.
 
     Attributes:
         options: Arguments of `fit`.
@@ -116,7 +116,9 @@ class Training:
 
     @command()
     def train(self) -> None:
-        """Continue the run. If there is none, or it is done, stopped or failed, start one with the user's latest rate.
+        """Continue the run. If there is none, or if it is done, stopped or failed, start a new run.
+
+        The new run has the learning rate that the user has set last.
 
         Raises:
             DataError: Training data is missing, or it does not match the model.
@@ -220,11 +222,11 @@ class Training:
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
-    """Send the state of a run now, then at most every 0.4 seconds while it trains, and at once after other events.
+    """Send the state of a run now, at most every 0.4 seconds while it trains, and when it pauses, resumes or ends.
 
     Args:
         run: The run.
-        tell: Receives `("curves", Rows)` and `("run", dict)`, on the run's listener thread.
+        tell: A function that receives `("curves", Rows)` and `("run", dict)`, on the run's listener thread.
         lock: Lock held from reading the state until it is sent. Other senders must hold it too, so that states are
             sent in order.
 

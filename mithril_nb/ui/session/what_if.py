@@ -36,13 +36,13 @@ _LABELS = {"remat": "recompute"}
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of what-if questions.
+    """A program whose costs are computed with other settings.
 
     Attributes:
         version: Version of the design.
-        ask: Returns the `WhatIf` of the program.
+        ask: A function that returns the `WhatIf` of the program, which computes the costs.
         hues: Hue by path of the block. A block without an entry has the hue of the block around it.
-        program: The program of an explorer, whose batch size is inferred; `None` for a design.
+        program: The program of an `Explorer`, whose batch size is then inferred; `None` in a workbench.
     """
 
     version: int
@@ -112,13 +112,13 @@ class _Request:
 
 
 class WhatIfRequests(RequestHandler):
-    """Computes costs with other settings.
+    """Computes the costs of a program with other settings, such as another batch size.
 
     Args:
-        subject: Returns the inspected program.
-        client: Receives `"what_if"` with the changes, the costs before and after, and a picture: at once, again with
-            the peak memory, and again with exact costs instead of an estimate. On request, it also receives the
-            compiled figures.
+        subject: A function that returns the program.
+        client: Receives `"what_if"` replies with the new settings, the costs before and after, and a picture. The first
+            reply is sent at once, without the peak memory; the second one has it. If these costs are an estimate, a
+            third reply has exact costs.
     """
 
     def __init__(self, subject: Callable[[], Subject], client: Client):
@@ -153,9 +153,10 @@ class WhatIfRequests(RequestHandler):
 
         Args:
             key: A key that the client chooses; the reply contains it.
-            changes: The new settings: path of a block or `""`, name, value.
+            changes: The new settings. Each is a list: the path of a block, or `""` for the whole program; the name of
+                the setting; and its new value.
             figure: Name of the cost in the picture, such as `"flops"`.
-            compile: True to compile both programs, which may take long.
+            compile: If true, compile the programs with the old and the new settings, and also send compiled costs.
             width: Width of the picture in px.
 
         Raises:
@@ -286,7 +287,7 @@ class WhatIfRequests(RequestHandler):
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:
-    """Check the form of changes from a front end.
+    """Return the changes of settings that a front end has sent, after checking their form.
 
     Raises:
         UnknownOptionError: A change is not a list of block path, name and value.

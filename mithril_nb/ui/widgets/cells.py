@@ -36,7 +36,9 @@ class Cell:
     run: str
 
     def file(self, kind: type) -> Path:
-        """Return the file for the next widget of this run. The n-th widget of each run has the same file.
+        """Return the file in which the next widget of this run saves edits.
+
+        The n-th widget has the same file in each run, so that a later run can restore the edits.
 
         Args:
             kind: Class of the widget. Only widgets of this class are counted.
@@ -115,9 +117,9 @@ def current_cell() -> Cell | None:
 
 
 def replace_older() -> list[Replaceable]:
-    """Replace the widgets of earlier runs of the current cell, and return them.
+    """Call `replace` of each widget from an earlier run of the current cell, and return these widgets.
 
-    If replacing a widget fails, the error is added to its `errors`.
+    If `replace` fails, the error is added to the `errors` of the widget.
     """
     cell = current_cell()
     run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])

@@ -39,12 +39,12 @@ def is_jupyter() -> bool:
 
 
 class FrontEndWidget(anywidget.AnyWidget):
-    """Base class of the widgets, with their front-end code and static fallback. Receives commands.
+    """Base class of the widgets. It loads the JavaScript of a widget, and receives commands from it.
 
     Args:
-        module: Name of the built module that renders the widget.
-        fallback: Static fallback of the widget.
-        traits: Initial values of traits.
+        module: Name of the JavaScript module that renders the widget, in `static/`.
+        fallback: Shows the picture that replaces the widget where no kernel runs.
+        traits: Initial values of the widget's traits.
     """
 
     assets = traitlets.Instance(anywidget.AnyWidget, allow_none=True).tag(sync=True, **widget_serialization)

@@ -152,12 +152,12 @@ _WAIT_S = 0.3
 
 
 class LiveReport:
-    """Output of a notebook cell that is updated 0.3 seconds after each change of its value.
+    """A report in the output of a notebook cell, updated 0.3 seconds after each change.
 
-    Outside Jupyter, the value is printed once, without updates.
+    Outside Jupyter, the report is printed once, without updates.
 
     Args:
-        value: The watched function or `with` block.
+        value: The watched function or `with` block that the report describes.
     """
 
     def __init__(self, value: Following):

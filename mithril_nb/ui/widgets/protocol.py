@@ -32,9 +32,15 @@ def packed(data: Any) -> bytes:
 
 
 def stage_message(name: str, version: int, inspection: Inspection, *, short: bool = False) -> Message:
-    """Return the message and buffer of a stage: its text, and its instructions with their provenance as columns.
+    """Return a message that identifies a stage, and a buffer with its content.
 
-    With `short`, the text is the readable form of optimized HLO.
+    The content is the text, its instructions with the equations and blocks they are linked to, and these equations.
+
+    Args:
+        name: Name of the stage.
+        version: Version of the design.
+        inspection: The program.
+        short: If true, the text is the short form of optimized HLO.
     """
     stage = inspection.stage(name)
     data = {**stage_data(inspection, stage), "equations": equation_data(inspection, [stage])}

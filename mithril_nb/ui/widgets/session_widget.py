@@ -68,11 +68,11 @@ class SessionWidget(FrontEndWidget):
         Args:
             of: A name as in `Inspection.overlay`, such as `"flops"`; `""` for none; or your own values: a dict of
                 numbers or of texts by path of the block.
-            own: True if the number of a block excludes the blocks inside it.
+            own: If true, the number of a block excludes the blocks inside it.
             title: Title of your own values, with their unit.
 
         Raises:
-            UnknownOptionError: The overlay is unknown.
+            UnknownOptionError: `of` is a text, but no overlay has this name.
 
         Examples:
             >>> import mithril_nb as ml
@@ -154,9 +154,9 @@ class SessionWidget(FrontEndWidget):
     # Snapshots
 
     def _show(self, snapshot: Mapping[str, Any]) -> None:
-        """Set the trait `snapshot`, with the next revision, unless it has the same data already.
+        """Set the trait `snapshot`, with the next revision number, unless it has the same data already.
 
-        A page that follows the snapshot receives only the change.
+        A page that has received a snapshot before receives only the change.
         """
         with self._showing:
             revision = self.snapshot.get("revision", 0)

@@ -36,9 +36,9 @@ _REPLACED = "Replaced: a newer run of the cell shows the current widget. This is
 
 
 def _framed(html: str) -> str:
-    """Return a picture that is hidden while its widget is live.
+    """Return the HTML of a picture with a note, hidden while its widget is live.
 
-    The front end hides it with the CSS variable `--mnb-twin`, which also applies inside a shadow root.
+    The front end hides both with the CSS variable `--mnb-twin`, which also applies inside a shadow root.
     """
     return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
 
@@ -55,17 +55,17 @@ def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 class StaticFallback:
-    """Shows a widget with its static fallback for the saved notebook, and updates the fallback.
+    """Shows a widget, and a static picture of it that stays in the saved notebook. Updates the picture.
 
     Args:
-        bundle: Returns the current static MIME bundle of the widget, on any thread.
-        errors: Receives errors of the background thread.
+        bundle: A function that returns the MIME bundle of the current picture. It may run on any thread.
+        errors: The list of the widget's errors, to which errors of the background thread are appended.
         first: Bundle to show until the slow `bundle` is ready, so that a user sees the widget first. It is not used if
             a program runs the whole notebook, because the kernel then ends with the last cell.
-        quick: Returns a smaller bundle to show while the widget changes; `None` if nothing changed.
+        quick: A function that returns a smaller bundle to show while the widget changes; `None` if nothing changed.
 
     Attributes:
-        bundle: Returns the current static MIME bundle.
+        bundle: The function `bundle`.
         errors: Errors of the widget's handlers and threads, latest last.
     """
 

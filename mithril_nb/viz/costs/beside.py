@@ -34,7 +34,7 @@ _BAR_H = 8
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the picture: the cost of one or several blocks on both sides. A cost is `None` if it is unknown.
+    """A row of the picture: the cost of one or several blocks before and after a change. An unknown cost is `None`.
 
     Attributes:
         path: Path of the block. For several equal blocks, the path of the first; for unattributed costs `""`; for the
@@ -42,7 +42,7 @@ class Row:
         name: Name of the row.
         before: Cost before the change.
         after: Cost after the change.
-        bounds: `"before"` or `"after"` for each side whose cost is a lower bound.
+        bounds: Contains `"before"` or `"after"` if that cost is a lower bound.
     """
 
     path: str | None
@@ -74,14 +74,15 @@ class Row:
 
 
 def beside(pair: Pair, width: int = 720) -> Drawing:
-    """Draw two costs side by side, block by block.
+    """Draw the costs of each block before and after a change, side by side.
 
     Args:
-        pair: The two costs.
+        pair: The costs as data, in the form that `Pair` documents.
         width: Width in px; values below 320 become 320.
 
     Raises:
-        UnknownOptionError: The field does not exist, or the width is not a number above 0 and at most 10,000.
+        UnknownOptionError: `field` in the data is not the name of a cost, or the width is not a number above 0 and at
+            most 10,000.
 
     Examples:
         >>> blocks = [{"block": "a", "before": 4000, "after": 1000}, {"block": "b", "before": 0, "after": 500}]
@@ -103,10 +104,14 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
 
 
 def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
-    """Return one field of a comparison of costs (`CostComparison.to_dict()`) as data for `beside`.
+    """Return one kind of cost from a comparison as data for `beside`.
+
+    Args:
+        comparison: The comparison as data: `CostComparison.to_dict()`.
+        field: Name of the cost, such as `"flops"`.
 
     Raises:
-        UnknownOptionError: The field does not exist.
+        UnknownOptionError: `field` is not the name of a cost.
     """
     kind = field_of(field, BLOCK_FIELDS, 'comparison.beside("{}")')
 
@@ -134,10 +139,10 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
 
 
 def rows_of(pair: Pair) -> list[Row]:
-    """Return the rows, largest first, without blocks that cost 0 on both sides.
+    """Return the rows, largest first. Blocks that cost 0 before and after the change are left out.
 
-    Blocks share a row if they have the same costs, and paths that differ only in numbers: `block_0/mlp`, `block_1/mlp`.
-    If there are more than 20 rows, one row shows the sum of those after the 20th.
+    Blocks share a row if they have the same costs, and the same path without numbers (see `strip_numbers`):
+    `block_0/mlp`, `block_1/mlp`. If there are more than 20 rows, one row shows the sum of those after the 20th.
     """
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for one in pair["blocks"]:
@@ -307,7 +312,10 @@ _TABLE = (*_COUNTED, "peak_bytes", "time_s")
 def change(changed: Changed) -> Drawing:
     r"""Draw the FLOPs of each block before and after a change of settings, such as of the batch size.
 
-    The text of the drawing starts with a table of the program's other costs.
+    The text of the drawing starts with a table of the program's total costs.
+
+    Args:
+        changed: The costs as data: the result of `Change.to_dict()`.
 
     Examples:
         >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}

@@ -27,10 +27,10 @@ class Branch:
         label: Name of the block; for several blocks a common name, such as `"block_0–1"`.
         own: Cost without the blocks inside; `None` if unknown.
         inside: The blocks inside.
-        repeat: Number of equal blocks in the branch.
+        repeat: Number of equal blocks in the branch; 1 for a single block.
         paths: Paths of these blocks.
         is_bound: True if `own` is a lower bound.
-        alike: Blocks are equal only if they have the same `alike`; see `tree_of`.
+        alike: A key by which `tree_of` compares blocks: blocks with different keys are not equal.
     """
 
     path: str
@@ -66,12 +66,12 @@ def tree_of(
     """Return the costs of blocks as a tree in which equal neighbours such as `block_0` and `block_1` are merged.
 
     Args:
-        data: The costs.
+        data: The costs, as returned by `Cost.to_dict()`.
         name: Name of the cost, such as `"flops"`.
-        alike: Returns a key for the path of a block. Blocks are merged only if their keys are equal. By default, the
-            key is the cost of the block without the blocks inside it.
-        apart: Also require that a block contains others, and that its cost differs from that of the first merged block
-            by at most this fraction. By default there is no such limit.
+        alike: A function that receives the path of a block and returns a key. Blocks are merged only if they and the
+            blocks inside them have equal keys. By default, the key is the cost without the blocks inside.
+        apart: A limit, such as 0.25: a block is merged only if it contains others, and its cost differs from that of
+            the first merged block by at most this fraction. By default there is no limit.
 
     Examples:
         >>> one = {"flops": 5}
@@ -180,7 +180,8 @@ def strip_numbers(path: str) -> str:
 def hues_of(data: Data) -> dict[str, int]:
     """Return the colour of each block by path, as an index into the palette, 0 to 7.
 
-    `hues` in the data takes precedence. It is the same for all pictures of a program, so a block keeps its colour.
+    If the data have `hues`, these colours are returned, so that a block has the same colour in all pictures of a
+    program.
     """
     if "hues" in data:
         return dict(data["hues"])

@@ -110,12 +110,12 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
 
 
 def unknown_in(figures: Mapping[str, Any], key: str) -> int:
-    """Return in how many operations a field is unknown.
+    """Return the number of operations whose cost is unknown; 0 if `figures` does not contain this number.
 
     Args:
         figures: Costs of a block or program.
-        key: Key of this number in `figures`, such as `"unknown"` for FLOPs. If the number for transcendentals is
-            missing, it equals the number for FLOPs.
+        key: Key of the number in `figures`, such as `"unknown"` for FLOPs, or `CALLS` for transcendentals. If the
+            number for transcendentals is missing, the number for FLOPs is returned.
 
     Examples:
         >>> figures = {"unknown": 2, "unknown_transcendentals": 0}

@@ -65,7 +65,7 @@ def draw_overlay(
 
 
 def block_shares(inspection: Inspection) -> dict[str, float]:
-    """Return the share of each block in the program's FLOPs, by path. It includes the blocks inside.
+    """Return the share of each block in the program's FLOPs, 0 to 1, by path. It includes the blocks inside.
 
     Blocks with an unknown share are left out.
     """
@@ -85,11 +85,12 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
 
 
 def costs_of(inspection: Inspection, of: Any) -> Data:
-    """Return the data of the costs to show, or `{}` if the overlay shows something else.
+    """Return the costs that an overlay shows, as data. If it shows other values, such as dtypes, return `{}`.
 
     Args:
         inspection: The program.
-        of: A profile or a cost; the name of an overlay; or a dict of the user's own values.
+        of: What the overlay shows: a profile or a cost; a name, such as `"flops"` or `"dtype"`; or the user's own
+            values, as a dict by path.
 
     Raises:
         UnknownOptionError: `of` is none of these.
@@ -132,14 +133,13 @@ def overlay_by_name(
         inspection: The program.
         name: `"flops"`, `"memory"`, `"dtype"` or another of `NAMES`.
         nodes: The nodes of the graph.
-        data: The costs of the program as data, for the overlay of a cost.
-        graph: The graph of a stage; `None` if the nodes are those of a model.
+        data: The costs of the program as data; used if the overlay shows a cost.
+        graph: The graph, if it is the graph of a stage; `None` for the graph of a model.
         own: If true, the number of a block excludes the blocks inside it.
-        dtypes: The result of `dtypes_of_graph`, for the overlay `"dtype"`.
+        dtypes: The result of `dtypes_of_graph`; used by the overlay `"dtype"`.
 
     Raises:
-        UnknownOptionError: The name is unknown, or the nodes are those of a model and the name is `"role"` or
-            `"sharding"`.
+        UnknownOptionError: The name is unknown; or it is `"role"` or `"sharding"`, which a model does not have.
         StageUnavailableError: The program cannot be traced or compiled.
     """
     if name in ON_GRAPHS:
@@ -210,9 +210,9 @@ def page_overlays(
     data: Data,
     values: Mapping[str, Mapping[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the overlays of a saved page as data. They do not compile the program.
+    """Yield the overlays of a saved page as data, without compiling the program.
 
-    If blocks contain others, each cost has two overlays: with and without the blocks inside a block.
+    If blocks contain others, a cost has two overlays: one includes the blocks inside a block, the other excludes them.
 
     Args:
         inspection: The program.

@@ -28,14 +28,16 @@ _SMALL = 0.004
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of the picture: the memory of a block and the blocks inside it, unattributed memory, or unused memory.
+    """A layer in the picture of memory over time.
+
+    It shows the memory of a block and the blocks inside it, unattributed memory, or unused memory.
 
     Attributes:
         name: Name of the layer.
         hue: Index of the colour in the palette; `None` for unused memory.
         tint: Index of the shade of this colour.
         block: Path of the block; `""` for unattributed memory; `None` for several blocks and for unused memory.
-        bytes: Bytes at each drawn position of the timeline.
+        bytes: Bytes at each drawn moment of the timeline.
         at_peak: Bytes at the peak.
     """
 
@@ -48,7 +50,7 @@ class Layer:
 
 
 def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
-    """Return the paths of the blocks that have a layer, and the index of the shade for each.
+    """Return a dict from the path of each block that has a layer to the index of its shade.
 
     Args:
         blocks: Paths of the program's blocks, in program order.
@@ -80,11 +82,11 @@ def assign_layers(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[s
 
 
 def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list[Layer], list[int]]:
-    """Return the layers from bottom to top, and the drawn positions of the timeline.
+    """Return the layers from bottom to top, and the indices of the moments of the timeline that are drawn.
 
     Args:
-        data: Memory use with a timeline.
-        most: Largest number of drawn positions.
+        data: Memory use, as returned by `MemoryUse.to_dict()`.
+        most: Largest number of drawn moments.
         opened: Paths of the blocks that the user has opened.
     """
     timeline = [moment["bytes"] for moment in data["timeline"]]
@@ -137,7 +139,7 @@ def _key(
 
 
 def thin(values: Sequence[int], most: int) -> list[int]:
-    """Return the indices of all values, or of the largest value in each of `most` intervals.
+    """Return the indices of all values. If there are more than `most`, keep the largest in each of `most` intervals.
 
     Examples:
         >>> thin([1, 5, 2, 2, 9, 1], 3), thin([4, 3], 3)

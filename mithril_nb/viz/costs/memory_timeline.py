@@ -137,7 +137,7 @@ def _outline(plot: Rect, heights: Sequence[float], column: float) -> str:
 def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int], column: float, peak: int) -> None:
     """Write the name of a layer into it, where the layer is thickest; nothing if it is too thin.
 
-    Places that do not cover the line of the peak are tried first.
+    If possible, the name does not cover the vertical line that marks the peak.
     """
     wide = text_width(layer.name, SMALL)
     span = int(-(-(wide + 8) // column))
@@ -156,9 +156,9 @@ def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int
 def _roomiest(
     plot: Rect, top: float, layer: Layer, below: Sequence[int], span: int, starts: Iterable[int]
 ) -> tuple[int, float] | None:
-    """Return the start in `starts` from which the layer is thickest over `span` positions, and its middle height.
+    """Return where a text of `span` columns fits best into a layer: its first column, and the height of its middle.
 
-    `None` if the layer is too thin for a text everywhere.
+    `starts` are the possible first columns. `None` if the layer is too thin for a text at all of them.
     """
     best: tuple[float, int, float] | None = None
     for start in starts:

@@ -130,8 +130,9 @@ class Spot:
         flops: FLOPs of one block.
         intensity: FLOPs per byte.
         rate: Measured FLOP/s; `None` if not measured.
-        reached: Measured share of the roof for the dtypes of the block; `None` if the data do not contain it.
-        unknown: The costs, `"flops"` or `"bytes_accessed"`, that are lower bounds.
+        reached: Measured share of the attainable FLOP/s for the dtypes of the block, which may exceed 1; `None` if the
+            data do not contain it.
+        unknown: Contains `"flops"` or `"bytes_accessed"` if this cost is a lower bound.
     """
 
     path: str

@@ -36,12 +36,12 @@ _LEFT, _TOP, _BOTTOM = 66, 24, 40
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a panel: a cost over the first setting, for one value of the second setting.
+    """A line in the plot of a cost over the first setting. Each value of the second setting has a line.
 
     Attributes:
         label: The value of the second setting; `""` without a second setting.
-        points: Pairs of an index into the values of the first setting, and the cost; `None` is unknown.
-        least: The indices with a cost that is a lower bound.
+        points: Pairs of an index into the values of the first setting, and the cost. An unknown cost is `None`.
+        least: The indices of the costs that are lower bounds.
     """
 
     label: str
@@ -50,10 +50,10 @@ class Line:
 
 
 def sweep(swept: Swept, width: int = 720) -> Drawing:
-    """Draw costs over settings, with a small panel for each cost.
+    """Draw costs over one or two settings, with a small plot for each cost.
 
     Args:
-        swept: The costs for each combination of settings.
+        swept: The costs for each combination of settings, in the form that `Swept` documents.
         width: Width in px; values below 320 become 320.
 
     Raises:

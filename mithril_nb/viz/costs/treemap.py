@@ -62,7 +62,7 @@ class Cell:
         rect: Position and size.
         path: Path of the block. For several small blocks, the path of the block around them, or `""` if there is none.
             `None` for unattributed costs.
-        names: Name of the block, after the names of the blocks around it that have the same colour.
+        names: Names of the blocks around the block that have the same colour, from the outside in, and then its name.
         value: Cost.
         repeat: Number of equal blocks in the cell.
         hue: Index of the colour in the palette.

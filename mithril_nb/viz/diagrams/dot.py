@@ -57,9 +57,15 @@ class _Writer:
     def level(
         self, dot: graphviz.Digraph, graph: LogicalGraph, prefix: str, boundary: dict[str, str], hue: int | None
     ) -> None:
-        """Write the content of a model or group.
+        """Write the content of a model or group, including the groups inside it.
 
-        For each port of the model or group, add the identifier of its DOT node to `boundary`.
+        Args:
+            dot: The DOT graph to write to.
+            graph: The content of the model or group.
+            prefix: Path of the group; `""` for the model.
+            boundary: For each port of the model or group, the identifier of its DOT node is added, under a key such as
+                `"input x"`.
+            hue: Index of the group's colour; `None` for the model.
         """
         into: dict[tuple[str, str], str] = {}  # (node, port) -> DOT node that receives its data
         out: dict[tuple[str, str], str] = {}

@@ -95,7 +95,9 @@ def annotate(
 
 
 def shape_text(spec: Spec | None) -> str:
-    """Return the shape of a tensor, or `=` and the value of a static spec. Unknown shapes and values are `""`.
+    """Return a shape as text. For a value known without running, such as a size, return `=` and the value.
+
+    Unknown shapes and values are `""`.
 
     Examples:
         >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
@@ -112,10 +114,10 @@ def shape_text(spec: Spec | None) -> str:
 
 
 def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
-    """Return the label of a block: the sizes of its last axis before and after, or else its options.
+    """Return the label of a block: the sizes of the last axis of its input and output, or the numbers in its options.
 
     Only linear blocks and groups are labelled with sizes. A group whose output has the size of its input is labelled
-    with its options.
+    with the numbers in its options.
 
     Examples:
         >>> linear = Block("Linear", (("dimension", 10), ("use_bias", True)), (), (), op="linear")
@@ -221,7 +223,12 @@ def title_width(name: str, kind: str) -> float:
 
 
 def ports_at(names: Sequence[str], x: float, height: float) -> tuple[ScenePort, ...]:
-    """Return ports with equal distances between 0 and `height`. `x` is 0 at the left side of a box.
+    """Return the ports on one side of a box, with equal distances. Positions are relative to its top left corner.
+
+    Args:
+        names: Names of the ports, from top to bottom.
+        x: Horizontal position of all ports: 0 for the left side of the box, its width for the right side.
+        height: Height of the box.
 
     Examples:
         >>> [port.y for port in ports_at(["left", "right"], 0, 54)]

@@ -134,13 +134,13 @@ class _Build:
     idle: list[tuple[str, str]] = field(default_factory=list)
 
     def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], hue: int) -> None:
-        """Add the boxes and flows of a model or group.
+        """Add the boxes inside a model or group, and the data flows between them.
 
         Args:
-            graph: Graph of the model, or inside the group.
+            graph: The content of the model or group.
             prefix: Path of the group; `""` for the model.
-            given: Shapes of the data at the group's inputs.
-            hue: Index of the group's colour.
+            given: Known shapes of the data that enters the group, by name of the input.
+            hue: Index of the group's colour; ignored for the model.
         """
         shapes = self._shapes(graph, prefix, given)
         ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}

@@ -42,9 +42,11 @@ class Box:
         repeat: Number of equal nodes in the box.
         share: Share of the cost, 0 to 1; `None` if unknown.
         problem: Index into the problems of the graph; `None` without a problem.
-        counts: Number of instructions inside for each role, then the number of those without a role; `()` in a model.
+        counts: Number of instructions inside for each role (forward, backward, update), then the number without a role;
+            `()` in a model.
         blocks: Paths of the blocks if the box represents several; else `()`.
-        equations: Ids of the equations inside, to link the box; `()` for a block, which is linked by its path.
+        equations: Ids of the equations inside, with which a page highlights the box; `()` for a block, which is
+            highlighted by its path.
         inputs: Names of the input ports.
         outputs: Names of the output ports.
     """
@@ -83,7 +85,8 @@ class Flow:
         target: Key of the box that receives the data.
         out: Output port of `source`; `""` in the graph of a stage.
         into: Input port of `target`; `""` in the graph of a stage.
-        roles: Roles of the instructions that use the data, as sorted indices into `NestedGraph.roles`, or `GRADIENT`.
+        roles: Roles of the instructions that use the data, as sorted indices into `NestedGraph.roles`; only `GRADIENT`
+            if the data are a gradient that only sums use.
         shapes: Shapes of the data, as sorted indices into `NestedGraph.shapes`.
         problem: Index into the problems of the graph; `None` without a problem.
         loop: Key of a loop whose next round uses the data, else `""`.
@@ -101,14 +104,15 @@ class Flow:
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a wire that is drawn on one level.
+    """The part of a wire between boxes of one level: the boxes directly inside a group, or the outermost boxes.
 
     Attributes:
-        tail: Key of the box where the piece starts; `""` if it enters the level through the border of the group.
-        source: Port at the start. At a border, or in the graph of a stage, the source of the data instead.
-        head: Key of the box where the piece ends; `""` if it leaves the level through the border of the group.
-        port: Port at the end. At a border, or in the graph of a stage, the source of the data instead.
-        bundle: All flows of the wire, as one flow.
+        tail: Key of the box where the piece starts; `""` if it comes from outside the group, through its border.
+        source: Name of the port where the piece starts: a port of the box, or at the border, of the group. In the graph
+            of a stage, which has no ports, a text that identifies the box where the data comes from.
+        head: Key of the box where the piece ends; `""` if it leaves the group through its border.
+        port: Name of the port where the piece ends. In the graph of a stage, the same text as `source`.
+        bundle: The whole wire.
     """
 
     tail: str
@@ -120,7 +124,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class NestedGraph:
-    """A graph with levels.
+    """A graph of boxes, in which a box may contain other boxes.
 
     Attributes:
         title: Accessible name.
@@ -128,9 +132,10 @@ class NestedGraph:
         flows: Data flows between the boxes.
         shapes: Texts of shapes, for `Flow.shapes`. In the graph of a stage, small shapes come first.
         is_model: True for the graph of a model, false for the graph of a stage. Only the blocks of a model have ports.
-        roles: Names of the roles.
-        idle: Output ports of groups that receive no data, as `(key of the group, port)`.
-        rounds: Data flows between equal parts that are drawn as one box. These flows are not drawn.
+        roles: Names of the roles of instructions, such as `"forward"`; `()` in a model.
+        idle: Output ports of groups that receive no data, as pairs: key of the group, and name of the port.
+        rounds: In the graph of a stage, data flows between equal parts that are drawn as one box. The picture does not
+            show them.
     """
 
     title: str
@@ -253,9 +258,9 @@ class NestedGraph:
         return levels
 
     def returned(self, bundles: Iterable[Flow]) -> frozenset[tuple[str, str, bool]]:
-        """Return the wires along which a gradient flows back.
+        """Return the wires in whose opposite direction a gradient flows.
 
-        A wire is a tuple: source, target, and `True` if the next round of a loop uses the data.
+        A wire is a tuple: the keys of its source and target, and `True` if the next round of a loop uses the data.
         """
         return frozenset(
             (one.target, one.source, bool(one.loop)) for one in bundles if 1 in one.roles or GRADIENT in one.roles
@@ -264,9 +269,9 @@ class NestedGraph:
     def _is_drawn(self, bundle: Flow) -> bool:
         """Return whether a wire is drawn. In the graph of a model, all wires are.
 
-        In the graph of a stage, a wire is drawn if the forward pass uses its data. Other wires are drawn only if one of
-        the nodes has no forward instruction. Two kinds are never drawn: data that only the update uses, and gradients
-        that sums pass on.
+        In the graph of a stage, a wire is drawn if the forward pass uses its data, or if no role is known. Other wires
+        are drawn only if a node at one of their ends has no forward instruction. Two kinds are never drawn: wires that
+        only lead to the update of the parameters, and wires that only lead to sums of gradients.
         """
         if self.is_model or not bundle.roles or 0 in bundle.roles:
             return True

@@ -16,12 +16,12 @@ _MOST_RUNS = 8
 
 @dataclass(frozen=True)
 class Run:
-    """A part of a level that repeats the same sequence of blocks. Each repetition is a round.
+    """A sequence of blocks of a model or group that occurs several times in a row.
 
     Attributes:
         start: Index of the first block.
-        period: Number of blocks in one round.
-        count: Number of rounds.
+        period: Number of blocks in the sequence.
+        count: How often the sequence occurs.
     """
 
     start: int
@@ -35,10 +35,13 @@ class Run:
 
 
 def repeated_runs(nodes: Sequence[Node]) -> tuple[Run, ...]:
-    """Return the repeated parts of a level, in order.
+    """Return the repeated sequences of blocks in a model or group, in order.
 
-    Three or more equal composite blocks in a row are always a repeated part. On a level with more than
-    `MOST_ON_A_LEVEL` nodes, repeated ops and repeated sequences such as `Linear`, `Relu` are repeated parts, too.
+    Three or more equal composite blocks in a row are always returned. If there are more than `MOST_ON_A_LEVEL` blocks,
+    repeated ops and longer sequences such as `Linear`, `Relu` are returned, too.
+
+    Args:
+        nodes: The blocks directly inside the model or group.
 
     Examples:
         >>> from mithril_nb.models import MLP, Linear, Model, Relu

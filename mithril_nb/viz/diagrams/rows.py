@@ -31,7 +31,7 @@ Way = tuple[str, str, End]
 
 @dataclass(frozen=True)
 class Part:
-    """A box: its size, and the heights of its inputs by name, and of its outputs by source of the data.
+    """A box: its size in px, and the distances in px of its inputs and outputs from its top, by name of the port.
 
     A port without an entry is in the middle of its side.
     """
@@ -95,9 +95,10 @@ class _Tracks:
 
 @dataclass
 class _Pins:
-    """The pins on one side of the border, where wires cross it. They are at least `TRACK` px apart.
+    """The pins on the left or right side of the border around all boxes: the heights at which wires cross it.
 
-    A run is a group of pins that are less than two tracks apart. `lows` and `highs` are the ends of the runs.
+    Pins are at least `TRACK` px apart. Neighbours less than `2 * TRACK` px apart form a run. `lows` and `highs` are the
+    heights of the first and the last pin of each run.
     """
 
     end: float
@@ -123,9 +124,9 @@ def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net], idle: Sequence
     """Place boxes in rows and route wires.
 
     Args:
-        parts: The boxes, in reading order.
-        nets: The wires. A net from the border with no `heads` is an input that no box uses.
-        idle: Outputs at the border to which no wire leads.
+        parts: The boxes by key, in reading order.
+        nets: The wires. A net that starts at the border and has no `heads` is an input that no box uses.
+        idle: Names of the outputs at the border to which no wire leads.
 
     Returns:
         Positions in px from `(0, 0)`. No wire crosses a box.

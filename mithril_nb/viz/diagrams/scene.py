@@ -175,16 +175,17 @@ class Scene(Shown):
 
 @dataclass
 class Level:
-    """One level of a graph with positions. Its top left corner is at `(0, 0)`.
+    """The content of a group or of the whole graph, with positions in px. Its top left corner is at `(0, 0)`.
 
     Attributes:
         w: Width.
         h: Height.
-        nodes: The nodes of the level and of the levels inside it.
-        edges: The edges of the level, and after them those of the levels inside it.
-        ins: Heights at which data enters through the left border, by name of the data.
-        outs: Heights at which data leaves through the right border, by name of the data.
-        borders: For each edge of the level itself: if it starts at the border, and if it ends there.
+        nodes: All nodes inside, also nodes in open groups.
+        edges: The edges between the outermost nodes, and after them the edges in open groups.
+        ins: Heights at which wires enter through the left border. The key is the name of an input port of the group; in
+            the graph of a stage, the key of the node where the data comes from.
+        outs: Heights at which wires leave through the right border, in the same form.
+        borders: For each edge between the outermost nodes, two bools: it starts at the border, and it ends there.
     """
 
     w: float

@@ -89,9 +89,13 @@ def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
-    """Return a table with the length of each stage, or a note why it is missing.
+    """Return an HTML table with the length of each stage, or a note why it is missing.
 
     The table contains no times, so that saved notebooks do not change when they run again.
+
+    Args:
+        inspection: The program.
+        names: Names of the stages; `None` for all stages.
     """
     shown = inspection.stages if names is None else names
     rows = [(title_of(name), *_figures(inspection, name)) for name in shown]
@@ -257,9 +261,9 @@ def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
 
 
 def _links(inspection: Inspection, stages: Sequence[Stage], hues: Mapping[str, int]) -> dict[str, Any]:
-    """Return the data that link the stages: equations, and paths and hues of blocks.
+    """Return the data that link the stages: `equations`, and `hues` and `paths` of blocks.
 
-    `paths` contains the path of each block whose key differs from its path, by key.
+    `paths` is a dict from `block_key` of a block to its path, for blocks where they differ.
     """
     paths = blocks_of(stages)
     groups = {outer for path in paths for outer in outer_paths(path)}

@@ -9,7 +9,7 @@ from mithril_nb.viz.diagrams.logical import first_view, model_graph
 
 
 def share_link(model: Model, page: str = "") -> str:
-    """Return a link that contains a model; `Model.share_link` documents it.
+    """Return a link to `page` that contains a model; `Model.share_link` documents it.
 
     The link contains the model for Python, and its graph with the sizes of boxes, which the page can draw.
     """

@@ -116,7 +116,7 @@ def panes_html(
     Args:
         stages: The stages.
         hues: Colours of blocks, as indices by path.
-        key: The result of `key_of`, or another text that no other panes on the page have.
+        key: A text that no other panes on the page have, such as the result of `key_of`. It is part of HTML ids.
         most_lines: Largest number of lines shown of each stage; `None` shows all.
         skip_inputs: If true, and if the program has many inputs, the first lines are left out: they only list the
             inputs.
@@ -350,9 +350,10 @@ def stage_data(inspection: Inspection, stage: Stage) -> dict[str, Any]:
 def _searched(
     inspection: Inspection, stage: Stage, columns: dict[str, list[int]], tables: dict[str, list[Any]]
 ) -> dict[str, Any]:
-    """Add the columns that the search of the front end needs. Return the kinds of blocks as data, by path.
+    """Add to `columns` and `tables` the data of instructions that the search of the front end needs, such as dtypes.
 
-    Only the first stage can be searched. For other stages, nothing is added, and the result is `{}`.
+    Return the kinds of blocks by path, under the key `"kinds"`. Only the first stage can be searched: for other stages,
+    nothing is added, and the result is `{}`.
     """
     from mithril_nb.graph.query import NUMBERS
     from mithril_nb.inspection.finding import costs_of_stage, dtypes_of, numbers_of

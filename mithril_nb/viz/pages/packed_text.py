@@ -32,8 +32,9 @@ An address at the very start is left out, because many lines differ only in this
 def packed_text(text: str) -> dict[str, Any]:
     r"""Return a long text as templates and columns of numbers if this is shorter, else as `{"text": ...}`.
 
-    The n-th number in the lines of one template is a column, stored as differences to the line before. An address that
-    is the first number of its line is in the column `addresses` instead, which all templates share.
+    A template is the text that lines have in common if they differ only in their numbers. The n-th numbers of these
+    lines are a column, stored as differences to the line before. Addresses at the start of lines are in the column
+    `addresses` instead, which all templates share.
 
     Examples:
         >>> packed_text("a"), sorted(packed_text("".join(f"%{at} = add %{at - 1}\n" for at in range(1, 4000))))

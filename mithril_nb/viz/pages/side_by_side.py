@@ -22,9 +22,10 @@ _SIGNS = {"same": ("", ""), "added": ("", "+"), "removed": ("−", ""), "changed
 
 
 class Links:
-    """The links of a comparison. Corresponding blocks of both sides have the same link, and so do equations.
+    """Texts that link rows on a page which compares a program before (left) and after a change (right).
 
-    A link is the path of the block, or the id of the equation, on the right side (after the change).
+    The page highlights rows with the same link. Corresponding blocks have the same link: the path of the block on the
+    right. The link of corresponding equations is the id of the equation on the right.
 
     Args:
         found: The comparison.
@@ -40,10 +41,10 @@ class Links:
         return block_key(self.path(one.path, is_left=one.after is None))
 
     def path(self, path: str, is_left: bool) -> str:
-        """Return the link of a block.
+        """Return the link of a block on the left or right side.
 
-        A block that exists only on the left is linked by its path. The text ` (removed)` is appended to it if another
-        block on the right has this path.
+        The link of a block that exists only on the left is its path. The text ` (removed)` is appended if another block
+        on the right has this path.
         """
         if not is_left:
             return path

@@ -20,15 +20,15 @@ OWN_VALUES = "own values: "
 
 @dataclass(frozen=True)
 class OverlaySubject:
-    """The graph that a front end shows.
+    """The graph that a front end shows, and the program whose values can be shown on its nodes.
 
     Attributes:
-        stage: Name of the stage; `""` for the graph of a model.
+        stage: Name of the stage whose graph is shown; `""` for the graph of a model.
         inspection: The program; `None` while its costs are unknown.
-        nodes: Returns all nodes of the graph, also those in closed groups.
-        cost: The costs from the jaxpr, or from the first stage; `None` while unknown.
-        graph: The graph of the stage; `None` for a model.
-        dtypes: The dtype of the result of each node, by key.
+        nodes: A function that returns all nodes of the graph, also nodes in closed groups.
+        cost: The costs of the program, computed without compiling it; `None` while unknown.
+        graph: The graph of the stage; `None` for the graph of a model.
+        dtypes: The dtype of the result of each node, by key of the node.
         measured: The measured costs; `None` if the program was not measured.
         has_failed: True if the model has errors or cannot be traced, so that its costs stay unknown.
     """
@@ -44,17 +44,18 @@ class OverlaySubject:
 
 
 class OverlayRequests(RequestHandler):
-    """Computes the overlay of a graph.
+    """Computes the overlay of a graph: a value, such as a cost, on each node.
 
     Args:
-        subject: Returns the graph; `None` while there is none.
-        client: Receives `"overlay"` with the values by key of the node, or with the reason if there are none. If the
-            model cannot be traced, the reply has `is_stale`, and the front end marks its old values as outdated.
+        subject: A function that returns the graph and its program; it returns `None` while no graph is shown.
+        client: Receives `"overlay"` replies. A reply contains the keys of the nodes and their values; or in `problem`,
+            the reason why there are none. If the model has errors or cannot be traced, the head of the reply has
+            `is_stale` set, and the front end marks its old values as outdated.
 
     Attributes:
-        name: Name of the overlay; `""` for none.
-        own: True if the number of a block excludes the blocks inside it, also in the table of costs.
-        values: The user's own values by title.
+        name: Name of the overlay, such as `"flops"`; `""` for none.
+        own: If true, the number of a block excludes the blocks inside it, also in the table of costs.
+        values: Values that the user provides, by path of the block, for each title.
     """
 
     def __init__(self, subject: Callable[[], OverlaySubject | None], client: Client):
@@ -77,10 +78,10 @@ class OverlayRequests(RequestHandler):
 
         Args:
             name: Name of the overlay; `""` shows none.
-            own: True if the number of a block excludes the blocks inside it.
+            own: If true, the number of a block excludes the blocks inside it.
 
         Raises:
-            UnknownOptionError: The overlay is unknown.
+            UnknownOptionError: No overlay has this name.
         """
         check_choice("overlay", name, ("", *NAMES, *(f"{OWN_VALUES}{title}" for title in self.values)), "flops")
         with self._lock:

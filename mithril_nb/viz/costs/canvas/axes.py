@@ -130,10 +130,10 @@ MARKS = (
 
 
 def mark(sheet: SvgCanvas, shape: int, x: float, y: float, tone: str, *, hollow: bool = False, r: float = 4.5) -> None:
-    """Draw the mark of a point, about `2 * r` px wide.
+    """Draw the mark of a point, about `2 * r` px wide, with its centre at `(x, y)`.
 
-    `shape` is an index into `MARKS`; after the last shape, the first follows again. A `hollow` mark has only an edge,
-    and shows a value that is not measured.
+    `shape` is an index into `MARKS`; after the last shape, the first follows again. `tone` is the name of a colour,
+    such as `"hue0"`. A `hollow` mark has only an edge.
     """
     d = MARKS[shape % len(MARKS)](x, y, r)
     sheet.path(d, fill="ground" if hollow else tone, stroke=tone if hollow else "ground", width=1.8 if hollow else 1)

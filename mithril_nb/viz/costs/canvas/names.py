@@ -21,7 +21,7 @@ _SHORTEST = 8
 
 
 class Names:
-    """Short names for the blocks of a picture. No name fits two blocks.
+    """Short names for the blocks of a picture. No two blocks have the same name.
 
     Args:
         paths: The path of each block, as a tuple of names.
@@ -60,7 +60,7 @@ class Names:
         return list(dict.fromkeys(found))
 
     def brief(self, path: Path) -> list[str]:
-        """Return the names of a block, best first for a list.
+        """Return all names of a block in an order for a list, where the first name that fits should be used.
 
         Names without `…` that include at most one outer block come first.
         """
@@ -88,9 +88,9 @@ class Names:
 
 
 def _apart(path: Path, others: Sequence[Path] | set[Path]) -> int | None:
-    """Return the first index at which no other path has the same name as `path`. Last names are ignored.
+    """Return the index of the first name in `path` that no path in `others` has at this index, or `None`.
 
-    `None` if there is no such index.
+    The last name of each path is ignored.
     """
     for place, name in enumerate(path[:-1]):
         if not any(place < len(other) - 1 and other[place] == name for other in others):

@@ -23,7 +23,7 @@ SMALL, NORMAL, LARGE = 10, 11, 13
 
 
 def colour(tone: str, theme: Theme) -> str:
-    """Return the colour of a tone as `#rrggbb`.
+    """Return the colour of a tone as `#rrggbb`. A tone is the name of a colour that differs between themes.
 
     Examples:
         >>> colour("hue0", LIGHT), colour("tint0.3", LIGHT), colour("on tint0.3", LIGHT)
@@ -109,7 +109,7 @@ class SvgCanvas:
             x: Position of the start of the text, or of its middle or end if `anchor` is `"middle"` or `"end"`.
             y: Position of the base line.
             text: The text; any characters are allowed.
-            tone: Tone of the text.
+            tone: Name of the colour, such as `"ink"` or `"hue0"`; see `colour`.
             size: Size of the font in px.
             bold: Whether the text is bold.
             anchor: `"middle"`, `"end"`, or `""` for the start.
@@ -135,8 +135,8 @@ class SvgCanvas:
         Args:
             tooltip: The tooltip.
             name: CSS class of the group; `""` for none.
-            block: Path of the block that the group shows, so that a page can link it; `""` for unattributed costs;
-                `None` if the group is not linked.
+            block: Path of the block that the group shows, or `""` for unattributed costs. A page highlights the group
+                with other views of the block. `None` for a group without such a link.
         """
         group = opening("g", class_=name)
         link = "" if block is None else f' data-block="{escaped(block_key(block))}"'
@@ -221,7 +221,7 @@ class Page:
     """A picture with a heading. Legend and notes are added below what is already drawn.
 
     Args:
-        data: The data of the picture: `program`, `source`, and `total` if `kind` is given.
+        data: The costs to draw. The heading contains `program` and `source`, and the cost `kind` from `total`.
         kind: The cost whose total is in the heading; `None` for a heading without a total.
         title: Title of the picture.
         width: Width in px.
@@ -264,8 +264,9 @@ class Page:
         """Draw a legend in at most three rows. If entries are left out, the legend ends with their number.
 
         Args:
-            entries: Pairs of tone and text. The sign before the text has this tone; for the tone `""` it is hatched.
-            patterns: Patterns of the signs by text, as in `SvgCanvas.striped`.
+            entries: Pairs of tone and text. The square before the text has this colour; for the tone `""` it is
+                hatched.
+            patterns: Pattern of the square, as in `SvgCanvas.striped`, by text of the entry.
         """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):

@@ -30,6 +30,8 @@ _NO_SIZE = "size unknown"
 def unknowns(sources: Sources) -> Iterator[tuple[str, str, str]]:
     """Yield a note for each primitive or opcode without a known cost. A note is three texts: reason, name and number.
 
+    `sources` contains costs as data, by name of the source such as `"lowered"`.
+
     Examples:
         >>> sort = {"opcode": "sort", "reason": "no rule", "count": 1, "share": 0.25}
         >>> data = {"total": {}, "unknown": [sort]}
@@ -63,8 +65,8 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
     """Yield the notes of the costs. Notes on unknown FLOPs are left out, because `unknowns` yields them.
 
     Args:
-        sources: The costs.
-        unavailable: For each source without costs, the reason.
+        sources: Costs as data, by name of the source such as `"lowered"`.
+        unavailable: The reason for each source without costs, by name of the source.
 
     Examples:
         >>> shared = "unattributed params: a"
@@ -91,10 +93,13 @@ def communicates(cost: Mapping[str, Any]) -> bool:
 
 
 def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
-    """Yield a line for each source in which the program sends data to other devices: the total, and parts by role.
+    """Yield a line for each source in which the program sends data to other devices.
+
+    A line contains the total, and the numbers for each role of the operations, such as `"backward"`. Payload bytes are
+    the sizes of the buffers that a device passes to collectives; wire bytes are what the device then sends.
 
     Args:
-        sources: The costs.
+        sources: Costs as data, by name of the source such as `"compiled"`.
         is_exact: If true, numbers have all digits, else three.
 
     Examples:
@@ -295,7 +300,7 @@ def share_text(share: float | None, bound: str) -> str:
 
 
 def totals_by_source(table: CostTable) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
-    """Yield totals of the program: a name, three texts and three values, for FLOPs, transcendentals and bytes.
+    """Yield totals of the program: a name; the FLOPs, transcendentals and bytes as texts; and the same as values.
 
     Each source has one total. Some have further ones: the total with loops counted once, and the total computed by XLA.
     """

@@ -21,6 +21,9 @@ Data = Mapping[str, Any]
 def lines_text(data: Data) -> str:
     """Return the source code as plain text, with the costs on the left of each line.
 
+    Args:
+        data: The costs by line as data, from the method `to_dict` of `ByLine`.
+
     Examples:
         >>> cost = {"flops": 128, "transcendentals": 0, "bytes_accessed": 64, "share": 1.0, "share_bound": ""}
         >>> line = {"source": "net.py:2", "file": "net.py", "line": 2, **cost}

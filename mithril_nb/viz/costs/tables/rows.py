@@ -24,6 +24,8 @@ _WIDEST = 40
 def value_of(figures: Mapping[str, Any], key: str) -> Any:
     """Return a cost: a number, or a formula if it depends on symbolic sizes, or `None` if it is unknown.
 
+    Missing payload and wire bytes are 0, because most programs send no data to other devices.
+
     Examples:
         >>> value_of({"flops": None, "formulas": {"flops": "2·B"}}, "flops"), value_of({"params": 3}, "params")
         ('2·B', 3)
@@ -169,14 +171,14 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
 
 
 def sum_figures(parts: Sequence[Data], total: Data | None = None) -> Data:
-    """Return the sum of the costs of several blocks.
+    """Return the sums of the costs of several blocks: one sum for FLOPs, one for bytes, and so on.
 
-    A sum contains the known costs only. It is `None` if some costs are unknown and the others are 0.
+    An unknown cost, `None`, counts as 0. The sum is `None` if some blocks have unknown costs and the others cost 0.
 
     Args:
         parts: Costs of each block.
-        total: Costs of the program. A cost that is `None` here depends on a symbolic size: its sum is `None` if a part
-            is `None`.
+        total: Costs of the program. If a cost is `None` here, it depends on a symbolic size. A sum with an unknown
+            part is then `None`.
 
     Examples:
         >>> sum_figures([{"flops": 2, "unknown": 0}, {"flops": None, "unknown": 1}])["flops"]
@@ -234,7 +236,8 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
     Args:
         branch: The branch.
         sources: For each source, the costs of blocks by path, without the blocks inside them.
-        around: Number of equal blocks that the row around this one represents.
+        around: Number of equal blocks in the row around this one. The label of this row counts only the blocks in one
+            of them.
     """
     own = tuple(path for path in branch.paths if any(path in known for known in sources))
     label = times(branch.label, branch.repeat // around)
@@ -270,7 +273,8 @@ def _size(figures: Data, figure: str) -> tuple[bool, float, float]:
 def _opened(tree: Row, most: int, size: Callable[[Row], tuple[bool, float, float]]) -> dict[Row, int]:
     """Return how many rows to show inside each row. Rows without an entry stay closed.
 
-    Outer rows are opened first. Equal blocks of a stack are opened together, with the same number of rows.
+    Outer rows are opened first, and among them the largest: `size` returns the key by which rows are sorted. Equal
+    blocks of a stack are opened together, with the same number of rows.
     """
     opened = {tree: min(len(tree.inside), most)}
     left = most - len(tree.inside)

@@ -62,8 +62,9 @@ def page_tables(cost: Cost, hues: Mapping[str, int]) -> tuple[str, list[str]]:
         hues: Index of the colour of each block, by path.
 
     Returns:
-        The tables, with at most `MOST_PLAIN_ROWS` rows. If blocks share rows, also one row for each block, which a
-        script draws instead; else `[]`.
+        The tables as HTML, and a list of rows. If there are more than `MOST_PLAIN_ROWS` blocks, blocks share rows in
+        the tables, and the list contains the HTML of one row for each block, which a script shows instead. Otherwise
+        the list is empty.
     """
     table = CostTable(cost)
     rows = flat_rows(table.blocks)
